@@ -1,0 +1,41 @@
+"""The command line: one file a verb. A verb imports what it needs when it runs, so that `--help` stays quick."""
+
+import sys
+from importlib import import_module
+
+import typer
+
+# In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
+VERBS: tuple[str, ...] = ()
+
+app = typer.Typer(
+    help="Train rankers on the metric they are judged by.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
+    if version:
+        from rankgrad import __version__
+
+        typer.echo(f"rankgrad {__version__}")
+        raise typer.Exit
+
+
+for _verb in VERBS:
+    app.command(_verb)(getattr(import_module(f"rankgrad.cli.{_verb}"), _verb))
+
+
+def main() -> None:
+    """Run the command line. What is wrong with the input is one sentence on standard error, not a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError) as error:
+        typer.echo(f"rankgrad: {error}", err=True)
+        sys.exit(2)

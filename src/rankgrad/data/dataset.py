@@ -1,0 +1,83 @@
+"""A data set in memory (or mapped from disk): one row of features a document, documents of a query side by side."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled lists in the flat layout. Arrays may be read-only maps of a file.
+
+    Example:
+        >>> data = Dataset(np.eye(3, dtype=np.float32), np.array([1., 0., 2.]), np.array([0, 1, 3]), np.array(["a", "b"]))
+        >>> data
+        Dataset(lists=2, documents=3, features=3)
+    """
+
+    features: NDArray[np.float32]  # (documents, f)
+    labels: NDArray[np.float32]  # (documents,)
+    offsets: NDArray[np.int64]  # (lists + 1,)
+    qids: NDArray[Any]  # (lists,), integers where every id is one, else text
+    docids: NDArray[Any] | None = None  # (documents,), text
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        documents = len(self.labels)
+        if self.features.ndim != 2 or len(self.features) != documents:
+            bad_value("features", f"have one row a label, ({documents}, f)", self.features.shape)
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != documents:
+            bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
+        if len(self.qids) != len(self.offsets) - 1:
+            bad_value("qids", f"name {len(self.offsets) - 1} lists", len(self.qids))
+
+    def __len__(self) -> int:
+        """The number of lists."""
+        return len(self.qids)
+
+    def __repr__(self) -> str:
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Dataset({name}lists={len(self)}, documents={len(self.labels)}, features={self.features.shape[1]})"
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Documents in each list, `(lists,)`."""
+        return np.diff(self.offsets)
+
+    @property
+    def row_qids(self) -> NDArray[Any]:
+        """The query id of each row, `(documents,)`, as scikit-learn style estimators take it."""
+        return np.repeat(self.qids, self.lengths)
+
+    def take(self, lists: Any) -> "Dataset":
+        """These lists, in this order, as a new data set."""
+        lists = np.arange(len(self))[lists]
+        lengths = self.lengths[lists]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
+        return self.take_rows(rows, offsets, self.qids[lists])
+
+    def take_rows(self, rows: NDArray[Any], offsets: NDArray[np.int64], qids: NDArray[Any] | None = None) -> "Dataset":
+        """These rows, cut into lists by `offsets`."""
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=offsets,
+            qids=self.qids if qids is None else qids,
+            docids=None if self.docids is None else self.docids[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Splits:
+    """What a ranker is trained on, chosen on and judged on; `validation` is None where the source has none."""
+
+    train: Dataset
+    validation: Dataset | None
+    test: Dataset
+    name: str = ""

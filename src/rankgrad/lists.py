@@ -1,0 +1,231 @@
+"""Lists of documents in two layouts, padded and flat; going between them; checks; reductions.
+
+**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document, in any pattern; None: all real.
+**Flat**: `scores (documents,)` with `offsets (lists + 1,)`; list `l` is `scores[offsets[l]:offsets[l + 1]]`.
+
+A PyTorch jagged nested tensor is the flat layout and brings its own offsets. Lists of length 0 are legal everywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type, bad_value, one_of
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Checked lists in the padded layout, the one in which losses and metrics are written.
+
+    Padding holds 0 in every tensor, whatever the caller left there, and takes no gradient.
+    """
+
+    scores: Tensor  # (..., n)
+    labels: Tensor  # (..., n), dtype of scores
+    mask: Tensor  # (..., n), True = real document
+    weights: Tensor | None = None  # (..., n), dtype of scores
+
+    def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
+        """Reduce one value a list, `(...)`; see `reduce`. Without `signal`, a list with a document carries signal."""
+        return reduce(values, self.mask.any(-1) if signal is None else signal, reduction)
+
+
+def as_lists(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    lowest_label: float | None = None,
+) -> Lists:
+    """Check the arguments every loss and metric takes, and bring them into the padded layout.
+
+    Half precision is computed in float32, float64 stays float64, labels follow the scores. What only the values tell
+    (NaN labels, labels below `lowest_label`, falling offsets) is checked on the CPU; on a GPU it would force a
+    synchronisation.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
+        labels: like `scores`; any integer or floating dtype.
+        mask: boolean, like `scores`.
+        offsets: integers `(lists + 1,)`, from 0 to the number of documents, never falling.
+        weights: like `scores`, one weight a document.
+        lowest_label: labels below it are an error.
+    """
+    scores, offsets = _unnest("scores", scores, offsets)
+    scores = _real("scores", scores)
+    scores = scores.to(compute_dtype(scores.dtype))
+    if mask is not None and offsets is not None:
+        bad_value("mask", "be None where offsets are given", "both")
+    labels = _aligned("labels", labels, scores, offsets)
+    weights = None if weights is None else _aligned("weights", weights, scores, offsets)
+    if offsets is not None:
+        offsets = _offsets(offsets, scores)
+        n = _longest(offsets)
+        scores, mask = to_padded(scores, offsets, n)
+        labels, _ = to_padded(labels, offsets, n)
+        weights = None if weights is None else to_padded(weights, offsets, n)[0]
+    elif scores.dim() == 0:
+        bad_value("scores", "have at least one dimension", "a scalar")
+    elif mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    else:
+        mask = _mask(mask, scores)
+        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
+        scores, labels = torch.where(mask, scores, zero), torch.where(mask, labels, zero)
+        weights = None if weights is None else torch.where(mask, weights, zero)
+    if values_are_cheap(labels):
+        _check_labels(labels, lowest_label)
+    return Lists(scores, labels, mask, weights)
+
+
+def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
+    """`none`: one value a list; `sum`: their sum; `mean`: over the lists that carry `signal`, 0 if none does."""
+    one_of("reduction", reduction, REDUCTIONS)
+    if reduction == "none":
+        return values
+    if reduction == "sum":
+        return values.sum()
+    return torch.where(signal, values, 0.0).sum() / signal.sum().clamp(min=1)
+
+
+def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
+
+    Without `n` the width is that of the longest list, which on a GPU has to be waited for; with `n` nothing is.
+
+    Example:
+        >>> to_padded(torch.tensor([5., 6., 7.]), torch.tensor([0, 1, 3]))
+        (tensor([[5., 0.],
+                 [6., 7.]]), tensor([[ True, False],
+                 [ True,  True]]))
+    """
+    n = _longest(offsets) if n is None else n
+    lists, documents = offsets.numel() - 1, values.shape[0]
+    lengths = offsets.diff()
+    mask = torch.arange(n, device=values.device) < lengths[:, None]  # (lists, n)
+    # Scattering rather than gathering: no position is used twice, so the gradient is a plain gather, in a fixed order.
+    owner = torch.repeat_interleave(torch.arange(lists, device=values.device), lengths, output_size=documents)
+    place = torch.arange(documents, device=values.device) + owner * n - offsets[owner]
+    padded = values.new_full((lists * n, *values.shape[1:]), fill).index_copy(0, place, values)
+    return padded.reshape(lists, n, *values.shape[1:]), mask
+
+
+def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Padded `(..., n)` with any mask to flat `(documents,)`, with its offsets `(lists + 1,)`.
+
+    The number of documents depends on the mask, so on a GPU this waits for it.
+
+    Example:
+        >>> to_flat(torch.tensor([[5., 0.], [6., 7.]]), torch.tensor([[True, False], [True, True]]))
+        (tensor([5., 6., 7.]), tensor([0, 1, 3]))
+    """
+    lengths = mask.reshape(-1, mask.shape[-1]).sum(-1)
+    return values[mask], torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which scores of `dtype` are computed: at least float32; integers, which may be large, in float64."""
+    if not dtype.is_floating_point:
+        return torch.float64
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def values_are_cheap(tensor: Tensor) -> bool:
+    """Whether Python may look at the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
+    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
+    """The values and offsets of a jagged nested tensor; anything else passes through."""
+    if not (isinstance(value, Tensor) and value.is_nested):
+        return value, offsets
+    if value.layout != torch.jagged:
+        bad_value(name, "be a nested tensor of layout torch.jagged", value.layout)
+    if value.dim() != 2:
+        bad_value(name, "be nested lists of scalars", f"a nested tensor of {value.dim()} dimensions")
+    value = value.contiguous()
+    if offsets is None:
+        return value.values(), value.offsets()
+    if values_are_cheap(value.offsets()) and not np.array_equal(value.offsets(), torch.as_tensor(offsets)):
+        bad_value(name, "have the list lengths of scores", value.offsets().diff().tolist())
+    return value.values(), offsets
+
+
+def _real(name: str, value: Any) -> Tensor:
+    """A tensor of real numbers, from a tensor or whatever PyTorch can make one of."""
+    if not isinstance(value, Tensor):
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            value = value.copy()
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            bad_type(name, "be a tensor or an array of numbers", type(value).__name__)
+    if value.dtype == torch.bool or value.is_complex():
+        bad_type(name, "be real numbers", value.dtype)
+    return value
+
+
+def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
+    """A tensor with the shape, device and dtype of `scores`."""
+    value, _ = _unnest(name, value, offsets)
+    if isinstance(value, Tensor) and value.dtype == torch.bool:
+        value = value.to(scores.dtype)  # binary labels
+    value = _same_device(name, _real(name, value), scores)
+    if value.shape != scores.shape:
+        bad_value(name, f"have the shape of scores, {tuple(scores.shape)}", tuple(value.shape))
+    return value.to(scores.dtype)
+
+
+def _mask(mask: Any, scores: Tensor) -> Tensor:
+    mask = mask if isinstance(mask, Tensor) else torch.as_tensor(np.array(mask))
+    if mask.dtype != torch.bool:
+        bad_type("mask", "be boolean, True for a real document", mask.dtype)
+    if mask.shape != scores.shape:
+        bad_value("mask", f"have the shape of scores, {tuple(scores.shape)}", tuple(mask.shape))
+    return _same_device("mask", mask, scores)
+
+
+def _offsets(offsets: Any, scores: Tensor) -> Tensor:
+    offsets = _same_device("offsets", _real("offsets", offsets), scores)
+    if offsets.dtype.is_floating_point:
+        bad_type("offsets", "be integers", offsets.dtype)
+    if scores.dim() != 1:
+        bad_value("scores", "be flat, (documents,), where offsets are given", tuple(scores.shape))
+    if offsets.dim() != 1 or offsets.numel() == 0:
+        bad_value("offsets", "be one-dimensional with lists + 1 entries", tuple(offsets.shape))
+    if values_are_cheap(offsets):
+        if int(offsets[0]) != 0 or int(offsets[-1]) != scores.shape[0]:
+            must = f"run from 0 to the number of documents, {scores.shape[0]}"
+            bad_value("offsets", must, f"{int(offsets[0])} to {int(offsets[-1])}")
+        if bool((offsets.diff() < 0).any()):
+            bad_value("offsets", "never fall", offsets.tolist() if offsets.numel() < 20 else "falling ones")
+    return offsets.long()
+
+
+def _same_device(name: str, value: Tensor, scores: Tensor) -> Tensor:
+    if value.device != scores.device:
+        bad_value(name, f"be on the device of scores, {scores.device}", value.device)
+    return value
+
+
+def _check_labels(labels: Tensor, lowest: float | None) -> None:
+    if labels.numel() == 0:
+        return
+    low, high = (float(value) for value in labels.detach().aminmax())
+    if not np.isfinite(low + high):
+        bad_value("labels", "be finite", high if np.isfinite(low) else low)
+    if lowest is not None and low < lowest:
+        bad_value("labels", f"be at least {lowest:g} (padding is named by mask, not by a label)", f"{low:g}")
+
+
+def _longest(offsets: Tensor) -> int:
+    return int(offsets.diff().max()) if offsets.numel() > 1 else 0
