@@ -1,0 +1,71 @@
+"""Losses that turn scores and labels into something to minimise. What they share is said here, once.
+
+**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a real document, any pattern; None: all
+are), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may hold anything, NaN included,
+and takes no gradient. Lists of one or no document are legal.
+
+**One value a list.** `reduction="none"` gives one value a list, `"sum"` adds them, `"mean"` averages over the lists
+that carry signal: a document (pointwise), two different labels (pairwise, ListMLE), a relevant document (the rest). A
+list without signal gives 0. So the size of the gradient does not depend on the batch size or the padding.
+
+**Weights**, where a loss takes them, are one number a document: a pair counts with the weight of its higher-labelled
+document, the softmax family multiplies each document's share of the target.
+
+**Numbers.** Half precision is computed in float32, float64 stays float64. Values and gradients are finite for finite
+scores, up to 1e30 in float32.
+
+`relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
+loss over noisy scores.
+"""
+
+from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
+from rankgrad.losses.gumbel import gumbel as gumbel
+from rankgrad.losses.learned import LearnDCG
+from rankgrad.losses.list_ap import list_ap
+from rankgrad.losses.listwise import (
+    listmle,
+    listnet,
+    p_listmle,
+    poly1_softmax,
+    rank_cosine,
+    softmax,
+    unique_softmax,
+    xe_ndcg,
+)
+from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
+from rankgrad.losses.pointwise import bce, mse, rmse
+from rankgrad.losses.relaxed import relaxed as relaxed
+from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
+from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
+
+__all__ = [
+    "LearnDCG",
+    "approx_ap",
+    "approx_mrr",
+    "approx_ndcg",
+    "approx_precision",
+    "bce",
+    "fastsort_ndcg",
+    "hinge",
+    "lambdaloss",
+    "lambdarank",
+    "list_ap",
+    "listmle",
+    "listnet",
+    "mse",
+    "neural_ndcg",
+    "ot_ndcg",
+    "p_listmle",
+    "poly1_softmax",
+    "rank_cosine",
+    "ranknet",
+    "rmse",
+    "smooth_ap",
+    "smooth_ndcg",
+    "smooth_precision",
+    "softmax",
+    "softrank_ndcg",
+    "softsort_ndcg",
+    "unique_softmax",
+    "xe_ndcg",
+]

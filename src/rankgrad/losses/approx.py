@@ -1,0 +1,144 @@
+"""Metrics at sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and its kin. All return minus the metric."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.lists import as_lists
+from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.relaxed import relaxed_loss, soft_cutoff
+from rankgrad.relax import sigmoid_ranks
+
+
+def approx_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    beta: float = 10.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""ApproxNDCG: minus NDCG at ranks counted with sigmoids (LambdaLoss@K paper, Eq. 8, without its j = i term).
+
+    .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_i \frac{2^{y_i} - 1}{\log_2(1 + \pi_i)}\,
+              \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
+              \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
+        temperature: tau; the smaller, the closer to NDCG and the fewer pairs have a gradient.
+
+    Example:
+        >>> approx_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6309)
+
+    References:
+        Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    return relaxed_loss(Formula("nDCG", k), sigmoid_ranks(temperature), lists, reduction, beta)
+
+
+def approx_precision(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int = 10,
+    temperature: float = 1.0,
+    beta: float = 10.0,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus precision at k, at sigmoid ranks with a sigmoid cutoff.
+
+    .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+
+    Example:
+        >>> approx_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=2)
+        tensor(-0.4966)
+
+    References:
+        Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    return relaxed_loss(Formula("P", k, threshold=threshold), sigmoid_ranks(temperature), lists, reduction, beta)
+
+
+def approx_mrr(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    beta: float = 10.0,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus the reciprocal rank: the largest 1 / rank among relevant documents, by a softmax-weighted mean.
+
+    .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
+              \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
+
+    The relevant document of the highest score has the smallest rank, so the weights tend to pick the maximum at the
+    pace at which the ranks tend to whole numbers.
+
+    Example:
+        >>> approx_mrr(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.5000)
+
+    References:
+        Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("RR", k, threshold=threshold)
+    relevant, ranks = metric.relevant(lists), sigmoid_ranks(temperature)._ranks(lists.scores, lists.mask)
+    logits = torch.where(relevant, lists.scores / temperature, torch.finfo(ranks.dtype).min)
+    weights = torch.where(relevant, logits.softmax(-1), 0.0)
+    return metric.loss(lists, (weights * soft_cutoff(ranks, k, beta) / ranks).sum(-1), reduction)
+
+
+def approx_ap(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    beta: float = 10.0,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus average precision: both the rank and the relevant documents above it are counted with sigmoids.
+
+    .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
+              \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+
+    Example:
+        >>> approx_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 1.]]))
+        tensor(-0.8109)
+
+    References:
+        Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
+    relevant = metric.relevant(lists)
+    ranks = operator._ranks(lists.scores, lists.mask)
+    above = operator._ranks(lists.scores, relevant)  # ranks among the relevant documents only
+    precision = torch.where(relevant, above / ranks * soft_cutoff(ranks, k, beta), 0.0)
+    return metric.loss(lists, precision.sum(-1) / relevant.sum(-1).clamp(min=1), reduction)

@@ -1,0 +1,66 @@
+"""Any loss, averaged over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and the rest."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value
+from rankgrad.relax import gumbel_noise
+
+
+class gumbel(nn.Module):
+    r"""A loss of noisy scores: the mean of `loss(scores + scale * noise, labels)` over Gumbel samples.
+
+    .. math:: \ell(s, y) = \frac{1}{S} \sum_{g} \mathrm{loss}(s + \beta g, y), \quad g_i \sim \mathrm{Gumbel}(0, 1)
+
+    `gumbel(approx_ndcg)` is GumbelApproxNDCG (LambdaLoss@K paper, Eq. 9-10).
+
+    Args:
+        loss: any function or module of `rankgrad.losses`; keywords given to the wrapper go to it.
+        samples: how many noisy copies to average.
+        scale: beta, of the noise.
+        seed: of its own stream of noise; None takes PyTorch's.
+
+    Example:
+        >>> from rankgrad.losses import approx_ndcg
+        >>> scores, labels = torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]])
+        >>> gumbel(approx_ndcg, temperature=0.1)(scores, labels, noise=torch.tensor([[9., 0., 0.]]))
+        tensor(-1.)
+
+    References:
+        Bruch et al., "A Stochastic Treatment of Learning to Rank Scoring Functions", WSDM 2020.
+    """
+
+    def __init__(
+        self, loss: Callable[..., Tensor], samples: int = 1, scale: float = 1.0, seed: int | None = None, **options: Any
+    ) -> None:
+        super().__init__()
+        if samples < 1:
+            bad_value("samples", "be at least 1", samples)
+        if not scale > 0:
+            bad_value("scale", "be above 0", scale)
+        self.loss, self.samples, self.scale, self.seed, self.options = loss, samples, scale, seed, options
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
+        """The mean loss over the samples; `noise`, like `scores` or `(samples, *scores.shape)`, replaces the draw."""
+        scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
+        if noise is None:
+            noise = self._draw(scores)
+        elif noise.shape == scores.shape:
+            noise = noise[None]
+        elif noise.shape[1:] != scores.shape:
+            bad_value("noise", f"have the shape of scores, {tuple(scores.shape)}", tuple(noise.shape))
+        values = [self.loss(scores + self.scale * g, labels, **self.options, **arguments) for g in noise]
+        return torch.stack(values).mean(0)
+
+    def _draw(self, scores: Tensor) -> Tensor:
+        generator = None
+        if self.seed is not None:
+            generator = self._generators.get(scores.device)
+            if generator is None:
+                generator = torch.Generator(scores.device).manual_seed(self.seed)
+                self._generators[scores.device] = generator
+        return gumbel_noise((self.samples, *scores.shape), like=scores, generator=generator)

@@ -1,0 +1,46 @@
+"""Gains as shares of the ideal DCG, in which large labels cannot overflow."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import one_of
+
+Gain = str | Callable[[Tensor], Tensor]
+
+
+def log2_discount(ranks: Tensor) -> Tensor:
+    """What a gain at this rank is divided by: `log2(1 + rank)`."""
+    return torch.log2(1.0 + ranks)
+
+
+def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
+    """Gains of the labels, `(..., n)`: `2^y - 1` for `"exp"`; `scaled` divides those by 2^max(y) of their list."""
+    if callable(gain):
+        return torch.where(mask, gain(labels), 0.0)
+    one_of("gain", gain, ("exp", "linear"))
+    if gain == "linear" or labels.shape[-1] == 0:
+        return labels
+    top = labels.amax(-1, keepdim=True) if scaled else labels.new_zeros(())
+    return torch.where(mask, torch.exp2(labels - top) - torch.exp2(-top), 0.0)
+
+
+def ideal_dcg(gains: Tensor, k: int | None = None, discount: Callable[[Tensor], Tensor] = log2_discount) -> Tensor:
+    """The largest DCG@k that these gains allow, `(...)`."""
+    best = gains.sort(-1, descending=True).values[..., :k]
+    ranks = torch.arange(1, best.shape[-1] + 1, dtype=gains.dtype, device=gains.device)
+    return (best / discount(ranks)).sum(-1)
+
+
+def share_of_ideal(
+    labels: Tensor,
+    mask: Tensor,
+    k: int | None = None,
+    gain: Gain = "exp",
+    discount: Callable[[Tensor], Tensor] = log2_discount,
+) -> Tensor:
+    """`G(y_i) / ideal DCG@k`, `(..., n)`; 0 throughout a list that has no gain."""
+    gained = gains(labels, mask, gain)
+    ideal = ideal_dcg(gained, k, discount)[..., None]
+    return torch.where(ideal > 0, gained / torch.where(ideal > 0, ideal, 1.0), 0.0)

@@ -1,0 +1,132 @@
+"""Losses with parameters of their own, to be trained beside the ranker."""
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.lists import as_lists
+from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.ideal import ideal_dcg
+from rankgrad.losses.relaxed import soft_cutoff
+from rankgrad.relax.sigmoid_ranks import pairwise_ranks
+
+LEARNABLE = ("gain", "discount", "alpha")
+
+
+class LearnDCG(nn.Module):
+    r"""LearnDCG: ApproxNDCG whose gain base, discount base and sharpness are learned (LearnDCG paper, Eq. 1-7).
+
+    .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
+              g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
+
+    `discount="log"` is the printed d(r) = ln(1 + r) / ln(b_d). There ln(b_d) divides out of the ratio: the loss does
+    not depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
+    / ln(b_d), is a form that can be learned: log2(1 + r) at b_d = 2, r as b_d -> 1, ever flatter as b_d grows.
+
+    Args:
+        gain_base, discount_base, alpha: b_g and b_d, above 1, and alpha, above 0, to start from.
+        discount: `"log"` or `"curved"`.
+        learn: which of `"gain"`, `"discount"`, `"alpha"` are learned; with none it equals `approx_ndcg`.
+        k: cutoff, by a sigmoid of sharpness `beta`; None for the whole list.
+
+    Example:
+        >>> learn = LearnDCG(discount="curved")
+        >>> learn(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6309, grad_fn=<DivBackward0>)
+
+    References:
+        "LearnDCG: End-to-End Joint Optimization of Ranker and Loss in Neural Ranking", 2026.
+    """
+
+    def __init__(
+        self,
+        gain_base: float = 2.0,
+        discount_base: float = 2.0,
+        alpha: float = 1.0,
+        discount: str = "log",
+        learn: Collection[str] = LEARNABLE,
+        k: int | None = None,
+        beta: float = 10.0,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("gain_base", gain_base, 1),
+            ("discount_base", discount_base, 1),
+            ("alpha", alpha, 0),
+        ):
+            if not value > least:
+                bad_value(name, f"be above {least}", value)
+        one_of("discount", discount, ("log", "curved"))
+        for part in learn:
+            one_of("learn", part, LEARNABLE)
+        check_cutoff(k)
+        self.discount, self.k, self.beta = discount, k, beta
+        self.raw_gain = _raw(gain_base - 1, "gain" in learn)
+        self.raw_discount = _raw(discount_base - 1, "discount" in learn)
+        self.raw_alpha = _raw(alpha, "alpha" in learn)
+
+    @property
+    def gain_base(self) -> Tensor:
+        """b_g = 1 + softplus(raw_gain)."""
+        return 1.0 + softplus(self.raw_gain)
+
+    @property
+    def discount_base(self) -> Tensor:
+        """b_d = 1 + softplus(raw_discount)."""
+        return 1.0 + softplus(self.raw_discount)
+
+    @property
+    def alpha(self) -> Tensor:
+        """alpha = softplus(raw_alpha)."""
+        return softplus(self.raw_alpha)
+
+    def forward(
+        self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
+    ) -> Tensor:
+        """The loss; arguments as in every loss."""
+        lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+        dtype = lists.scores.dtype
+        gain = torch.where(lists.mask, self._gain(lists.labels), 0.0)
+        ranks = pairwise_ranks(lists.scores, lists.mask, self.alpha.to(dtype))
+        dcg = (gain * soft_cutoff(ranks, self.k, self.beta) / self._discount(ranks)).sum(-1)
+        ideal = ideal_dcg(gain, self.k, self._discount)
+        value = torch.where(ideal > 0, dcg / torch.where(ideal > 0, ideal, 1.0), 0.0 * dcg)
+        if self.discount == "log":
+            value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
+        return Formula("nDCG", self.k).loss(lists, value, reduction)
+
+    def _gain(self, labels: Tensor) -> Tensor:
+        """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""
+        if labels.shape[-1] == 0:
+            return labels
+        log_base = torch.log1p(softplus(self.raw_gain)).to(labels.dtype).clamp(min=_TINY)
+        top = labels.amax(-1, keepdim=True)
+        top = torch.where(top > 0, top, 1.0)
+        return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
+
+    def _discount(self, ranks: Tensor) -> Tensor:
+        """d(r); in the printed form without ln(b_d), which cancels."""
+        if self.discount == "log":
+            return torch.log1p(ranks)
+        slope = softplus(self.raw_discount).to(ranks.dtype).clamp(min=_TINY)
+        return torch.log1p(slope * ranks) / torch.log1p(slope)
+
+    def extra_repr(self) -> str:
+        """The learned values, for print."""
+        bases = f"gain_base={float(self.gain_base):.4g}, discount_base={float(self.discount_base):.4g}"
+        return f"{bases}, alpha={float(self.alpha):.4g}, discount={self.discount!r}, k={self.k}"
+
+
+# Where softplus has underflowed to 0, its limit: small enough to be the limit, large enough to divide by.
+_TINY = 1e-30
+
+
+def _raw(value: float, learned: bool) -> nn.Parameter:
+    """The parameter whose softplus is `value`."""
+    inverse = value + math.log(-math.expm1(-value))
+    return nn.Parameter(torch.tensor(inverse), requires_grad=learned)

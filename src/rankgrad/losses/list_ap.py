@@ -1,0 +1,55 @@
+"""ListAP: average precision on a soft histogram of the scores."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.lists import as_lists
+from rankgrad.losses.formula import Formula
+from rankgrad.relax.optimal_transport import unit_interval
+
+
+def list_ap(
+    scores: Any,
+    labels: Any,
+    *,
+    bins: int = 20,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus average precision, quantised: documents are shared between the two nearest of `bins` score levels.
+
+    .. math:: \ell(s, y) = -\frac{1}{R} \sum_b h^+_b \, \frac{\sum_{c \le b} h^+_c}{\sum_{c \le b} h_c}, \quad
+              h_b = \sum_i \max\bigl(0, 1 - |x_i - b|\bigr)
+
+    where x is the list's scores brought to 1 (best) to `bins` (worst), h counts all documents and h+ the relevant ones.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`; relevant above `threshold`.
+        bins: levels, at least 2; the cost is n x bins.
+
+    Example:
+        >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.3958)
+
+    References:
+        Revaud et al., "Learning with Average Precision: Training Image Retrieval with a Listwise Loss", ICCV 2019.
+    """
+    if bins < 2:
+        bad_value("bins", "be at least 2", bins)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("AP", threshold=threshold)
+    relevant = metric.relevant(lists)
+    level = torch.arange(bins, dtype=lists.scores.dtype, device=lists.scores.device)
+    place = (1.0 - unit_interval(lists.scores, lists.mask)) * (bins - 1)  # (..., n): 0 best, bins - 1 worst
+    share = (1.0 - (place[..., None, :] - level[:, None]).abs()).clamp(min=0.0)  # (..., bins, n)
+    every = torch.where(lists.mask[..., None, :], share, 0.0).sum(-1)  # (..., bins)
+    hits = torch.where(relevant[..., None, :], share, 0.0).sum(-1)
+    seen = every.cumsum(-1)
+    precision = hits.cumsum(-1) / torch.where(seen > 0, seen, 1.0)
+    return metric.loss(lists, (precision * hits).sum(-1) / relevant.sum(-1).clamp(min=1), reduction)

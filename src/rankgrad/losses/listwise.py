@@ -1,0 +1,286 @@
+"""Losses over whole lists: softmax cross entropies, Plackett-Luce likelihoods, and the cosine of RankCosine.
+
+A document's weight multiplies its share of the target, before the target is normalised.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from rankgrad.errors import one_of
+from rankgrad.lists import Lists, as_lists
+from rankgrad.losses.pairwise import has_order
+from rankgrad.metrics.order import order
+
+
+def softmax(
+    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+) -> Tensor:
+    r"""Softmax cross entropy with the labels as they are (LambdaLoss@K paper, Eq. 7).
+
+    .. math:: \ell(s, y) = -\sum_i w_i y_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}
+
+    Example:
+        >>> softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(1.4076)
+
+    References:
+        Pasumarthi et al., "TF-Ranking", KDD 2019.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    return lists.reduce(_cross_entropy(lists, _weighted(lists, lists.labels)), reduction, has_relevant(lists))
+
+
+def listnet(
+    scores: Any,
+    labels: Any,
+    *,
+    targets: str = "sum",
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""ListNet: cross entropy between the label distribution and the softmax of the scores (Softmax paper, Eq. 6-7).
+
+    .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
+              P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
+
+    For binary labels it bounds -log MRR and -log NDCG from above.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        targets: `"sum"` divides the labels by their sum; `"softmax"` takes their softmax, as allRank does.
+
+    Example:
+        >>> listnet(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 0., 0.]]))
+        tensor(1.4076)
+
+    References:
+        Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007.
+    """
+    one_of("targets", targets, ("sum", "softmax"))
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    mass = lists.labels if targets == "sum" else _masked_exp(lists.labels, lists.mask)
+    return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
+
+
+def xe_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    gamma: Any = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""XE-NDCG: the cross entropy whose target bounds NDCG for graded labels too.
+
+    .. math:: \ell(s, y) = -\sum_i \phi_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
+              \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        gamma: a number in [0, 1], or a tensor of them like `labels` (the paper draws them anew at each step).
+
+    Example:
+        >>> xe_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), gamma=1.0)
+        tensor(1.4076)
+
+    References:
+        Bruch, "An Alternative Cross Entropy Loss for Learning-to-Rank", 2019.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    if isinstance(gamma, (int, float)):
+        gammas: Tensor | float = gamma
+    else:
+        gammas = as_lists(gamma, labels, mask=mask, offsets=offsets).scores.to(lists.scores.dtype)
+    top = _top(lists.labels)
+    # Both terms over 2^max(y), which cancels in the distribution, so that large labels cannot overflow.
+    mass = torch.where(lists.mask, torch.exp2(lists.labels - top) - gammas * torch.exp2(-top), 0.0)
+    return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
+
+
+def poly1_softmax(
+    scores: Any,
+    labels: Any,
+    *,
+    epsilon: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Softmax cross entropy plus the first term of its polynomial expansion.
+
+    .. math:: \ell(s, y) = \mathrm{softmax}(s, y) + \epsilon \Bigl(1 - \sum_i \frac{w_i y_i}{\sum_j w_j y_j}
+              \frac{e^{s_i}}{\sum_j e^{s_j}}\Bigr)
+
+    Example:
+        >>> poly1_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(2.1629)
+
+    References:
+        Leng et al., "PolyLoss", ICLR 2022.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    mass = _weighted(lists, lists.labels)
+    probability = (_distribution(mass) * _log_softmax(lists).exp()).sum(-1)
+    signal = has_relevant(lists)
+    values = _cross_entropy(lists, mass) + epsilon * torch.where(signal, 1.0 - probability, 0.0)
+    return lists.reduce(values, reduction, signal)
+
+
+def unique_softmax(
+    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+) -> Tensor:
+    r"""Softmax cross entropy of each document against those of lower label only.
+
+    .. math:: \ell(s, y) = -\sum_i w_i (2^{y_i} - 1) \log \frac{e^{s_i}}{e^{s_i} + \sum_{j:\, y_j < y_i} e^{s_j}}
+
+    Example:
+        >>> unique_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
+        tensor(6.3497)
+
+    References:
+        Zhu and Klabjan, "Listwise Learning to Rank by Exploring Unique Ratings", WSDM 2020.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
+    rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
+    field = torch.where(rivals, lists.scores[..., None, :], _lowest(lists.scores)).logsumexp(-1)  # (..., n)
+    gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
+    return lists.reduce((gain * (field - lists.scores)).sum(-1), reduction, has_relevant(lists))
+
+
+def listmle(
+    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+) -> Tensor:
+    r"""ListMLE: the Plackett-Luce likelihood of the order of the labels; tied labels in the order of their positions.
+
+    .. math:: \ell(s, y) = -\sum_i w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
+              \pi \text{ sorts } y \text{ downwards}
+
+    Example:
+        >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
+        tensor(3.5345)
+
+    References:
+        Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    return lists.reduce(_plackett_luce(lists).sum(-1), reduction, has_order(lists))
+
+
+def p_listmle(
+    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+) -> Tensor:
+    r"""Position-aware ListMLE: the term of rank i counts 2^(n - i) - 1 times, so that the top decides.
+
+    .. math:: \ell(s, y) = -\sum_i \frac{2^{n-i} - 1}{2^{n-1} - 1}\, w_{\pi_i}
+              \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}
+
+    Divided by the weight of the first rank, which the paper does not do: 2^n overflows float32 from 128 documents on,
+    and the size of the loss would double with each document.
+
+    Example:
+        >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
+        tensor(2.1169)
+
+    References:
+        Lan et al., "Position-Aware ListMLE: A Sequential Learning Process for Ranking", UAI 2014.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    length = lists.mask.sum(-1, keepdim=True).to(lists.scores.dtype).clamp(min=2)
+    rank = torch.arange(1, lists.mask.shape[-1] + 1, dtype=lists.scores.dtype, device=lists.scores.device)
+    last = torch.exp2(1.0 - length)
+    weight = ((torch.exp2(1.0 - rank) - last) / (1.0 - last)).clamp(min=0)
+    return lists.reduce((weight * _plackett_luce(lists)).sum(-1), reduction, has_order(lists))
+
+
+def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean") -> Tensor:
+    r"""RankCosine: the angle between the scores and the labels.
+
+    .. math:: \ell(s, y) = \frac{1}{2} \Bigl(1 - \frac{\sum_i s_i y_i}{\lVert s \rVert \lVert y \rVert}\Bigr)
+
+    A list whose scores are all 0 has no angle: its value is 1/2 and its gradient 0.
+
+    Example:
+        >>> rank_cosine(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(0.2327)
+
+    References:
+        Qin et al., "Query-level Loss Functions for Information Retrieval", 2008.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    cosine = (_unit(lists.scores) * _unit(lists.labels)).sum(-1)
+    signal = has_relevant(lists)
+    return lists.reduce(torch.where(signal, 0.5 * (1.0 - cosine), 0.0 * cosine), reduction, signal)
+
+
+def has_relevant(lists: Lists) -> Tensor:
+    """Whether a list has a label above 0, `(...)`."""
+    return (lists.labels > 0).any(-1)
+
+
+def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:
+    """`-sum_i target_i log softmax(s)_i`, `(...)`; 0 in lists without a relevant document."""
+    targets = torch.where(has_relevant(lists)[..., None], targets, 0.0)
+    return (targets * -_log_softmax(lists)).sum(-1)
+
+
+def _log_softmax(lists: Lists) -> Tensor:
+    """Over the real documents; 0 at padding, `(..., n)`."""
+    filled = torch.where(lists.mask, lists.scores, _lowest(lists.scores))
+    return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
+
+
+def _plackett_luce(lists: Lists) -> Tensor:
+    """The negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 where none is left."""
+    by_label = order(lists.labels, lists.mask)
+    real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
+    # Shifted so that the largest score is 0: the derivative of logcumsumexp loses digits far from it.
+    shifted = lists.scores - _top(torch.where(lists.mask, lists.scores, _lowest(lists.scores))).detach()
+    chosen = torch.where(real, shifted.gather(-1, by_label), _lowest(shifted))
+    remaining = chosen.flip(-1).logcumsumexp(-1).flip(-1)  # padding comes last, and so adds nothing
+    terms = torch.where(real, remaining - chosen, 0.0)
+    return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
+
+
+def _weighted(lists: Lists, mass: Tensor) -> Tensor:
+    return mass if lists.weights is None else mass * lists.weights
+
+
+def _distribution(mass: Tensor) -> Tensor:
+    """Mass divided by its sum; 0 throughout where the sum is 0."""
+    total = mass.sum(-1, keepdim=True)
+    return torch.where(total > 0, mass / torch.where(total > 0, total, 1.0), 0.0)
+
+
+def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, (labels - _top(labels)).exp(), 0.0)
+
+
+def _unit(values: Tensor) -> Tensor:
+    """The vector at length 1, `(..., n)`; divided by its largest entry first, so that the square of 1e30 fits."""
+    largest = _top(values.abs()).detach()
+    scaled = values / torch.where(largest > 0, largest, 1.0)
+    squares = (scaled * scaled).sum(-1, keepdim=True)
+    return torch.where(squares > 0, scaled / torch.where(squares > 0, squares, 1.0).sqrt(), 0.0 * scaled)
+
+
+def _top(values: Tensor) -> Tensor:
+    """The largest entry of each list, `(..., 1)`; an empty list has 0."""
+    if values.shape[-1] == 0:
+        return values.new_zeros((*values.shape[:-1], 1))
+    return values.amax(-1, keepdim=True)
+
+
+def _lowest(scores: Tensor) -> float:
+    """What stands for -inf where an infinity would make the derivative NaN."""
+    return torch.finfo(scores.dtype).min

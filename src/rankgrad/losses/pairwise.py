@@ -1,0 +1,240 @@
+"""Losses over the ordered pairs of a list: RankNet, hinge, and the lambda losses that weigh each pair by a metric."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, relu
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.lists import Lists, as_lists
+from rankgrad.losses import swaps
+from rankgrad.losses.formula import Formula, check_cutoff, formula
+from rankgrad.metrics import Metric, nDCG
+from rankgrad.metrics.order import ranks
+
+SCHEMES = ("ndcg1", "ndcg2", "ndcg2pp", "arp1", "arp2")
+
+
+def ranknet(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    pairs: str = "any",
+    sigma: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""RankNet: logistic loss over the pairs whose labels differ (LambdaLoss@K paper, Eq. 6).
+
+    .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: count only pairs with a document ranked in the top k (or, with `pairs="both"`, with both there).
+        sigma: steepness of the logistic.
+
+    Example:
+        >>> ranknet(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(1.6265)
+
+    References:
+        Burges et al., "Learning to Rank using Gradient Descent", ICML 2005.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    counted = None if k is None else in_top(ranks(lists.scores, lists.mask), k, pairs)
+    return lists.reduce(pair_loss(lists, counted, _logistic(sigma)), reduction, has_order(lists))
+
+
+def hinge(
+    scores: Any,
+    labels: Any,
+    *,
+    margin: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Pairwise hinge loss: the higher-labelled document should be ahead by a margin.
+
+    .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \max(0, m - (s_i - s_j))
+
+    Example:
+        >>> hinge(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(2.)
+
+    References:
+        Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    return lists.reduce(pair_loss(lists, None, lambda gap: relu(margin - gap)), reduction, has_order(lists))
+
+
+def lambdarank(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    metric: Metric | str = nDCG,
+    sigma: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""LambdaRank: each pair weighs what swapping its documents would change in the metric (LambdaLoss@K, Eq. 11-12).
+
+    .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
+              \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
+              \left|\frac{[\pi_i \le k]}{D(\pi_i)} - \frac{[\pi_j \le k]}{D(\pi_j)}\right|
+
+    The weights are constants of the gradient. Ranks break ties by position.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: cutoff of the metric; None for its own, or the whole list.
+        metric: whose swap differences weigh the pairs: `nDCG`, `P@k`, `AP` or `RR`.
+
+    Example:
+        >>> lambdarank(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(0.5258)
+
+    References:
+        Burges, Ragno and Le, "Learning to Rank with Nonsmooth Cost Functions", NIPS 2006.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    delta = swaps.difference(lists, formula(metric, swaps.METRICS, k))
+    return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
+
+
+def lambdaloss(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    scheme: str = "ndcg2",
+    truncation: str | None = None,
+    metric: Metric | str = nDCG,
+    mu: float = 10.0,
+    sigma: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""LambdaLoss: a pairwise bound of a ranking metric; with `k`, LambdaLoss@K (LambdaLoss@K paper, Eq. 13-17).
+
+    .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\,\frac{|G_i - G_j|}{\mathrm{IDCG}@k}\,\delta_{ij}@k
+              \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
+              \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: cutoff of the metric; None for the whole list.
+        scheme: the weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
+            (LambdaRank's plus `mu` times ndcg2's), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
+        truncation: `"sound"`, Eq. 16-17, the default of `ndcg2`: a pair with a document beyond k is weighted up by
+            1 / (1 - 1 / D(max rank)); `"heuristic"`, Eq. 15 (V1), all other schemes: pairs wholly beyond k are dropped.
+        metric: `P@k`, `AP` or `RR` weigh the pairs by that metric's swap difference instead of by a scheme.
+
+    Example:
+        >>> lambdaloss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
+        tensor(1.4165)
+
+    References:
+        Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018; Jagerman et al., "On
+        Optimizing Top-K Metrics for Neural Ranking Models", SIGIR 2022.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    form = formula(metric, swaps.METRICS, k)
+    if form.name != "nDCG":
+        delta = swaps.difference(lists, form)
+        return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
+    one_of("scheme", scheme, SCHEMES)
+    truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
+    one_of("truncation", truncation, ("sound", "heuristic"))
+    if truncation == "sound" and scheme != "ndcg2":
+        bad_value("truncation", f"be 'heuristic' with scheme {scheme!r}", repr(truncation))
+    delta = _scheme_weights(lists, form, scheme, truncation, mu)
+    values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
+    return lists.reduce(values, reduction, has_order(lists))
+
+
+def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: str, mu: float) -> Tensor:
+    """The weight of each pair, `(..., n, n)`, a constant of the gradient."""
+    k, labels = metric.k, lists.labels
+    rank = ranks(lists.scores, lists.mask).to(labels.dtype)
+    share = metric.gains(lists)
+    if scheme == "ndcg1":
+        weight = (share / metric.discounted(rank))[..., :, None]
+    elif scheme == "ndcg2":
+        weight = swaps.gaps(share) * relative_discount(metric, rank)
+    elif scheme == "ndcg2pp":
+        weight = swaps.gaps(share) * (swaps.gaps(1.0 / metric.discounted(rank)) + mu * relative_discount(metric, rank))
+    elif scheme == "arp1":
+        weight = labels[..., :, None]
+    else:
+        weight = swaps.gaps(labels)
+    if k is None:
+        return weight
+    if truncation == "heuristic":
+        return weight * in_top(rank, k, "any")
+    later = torch.maximum(rank[..., :, None], rank[..., None, :])
+    # The diagonal is no pair; a rank of 2 there keeps its correction finite.
+    return weight * torch.where(later > k, 1.0 / (1.0 - 1.0 / metric.discounted(later.clamp(min=2))), 1.0)
+
+
+def pair_loss(
+    lists: Lists, weight: Tensor | None, loss: Callable[[Tensor], Tensor], every_pair: bool = False
+) -> Tensor:
+    """The sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
+
+    `every_pair` counts all i != j instead, in lists that have an ordered pair.
+    """
+    gap = lists.scores[..., :, None] - lists.scores[..., None, :]  # (..., n, n)
+    both = lists.mask[..., :, None] & lists.mask[..., None, :]
+    if every_pair:
+        same = torch.eye(gap.shape[-1], dtype=torch.bool, device=gap.device)
+        counted = both & ~same & has_order(lists)[..., None, None]
+    else:
+        counted = both & (lists.labels[..., :, None] > lists.labels[..., None, :])
+    factor = counted.to(gap.dtype) if weight is None else torch.where(counted, weight, 0.0)
+    if lists.weights is not None:
+        factor = factor * lists.weights[..., :, None]
+    return (factor * loss(gap)).sum((-2, -1))
+
+
+def has_order(lists: Lists) -> Tensor:
+    """Whether a list has two documents of different labels, `(...)`: without them no pairwise loss has a say."""
+    if lists.labels.shape[-1] == 0:
+        return lists.mask.any(-1)
+    # Padding takes the place of the list's highest label, and so never differs from it.
+    top = torch.where(lists.mask, lists.labels, -torch.inf).amax(-1, keepdim=True)
+    return (lists.mask & (lists.labels < top)).any(-1)
+
+
+def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
+    """Which pairs have one document (`"any"`) or both documents in the top k, `(..., n, n)`."""
+    one_of("pairs", pairs, ("any", "both"))
+    check_cutoff(k)
+    top = rank <= k
+    first, second = top[..., :, None], top[..., None, :]
+    return first | second if pairs == "any" else first & second
+
+
+def relative_discount(metric: Formula, rank: Tensor) -> Tensor:
+    """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: what one step at the distance of the two ranks is worth."""
+    distance = swaps.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is no pair
+    return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)
+
+
+def _logistic(sigma: float) -> Callable[[Tensor], Tensor]:
+    return lambda gap: -logsigmoid(sigma * gap)

@@ -1,0 +1,100 @@
+"""Losses that look at one document at a time. A list's value is the mean over its documents."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rankgrad.errors import bad_value
+from rankgrad.lists import Lists, as_lists
+
+
+def mse(
+    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+) -> Tensor:
+    r"""Mean squared error: the score should be the label.
+
+    .. math:: \ell(s, y) = \frac{1}{n} \sum_i w_i (s_i - y_i)^2
+
+    Example:
+        >>> mse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(3.6667)
+
+    References:
+        Cossock and Zhang, "Subset Ranking using Regression", COLT 2006.
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    return lists.reduce(_document_mean(lists, (lists.scores - lists.labels) ** 2), reduction)
+
+
+def rmse(
+    scores: Any,
+    labels: Any,
+    *,
+    levels: int,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Root mean squared error of a score squashed onto the scale of the labels (NeuralNDCG paper, section 5.4).
+
+    .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
+
+    The root is taken in each list; at a perfect fit, where it has no derivative, the gradient is zero.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        levels: the number of grades, L.
+
+    Example:
+        >>> rmse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), levels=2)
+        tensor(1.4618)
+
+    References:
+        Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.
+    """
+    if levels < 1:
+        bad_value("levels", "be the number of grades, at least 1", levels)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    squares = _document_mean(lists, (levels * lists.scores.sigmoid() - lists.labels) ** 2)
+    positive = squares > 0
+    roots = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0 * squares)
+    return lists.reduce(roots, reduction)
+
+
+def bce(
+    scores: Any,
+    labels: Any,
+    *,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Binary cross entropy: the score is the log-odds that the document is relevant.
+
+    .. math:: \ell(s, y) = -\frac{1}{n} \sum_i w_i \bigl(r_i \log \sigma(s_i) + (1 - r_i) \log \sigma(-s_i)\bigr),
+              \quad r_i = [y_i > \text{threshold}]
+
+    Example:
+        >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(1.4963)
+
+    References:
+        Nogueira and Cho, "Passage Re-ranking with BERT", 2019 (the loss of most cross-encoders).
+    """
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    towards = torch.where(lists.labels > threshold, lists.scores, -lists.scores)
+    return lists.reduce(_document_mean(lists, -logsigmoid(towards)), reduction)
+
+
+def _document_mean(lists: Lists, values: Tensor) -> Tensor:
+    """The mean over the real documents of each list, `(...)`, each counted with its weight."""
+    values = torch.where(lists.mask, values, 0.0)
+    if lists.weights is not None:
+        values = values * lists.weights
+    return values.sum(-1) / lists.mask.sum(-1).clamp(min=1)

@@ -1,0 +1,126 @@
+"""Any metric on any relaxation of ranking. A metric is written once on soft permutations, and once on soft ranks."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type
+from rankgrad.lists import Lists, as_lists
+from rankgrad.losses.formula import Formula, formula
+from rankgrad.metrics import Metric, parse
+from rankgrad.relax import Relaxation
+from rankgrad.relax.operator import lift, rank_numbers
+
+METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
+
+
+@dataclass(frozen=True)
+class relaxed:
+    r"""The loss that a metric becomes on a differentiable ranking: minus its soft value (plus, for ARP).
+
+    With an operator that gives a soft permutation P, the metric is computed on what stands at each rank, the mean under
+    row r of P. With one that gives only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) put the soft
+    rank into their formula, cut off by sigmoid(beta (k + 1/2 - rank)); RR, AP and ERR lift the ranks to a permutation.
+
+    Args:
+        metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
+        relaxation: any operator of `rankgrad.relax`.
+        beta: sharpness of the soft cutoff of soft ranks.
+
+    Example:
+        >>> from rankgrad.metrics import AP
+        >>> from rankgrad.relax import neural_sort
+        >>> loss = relaxed(AP, neural_sort(temperature=0.01))
+        >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.5000)
+    """
+
+    metric: Metric
+    relaxation: Relaxation
+    beta: float = 10.0
+    _formula: Formula = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric", parse(self.metric))
+        object.__setattr__(self, "_formula", formula(self.metric, METRICS))
+        if not isinstance(self.relaxation, Relaxation):
+            must = "be an operator such as rankgrad.relax.neural_sort()"
+            bad_type("relaxation", must, type(self.relaxation).__name__)
+
+    def __call__(
+        self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
+    ) -> Tensor:
+        """The loss; arguments as in every loss."""
+        lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+        return relaxed_loss(self._formula, self.relaxation, lists, reduction, self.beta)
+
+
+def relaxed_loss(metric: Formula, relaxation: Relaxation, lists: Lists, reduction: str, beta: float = 10.0) -> Tensor:
+    """The product of a metric and an operator, on lists that are checked already."""
+    if relaxation.gives_permutation:
+        value = on_permutation(metric, lists, relaxation._permutation(lists.scores, lists.mask))
+    else:
+        value = on_ranks(metric, lists, relaxation._ranks(lists.scores, lists.mask), beta)
+    return metric.loss(lists, value, reduction)
+
+
+def on_permutation(metric: Formula, lists: Lists, permutation: Tensor) -> Tensor:
+    """The metric where row r of `permutation (..., n, n)` says what stands at rank r + 1, `(...)`."""
+
+    def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
+        return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
+
+    rank = rank_numbers(lists.scores)[: metric.k]
+    if metric.name in ("nDCG", "DCG"):
+        return (at_ranks(metric.gains(lists)) / metric.discounted(rank)).sum(-1)
+    if metric.name == "ARP":
+        return _arp(lists, (rank_numbers(lists.scores)[:, None] * permutation).sum(-2))
+    if metric.name == "ERR":
+        chance = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label
+        satisfied = at_ranks(torch.where(lists.mask, chance, 0.0))
+        return (satisfied * _still_looking(satisfied) / rank).sum(-1)
+    relevant = metric.relevant(lists).to(lists.scores.dtype)
+    found, total = at_ranks(relevant), relevant.sum(-1).clamp(min=1)
+    if metric.name == "P":
+        return found.sum(-1) / _depth(metric, lists)
+    if metric.name == "R":
+        return found.sum(-1) / total
+    if metric.name == "RR":
+        return (found * _still_looking(found) / rank).sum(-1)
+    return (found * found.cumsum(-1) / rank).sum(-1) / total  # AP
+
+
+def on_ranks(metric: Formula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
+    """The metric at soft ranks `(..., n)`, `(...)`: its formula where that sums over documents, else lifted."""
+    if metric.name == "ARP":
+        return _arp(lists, ranks)
+    if metric.name in ("nDCG", "DCG"):
+        return (metric.gains(lists) * soft_cutoff(ranks, metric.k, beta) / metric.discounted(ranks)).sum(-1)
+    if metric.name in ("P", "R"):
+        relevant = metric.relevant(lists).to(ranks.dtype)
+        total = relevant.sum(-1).clamp(min=1) if metric.name == "R" else _depth(metric, lists)
+        return (relevant * soft_cutoff(ranks, metric.k, beta)).sum(-1) / total
+    return on_permutation(metric, lists, lift(ranks, lists.mask))
+
+
+def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
+    """How much of a document at this soft rank is in the top k: sigmoid(beta (k + 1/2 - rank)), 1 without k."""
+    return torch.ones_like(ranks) if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
+
+
+def _still_looking(chance: Tensor) -> Tensor:
+    """The chance that no earlier rank satisfied, `(..., k)`; a lifted permutation may hold more than one at a rank."""
+    missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
+    return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
+
+
+def _depth(metric: Formula, lists: Lists) -> Tensor | int:
+    """What precision divides by: k, or the length of the list."""
+    return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
+
+
+def _arp(lists: Lists, ranks: Tensor) -> Tensor:
+    total = lists.labels.sum(-1)
+    return (lists.labels * ranks).sum(-1) / torch.where(total > 0, total, 1.0)

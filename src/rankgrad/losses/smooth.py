@@ -1,0 +1,127 @@
+"""Metrics on SmoothI's rank indicators, as its paper prints them. All return minus the metric."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.lists import Lists, as_lists
+from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.ideal import gains
+from rankgrad.losses.relaxed import on_permutation
+from rankgrad.relax import smoothi
+from rankgrad.relax.operator import rank_numbers
+from rankgrad.relax.smoothi import shifted
+
+
+def smooth_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = 10,
+    alpha: float = 1.0,
+    delta: float = 0.1,
+    stop_gradient: bool = True,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus NDCG@k of the expected label at each rank.
+
+    .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
+
+    As printed: the gain of the expected label. `relaxed(nDCG, smoothi())` takes the expected gain; same limit.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: cutoff; the cost is k softmaxes over the list. None for the whole list.
+        alpha, delta, stop_gradient: of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
+
+    Example:
+        >>> smooth_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.7014)
+
+    References:
+        Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("nDCG", k)
+    expected = (_indicators(lists, k, smoothi(alpha, delta, stop_gradient)) * lists.labels[..., None, :]).sum(-1)
+    if expected.shape[-1] == 0:
+        return metric.loss(lists, lists.scores.sum(-1), reduction)
+    # Gains over 2^max(y), like those of the ideal they are divided by.
+    top = lists.labels.amax(-1, keepdim=True)
+    gain = torch.exp2(expected - top) - torch.exp2(-top)  # (..., k)
+    ideal = metric.ideal(gains(lists.labels, lists.mask))
+    return metric.loss(lists, (gain / metric.discounted(rank_numbers(expected))).sum(-1) / ideal, reduction)
+
+
+def smooth_precision(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int = 10,
+    alpha: float = 1.0,
+    delta: float = 0.1,
+    stop_gradient: bool = True,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus precision at k.
+
+    .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
+
+    Example:
+        >>> smooth_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
+        tensor(-0.2447)
+
+    References:
+        Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("P", k, threshold=threshold)
+    value = on_permutation(metric, lists, _indicators(lists, k, smoothi(alpha, delta, stop_gradient)))
+    return metric.loss(lists, value, reduction)
+
+
+def smooth_ap(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    alpha: float = 1.0,
+    delta: float = 0.1,
+    stop_gradient: bool = True,
+    threshold: float = 0.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus average precision. Without `k` it takes as many softmaxes as the list has documents.
+
+    .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
+              \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
+
+    Example:
+        >>> smooth_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.3312)
+
+    References:
+        Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("AP", k, threshold=threshold)
+    value = on_permutation(metric, lists, _indicators(lists, k, smoothi(alpha, delta, stop_gradient)))
+    return metric.loss(lists, value, reduction)
+
+
+def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:
+    """Indicators of the first k ranks that the list has, `(..., min(k, n), n)`."""
+    n = lists.scores.shape[-1]
+    return operator.indicators(shifted(lists.scores, lists.mask), lists.mask, n if k is None else min(k, n))

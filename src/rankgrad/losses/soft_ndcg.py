@@ -1,0 +1,158 @@
+"""NDCG on relaxations of sorting: NeuralNDCG and SoftRank on permutations; OT, FastSort and SoftSort on soft ranks."""
+
+from typing import Any
+
+from torch import Tensor
+
+from rankgrad.lists import as_lists
+from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.relaxed import on_ranks, relaxed_loss
+from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
+
+
+def neural_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    transposed: bool = False,
+    sinkhorn_rounds: int = 30,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""NeuralNDCG: minus NDCG of gains sorted by NeuralSort with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
+
+    .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
+              \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`.
+        labels: like `scores`.
+        k: cutoff; None for the whole list.
+        temperature: tau of NeuralSort.
+        transposed: scale the transpose of P, and so sum discounts over documents (NeuralNDCG^T).
+        sinkhorn_rounds: rounds of scaling, each of columns, then rows; 0 for none.
+
+    Its stochastic form is `gumbel(neural_ndcg)`.
+
+    Example:
+        >>> neural_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6718)
+
+    References:
+        Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    return relaxed_loss(Formula("nDCG", k), neural_sort(temperature, sinkhorn_rounds, transposed), lists, reduction)
+
+
+def softrank_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    sigma: float = 1.0,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""SoftRank: minus the expected NDCG when every score carries Gaussian noise of deviation sigma.
+
+    .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
+
+    The rank distributions p are exact, in O(n^3): for lists of up to a few hundred documents.
+
+    Example:
+        >>> softrank_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6854)
+
+    References:
+        Taylor et al., "SoftRank: Optimizing Non-Smooth Rank Metrics", WSDM 2008.
+    """
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    return relaxed_loss(Formula("nDCG", k), soft_rank(sigma), lists, reduction)
+
+
+def softsort_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    p: int = 1,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus NDCG at the mean ranks of SoftSort, put into ApproxNDCG's formula as SmoothI's authors do.
+
+    The form on the permutation itself is `relaxed(nDCG, soft_sort())`.
+
+    Example:
+        >>> softsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6309)
+
+    References:
+        Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator", ICML 2020.
+    """
+    return _at_ranks(soft_sort(temperature, p), k, scores, labels, mask, offsets, reduction)
+
+
+def fastsort_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    regularisation: str = "l2",
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus NDCG at the ranks of FastSort, in O(n log n), put into ApproxNDCG's formula as SmoothI's authors do.
+
+    Example:
+        >>> fastsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6309)
+
+    References:
+        Blondel et al., "Fast Differentiable Sorting and Ranking", ICML 2020.
+    """
+    return _at_ranks(fast_sort(temperature, regularisation), k, scores, labels, mask, offsets, reduction)
+
+
+def ot_ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    k: int | None = None,
+    temperature: float = 0.01,
+    rounds: int = 30,
+    mask: Any = None,
+    offsets: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Minus NDCG at the ranks of optimal transport, put into ApproxNDCG's formula as SmoothI's authors do.
+
+    Example:
+        >>> ot_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(-0.6309)
+
+    References:
+        Cuturi, Teboul and Vert, "Differentiable Ranking and Sorting using Optimal Transport", NeurIPS 2019.
+    """
+    return _at_ranks(optimal_transport(temperature, rounds), k, scores, labels, mask, offsets, reduction)
+
+
+def _at_ranks(
+    operator: Relaxation, k: int | None, scores: Any, labels: Any, mask: Any, offsets: Any, reduction: str
+) -> Tensor:
+    """ApproxNDCG's formula at the soft ranks of any operator."""
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    metric = Formula("nDCG", k)
+    return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask)), reduction)

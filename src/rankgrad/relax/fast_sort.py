@@ -1,0 +1,124 @@
+"""FastSort: ranking as projection onto the permutahedron, by pooling adjacent violators."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import one_of
+from rankgrad.metrics.order import inverse, order
+from rankgrad.relax.operator import Relaxation, check, check_positive
+
+
+@dataclass(frozen=True)
+class fast_sort(Relaxation):
+    r"""Soft ranks as the point of the permutahedron of (n, ..., 1) nearest to -s / eps, in O(n log n).
+
+    .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
+              \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
+
+    Sorted scores fall into blocks: within a block documents keep their distances around the block's mean rank, and a
+    document alone in its block has its exact rank (and no gradient: take epsilon, the `temperature`, large enough).
+
+    Args:
+        temperature: epsilon, the strength of the regularisation.
+        regularisation: `"l2"` or `"entropic"`.
+
+    Example:
+        >>> fast_sort(temperature=2.0).ranks(torch.tensor([1.0, 3.0, 2.5]))
+        tensor([2.5833, 1.5833, 1.8333])
+
+    References:
+        Blondel et al., "Fast Differentiable Sorting and Ranking", ICML 2020.
+    """
+
+    temperature: float = 1.0
+    regularisation: str = "l2"
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        one_of("regularisation", self.regularisation, ("l2", "entropic"))
+
+    def _ranks(self, scores: Tensor, mask: Tensor) -> Tensor:
+        by_score = order(-scores, mask)  # lowest score first: it takes rank n
+        ordered, real = (-scores / self.temperature).gather(-1, by_score), mask.gather(-1, by_score)
+        length = mask.sum(-1, keepdim=True)
+        ranks = (length - torch.arange(scores.shape[-1], device=scores.device)).clamp(min=1).to(scores.dtype)
+        if self.regularisation == "l2":
+            projected = project(ordered, ranks, real)
+        else:
+            projected = project_entropic(ordered, ranks.log(), real).exp()
+        return projected.gather(-1, inverse(by_score))
+
+    def sort(self, scores: Any, mask: Any = None) -> Tensor:
+        """The scores in soft descending order, `(..., n)`: the point of their permutahedron nearest to ranks / eps."""
+        scores, mask = check(scores, mask)
+        by_score = order(scores, mask)
+        ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
+        length = mask.sum(-1, keepdim=True)
+        ranks = (length - torch.arange(scores.shape[-1], device=scores.device)).to(scores.dtype) / self.temperature
+        nearest = project if self.regularisation == "l2" else project_entropic
+        return torch.where(real, nearest(ranks, ordered, real), 0.0)
+
+
+def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
+    """The point of the permutahedron of `w` nearest to `z`, both `(..., n)` and falling; padding last.
+
+    In its blocks B the answer is `z_i - mean_B(z) + mean_B(w)`: written so, scores of 1e30 leave the ranks intact.
+    """
+    owner = _blocks(z, w, real, _mean)
+    return (z - _spread(_mean(z, owner), owner)) + _spread(_mean(w, owner), owner)
+
+
+def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
+    """The same with KL divergence, in logarithms: `z_i - logsumexp_B(z) + logsumexp_B(w)` in its blocks."""
+    owner = _blocks(z, w, real, _logsumexp)
+    return (z - _spread(_logsumexp(z, owner), owner)) + _spread(_logsumexp(w, owner), owner)
+
+
+@torch.no_grad()
+def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
+    """The block of each entry, `(..., n)`, numbered through all lists: adjacent violators are pooled until none is left.
+
+    Every pass merges all runs of violators of all lists at once, so there are few passes, each over whole tensors.
+    """
+    starts = torch.ones_like(real)
+    if real.shape[-1] < 2:
+        return _number(starts)
+    follows = real.clone()
+    follows[..., 0] = False  # what could be merged into the block before it
+    while True:
+        owner = _number(starts)
+        high, low = _spread(pool(z, owner), owner), _spread(pool(w, owner), owner)
+        # Later blocks must not exceed earlier ones in pool(z) - pool(w); differences of like with like keep the digits.
+        rises = (high[..., :-1] - high[..., 1:]) < (low[..., :-1] - low[..., 1:])
+        merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))
+        if not merge.any():
+            return owner
+        starts = starts & ~merge
+
+
+def _number(starts: Tensor) -> Tensor:
+    return (starts.reshape(-1).long().cumsum(0) - 1).reshape(starts.shape)
+
+
+def _mean(values: Tensor, owner: Tensor) -> Tensor:
+    """Mean of each block, `(entries,)`; blocks are fewer than entries, the rest is unused."""
+    flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
+    total = flat.index_add(0, owner.reshape(-1), values.expand_as(owner).reshape(-1))
+    count = flat.index_add(0, owner.reshape(-1), torch.ones_like(flat))
+    return total / count.clamp(min=1)
+
+
+def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
+    """Log of the sum of exponentials of each block, `(entries,)`."""
+    flat, index = values.expand_as(owner).reshape(-1), owner.reshape(-1)
+    top = torch.full_like(flat, -torch.inf).index_reduce(0, index, flat.detach(), "amax")
+    total = torch.zeros_like(flat).index_add(0, index, (flat - top[index]).exp())
+    used = total > 0
+    return torch.where(used, top, 0.0) + torch.where(used, total, 1.0).log()
+
+
+def _spread(blocks: Tensor, owner: Tensor) -> Tensor:
+    return blocks[owner.reshape(-1)].reshape(owner.shape)

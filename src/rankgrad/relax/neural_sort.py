@@ -1,0 +1,98 @@
+"""NeuralSort, and the Sinkhorn scaling that makes its rows and columns both sum to 1."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+
+
+@dataclass(frozen=True)
+class neural_sort(Relaxation):
+    r"""NeuralSort: a softmax over documents for each rank (NeuralNDCG paper, Eq. 3).
+
+    .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
+
+    Rows sum to 1, columns need not: `sinkhorn_rounds` of scaling mend that, each of columns first, then rows;
+    `transposed` scales the transpose instead, so that it is the columns that sum to 1 in the end.
+
+    Example:
+        >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])
+        >>> neural_sort(temperature=1.0).permutation(torch.tensor([0.5, 0.2, 0.1, 0.01, 0.65, 0.3])) @ y
+        tensor([3.3893, 2.9820, 2.4965, 2.0191, 1.6097, 1.2815])
+
+    References:
+        Grover et al., "Stochastic Optimization of Sorting Networks via Continuous Relaxations", ICLR 2019.
+    """
+
+    temperature: float = 1.0
+    sinkhorn_rounds: int = 0
+    transposed: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        if self.sinkhorn_rounds < 0:
+            bad_value("sinkhorn_rounds", "be at least 0", self.sinkhorn_rounds)
+
+    def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
+        n = mask.sum(-1, keepdim=True).to(scores.dtype)  # (..., 1)
+        rank = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+        apart = (scores[..., :, None] - scores[..., None, :]).abs()  # (..., j, k)
+        spread = torch.where(mask[..., None, :], apart, 0.0).sum(-1)  # (..., n)
+        logits = (n + 1 - 2 * rank)[..., :, None] * scores[..., None, :] - spread[..., None, :]  # (..., r, j)
+        logits = torch.where(mask[..., None, :], logits / self.temperature, torch.finfo(scores.dtype).min)
+        rows = row_mask(mask)
+        permutation = torch.where(rows[..., :, None] & mask[..., None, :], logits.softmax(-1), 0.0)
+        if self.sinkhorn_rounds == 0:
+            return permutation
+        if self.transposed:
+            return _scale(permutation.mT, self.sinkhorn_rounds).mT
+        return _scale(permutation, self.sinkhorn_rounds)
+
+
+def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+    """Scale rows and columns until both sum to 1; each round normalises columns, then rows.
+
+    Only the two scaling vectors are iterated, so a round costs two products with the matrix and stores nothing of its
+    size. The rounds are fixed: stopping early would wait for the device. Rows and columns of zeros stay zero.
+
+    Args:
+        matrix: non-negative, `(..., n, n)`.
+        rounds: how many; 0 returns the matrix as it is.
+        return_residual: also return how far the worst row or column sum is from 1, `(...)`.
+
+    Example:
+        >>> scaled, residual = sinkhorn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), return_residual=True)
+        >>> scaled, bool(residual < 1e-6)
+        (tensor([[0.4495, 0.5505],
+                [0.5505, 0.4495]]), True)
+    """
+    if rounds < 0:
+        bad_value("rounds", "be at least 0", rounds)
+    scaled = _scale(matrix, rounds) if rounds else matrix
+    if not return_residual:
+        return scaled
+    if matrix.shape[-1] == 0:
+        return scaled, scaled.sum((-2, -1))
+    present = [matrix.sum(axis) > 0 for axis in (-1, -2)]
+    off = [
+        torch.where(there, (scaled.sum(axis) - 1).abs(), 0.0).amax(-1)
+        for there, axis in zip(present, (-1, -2), strict=True)
+    ]
+    return scaled, torch.maximum(*off)
+
+
+def _scale(matrix: Tensor, rounds: int) -> Tensor:
+    # Products in half precision, which autocast would choose, are too coarse for thirty rounds of division.
+    with torch.autocast(matrix.device.type, enabled=False):
+        row = (matrix.sum(-1) > 0).to(matrix.dtype)  # (..., n): u of diag(u) matrix diag(v)
+        for _ in range(rounds):
+            column = _reciprocal((matrix.mT @ row[..., None]).squeeze(-1))
+            row = _reciprocal((matrix @ column[..., None]).squeeze(-1))
+        return row[..., :, None] * matrix * column[..., None, :]
+
+
+def _reciprocal(sums: Tensor) -> Tensor:
+    return torch.where(sums > 0, 1.0 / torch.where(sums > 0, sums, 1.0), 0.0)

@@ -1,0 +1,63 @@
+"""Ranking as optimal transport from scores to equally spaced ranks, entropy-regularised: Sinkhorn in the log domain."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+
+
+@dataclass(frozen=True)
+class optimal_transport(Relaxation):
+    r"""The transport plan from documents to ranks of least squared cost plus entropy.
+
+    .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
+              x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
+
+    Scores are brought to [0, 1] first, so the result does not depend on their scale. The smaller epsilon, the
+    `temperature`, the more rounds it takes: grow them as 1 / epsilon.
+
+    Example:
+        >>> optimal_transport(temperature=1e-3, rounds=500).ranks(torch.tensor([1.0, 3.0, 2.0]))
+        tensor([3., 1., 2.])
+
+    References:
+        Cuturi, Teboul and Vert, "Differentiable Ranking and Sorting using Optimal Transport", NeurIPS 2019.
+    """
+
+    temperature: float = 0.01
+    rounds: int = 30
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        if self.rounds < 1:
+            bad_value("rounds", "be at least 1", self.rounds)
+
+    def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
+        rows = row_mask(mask)
+        pairs = rows[..., :, None] & mask[..., None, :]
+        length = mask.sum(-1, keepdim=True).to(scores.dtype)
+        rank = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+        target = (length - rank) / (length - 1).clamp(min=1)  # (..., n): 1 at the first rank, 0 at the last
+        cost = (target[..., :, None] - unit_interval(scores, mask)[..., None, :]) ** 2
+        lowest = torch.finfo(scores.dtype).min
+        kernel = torch.where(pairs, -cost / self.temperature, lowest)
+        row, column = torch.zeros_like(scores), torch.zeros_like(scores)
+        for _ in range(self.rounds):
+            column = torch.where(mask, -(kernel + row[..., :, None]).logsumexp(-2), 0.0)
+            row = torch.where(rows, -(kernel + column[..., None, :]).logsumexp(-1), 0.0)
+        return torch.where(pairs, (kernel + row[..., :, None] + column[..., None, :]).exp(), 0.0)
+
+
+def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores brought to [0, 1] within their list, `(..., n)`; all 0 where they are all equal, and in the padding."""
+    if scores.shape[-1] == 0:
+        return scores
+    largest = torch.finfo(scores.dtype).max
+    low = torch.where(mask, scores, largest).amin(-1, keepdim=True)
+    high = torch.where(mask, scores, -largest).amax(-1, keepdim=True)
+    width = high - low
+    spread = mask & (width > 0)
+    return torch.where(spread, (scores - low) / torch.where(width > 0, width, 1.0), 0.0)

@@ -1,0 +1,66 @@
+"""SmoothI: rank indicators by a softmax that passes over what earlier ranks have taken."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+
+
+@dataclass(frozen=True)
+class smoothi(Relaxation):
+    r"""Smooth rank indicators (SmoothI paper, Eq. 4), on scores shifted by their list's minimum.
+
+    .. math:: I^r_{\cdot} = \mathrm{softmax}_j\Bigl(\alpha s_j \prod_{l<r} (1 - I^l_j - \delta)\Bigr)
+
+    The indicators need positive scores, hence the shift. alpha = 1 is very soft: on normal scores sweep it up to 1000.
+
+    Args:
+        alpha: sharpness, 1 / temperature.
+        delta: in (0, 0.5); how much further a document that was taken is pushed back.
+        stop_gradient: hold the product constant in the gradient, as the paper does for stability.
+
+    Example:
+        >>> smoothi(alpha=100.0).permutation(torch.tensor([1.0, 3.0, 2.0])).round()
+        tensor([[0., 1., 0.],
+                [0., 0., 1.],
+                [1., 0., 0.]])
+
+    References:
+        Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
+    """
+
+    alpha: float = 1.0
+    delta: float = 0.1
+    stop_gradient: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive("alpha", self.alpha)
+        if not 0 < self.delta < 0.5:
+            bad_value("delta", "be between 0 and 0.5", self.delta)
+
+    def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return self.indicators(shifted(scores, mask), mask, scores.shape[-1])
+
+    def indicators(self, scores: Tensor, mask: Tensor, k: int) -> Tensor:
+        """The indicators of ranks 1 to k, `(..., k, n)`, of scores taken as they are: positive, please."""
+        lowest = torch.finfo(scores.dtype).min
+        left, rows = torch.ones_like(scores), []
+        for _ in range(k):
+            logits = torch.where(mask, self.alpha * scores * left, lowest)
+            indicator = torch.where(mask, logits.softmax(-1), 0.0)
+            rows.append(indicator)
+            left = left * (1.0 - (indicator.detach() if self.stop_gradient else indicator) - self.delta)
+        if not rows:
+            return scores[..., None, :][..., :0, :]
+        return torch.where(row_mask(mask)[..., :k, None], torch.stack(rows, -2), 0.0)
+
+
+def shifted(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores less the lowest one among the real documents of their list; 0 in the padding."""
+    if scores.shape[-1] == 0:
+        return scores
+    lowest = torch.where(mask, scores, torch.finfo(scores.dtype).max).amin(-1, keepdim=True)
+    return torch.where(mask, scores - lowest, 0.0)

@@ -1,0 +1,42 @@
+"""SoftSort: each rank is a softmax around the score that stands there."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.metrics.order import order
+from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+
+
+@dataclass(frozen=True)
+class soft_sort(Relaxation):
+    r"""SoftSort: documents near the r-th largest score share rank r.
+
+    .. math:: P_{r\cdot} = \mathrm{softmax}_j\bigl(-|s_{(r)} - s_j|^p / \tau\bigr)
+
+    Example:
+        >>> soft_sort(temperature=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))
+        tensor([3.0000, 1.0000, 2.0000])
+
+    References:
+        Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator", ICML 2020.
+    """
+
+    temperature: float = 1.0
+    p: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        if self.p not in (1, 2):
+            bad_value("p", "be 1 or 2", self.p)
+
+    def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
+        ordered = scores.gather(-1, order(scores, mask))
+        apart = (ordered[..., :, None] - scores[..., None, :]).abs()  # (..., r, j)
+        if self.p == 2:
+            # Beyond the root of the largest number a square overflows; there the softmax is 0 anyway.
+            apart = apart.clamp(max=0.5 * torch.finfo(scores.dtype).max ** 0.5) ** 2
+        logits = torch.where(mask[..., None, :], -apart / self.temperature, torch.finfo(scores.dtype).min)
+        return torch.where(row_mask(mask)[..., :, None] & mask[..., None, :], logits.softmax(-1), 0.0)
