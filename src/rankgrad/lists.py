@@ -6,8 +6,7 @@
 A PyTorch jagged nested tensor is the flat layout and brings its own offsets. Lists of length 0 are legal everywhere.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,21 +17,79 @@ from rankgrad.errors import bad_type, bad_value, one_of
 REDUCTIONS = ("mean", "sum", "none")
 
 
-@dataclass(frozen=True)
 class Lists:
-    """Checked lists in the padded layout, the one in which losses and metrics are written.
+    """Checked lists. Losses and metrics are written on the padded layout, which is made when it is first asked for.
 
-    Padding holds 0 in every tensor, whatever the caller left there, and takes no gradient.
+    `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding holds 0 in each,
+    whatever the caller left there, and takes no gradient. `given` is what the caller passed, for kernels that need no
+    padding.
     """
 
-    scores: Tensor  # (..., n)
-    labels: Tensor  # (..., n), dtype of scores
-    mask: Tensor  # (..., n), True = real document
-    weights: Tensor | None = None  # (..., n), dtype of scores
+    def __init__(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        mask: Tensor | None = None,
+        offsets: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.given = Given(scores, labels, mask, offsets, weights)
+        self._padded: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
+
+    @property
+    def scores(self) -> Tensor:
+        """`(..., n)`."""
+        return self._pad()[0]
+
+    @property
+    def labels(self) -> Tensor:
+        """`(..., n)`, in the dtype of scores."""
+        return self._pad()[1]
+
+    @property
+    def mask(self) -> Tensor:
+        """`(..., n)`, True for a real document."""
+        return self._pad()[2]
+
+    @property
+    def weights(self) -> Tensor | None:
+        """`(..., n)`, in the dtype of scores, or None."""
+        return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
         """Reduce one value a list, `(...)`; see `reduce`. Without `signal`, a list with a document carries signal."""
         return reduce(values, self.mask.any(-1) if signal is None else signal, reduction)
+
+    def _pad(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        if self._padded is None:
+            self._padded = self.given.padded()
+        return self._padded
+
+
+class Given(NamedTuple):
+    """Arguments as they were passed, checked for shape, dtype and device; values of padding are still in them."""
+
+    scores: Tensor  # (..., n), or (documents,) with offsets; in the dtype of computation
+    labels: Tensor  # like scores, in any real dtype
+    mask: Tensor | None  # like scores
+    offsets: Tensor | None  # (lists + 1,)
+    weights: Tensor | None  # like scores, in any real dtype
+
+    def padded(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Scores, labels, mask and weights in the padded layout, with 0 in the padding."""
+        scores = self.scores
+        labels = self.labels.to(scores.dtype)
+        weights = None if self.weights is None else self.weights.to(scores.dtype)
+        if self.offsets is not None:
+            n = _longest(self.offsets)
+            padded, mask = to_padded(scores, self.offsets, n)
+            heavy = None if weights is None else to_padded(weights, self.offsets, n)[0]
+            return padded, to_padded(labels, self.offsets, n)[0], mask, heavy
+        if self.mask is None:
+            return scores, labels, torch.ones_like(scores, dtype=torch.bool), weights
+        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
+        heavy = None if weights is None else torch.where(self.mask, weights, zero)
+        return torch.where(self.mask, scores, zero), torch.where(self.mask, labels, zero), self.mask, heavy
 
 
 def as_lists(
@@ -67,22 +124,13 @@ def as_lists(
     weights = None if weights is None else _aligned("weights", weights, scores, offsets)
     if offsets is not None:
         offsets = _offsets(offsets, scores)
-        n = _longest(offsets)
-        scores, mask = to_padded(scores, offsets, n)
-        labels, _ = to_padded(labels, offsets, n)
-        weights = None if weights is None else to_padded(weights, offsets, n)[0]
     elif scores.dim() == 0:
         bad_value("scores", "have at least one dimension", "a scalar")
-    elif mask is None:
-        mask = torch.ones_like(scores, dtype=torch.bool)
-    else:
+    elif mask is not None:
         mask = _mask(mask, scores)
-        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
-        scores, labels = torch.where(mask, scores, zero), torch.where(mask, labels, zero)
-        weights = None if weights is None else torch.where(mask, weights, zero)
     if values_are_cheap(labels):
-        _check_labels(labels, lowest_label)
-    return Lists(scores, labels, mask, weights)
+        _check_labels(labels if mask is None else labels[mask], lowest_label)
+    return Lists(scores, labels, mask, offsets, weights)
 
 
 def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
@@ -175,14 +223,14 @@ def _real(name: str, value: Any) -> Tensor:
 
 
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
-    """A tensor with the shape, device and dtype of `scores`."""
+    """A tensor with the shape and device of `scores`."""
     value, _ = _unnest(name, value, offsets)
     if isinstance(value, Tensor) and value.dtype == torch.bool:
-        value = value.to(scores.dtype)  # binary labels
+        value = value.to(torch.uint8)  # binary labels
     value = _same_device(name, _real(name, value), scores)
     if value.shape != scores.shape:
         bad_value(name, f"have the shape of scores, {tuple(scores.shape)}", tuple(value.shape))
-    return value.to(scores.dtype)
+    return value
 
 
 def _mask(mask: Any, scores: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from importlib import import_module
 import typer
 
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
-VERBS: tuple[str, ...] = ()
+VERBS = ("inspect", "convert", "measure")
 
 app = typer.Typer(
     help="Train rankers on the metric they are judged by.",
@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _version(
     version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
 ) -> None:

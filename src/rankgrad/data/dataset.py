@@ -14,8 +14,8 @@ class Dataset:
     """Labelled lists in the flat layout. Arrays may be read-only maps of a file.
 
     Example:
-        >>> data = Dataset(np.eye(3, dtype=np.float32), np.array([1., 0., 2.]), np.array([0, 1, 3]), np.array(["a", "b"]))
-        >>> data
+        >>> features, labels = np.eye(3, dtype=np.float32), np.array([1., 0., 2.])
+        >>> Dataset(features, labels, offsets=np.array([0, 1, 3]), qids=np.array(["a", "b"]))
         Dataset(lists=2, documents=3, features=3)
     """
 
@@ -25,6 +25,7 @@ class Dataset:
     qids: NDArray[Any]  # (lists,), integers where every id is one, else text
     docids: NDArray[Any] | None = None  # (documents,), text
     name: str = ""
+    best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, where it is known
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
@@ -34,6 +35,8 @@ class Dataset:
             bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
         if len(self.qids) != len(self.offsets) - 1:
             bad_value("qids", f"name {len(self.offsets) - 1} lists", len(self.qids))
+        if self.best is not None and self.best.shape != (documents,):
+            bad_value("best", f"have one score a document, ({documents},)", self.best.shape)
 
     def __len__(self) -> int:
         """The number of lists."""
@@ -70,6 +73,7 @@ class Dataset:
             offsets=offsets,
             qids=self.qids if qids is None else qids,
             docids=None if self.docids is None else self.docids[rows],
+            best=None if self.best is None else self.best[rows],
         )
 
 

@@ -1,0 +1,64 @@
+"""Exact ranking metrics: functions, value objects, and files of trec_eval.
+
+What every function shares is said here, once.
+
+**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a real document; None: all are), or
+`(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one list. Higher
+scores rank first. Labels are integers or floats; half precision is computed in float32, float64 stays float64.
+
+**Options.**
+
+- `k`: only the first k ranks count; None: all.
+- `ties`: how documents of equal score are ordered. `"stable"`: the earlier position first. `"expected"`: the average
+  over all their orders, in closed form. `"trec"`: as trec_eval does, scores compared in float32, then the higher of the
+  document `ids` (text, by code point; shaped like `scores`) first; without ids, the later position.
+- `empty`: the value of a list in which there is nothing to find (each function says when; a list of no documents
+  always): `"zero"`, `"one"`, or `"skip"`: NaN under `reduction="none"`, and left out of the mean.
+- `reduction`: `"mean"` over the lists (0 when there are none), `"sum"`, or `"none"`: one value a list, `(...)`.
+
+A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with each other. On the CPU a warning says
+how many there are. On other devices nothing is looked at, so that no synchronisation is forced.
+"""
+
+from rankgrad.metrics.evaluate import Evaluation, evaluate
+from rankgrad.metrics.found import ap, precision, rbp, recall
+from rankgrad.metrics.gains import dcg, ndcg
+from rankgrad.metrics.measure import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse
+from rankgrad.metrics.pairs import arp, opa
+from rankgrad.metrics.stopping import err, rr, success
+from rankgrad.metrics.trec import measure_run, read_qrels, read_run, to_run, write_qrels, write_run
+
+__all__ = [
+    "ndcg",
+    "dcg",
+    "rr",
+    "ap",
+    "precision",
+    "recall",
+    "success",
+    "err",
+    "rbp",
+    "arp",
+    "opa",
+    "nDCG",
+    "DCG",
+    "RR",
+    "AP",
+    "P",
+    "R",
+    "Success",
+    "ERR",
+    "RBP",
+    "ARP",
+    "OPA",
+    "Metric",
+    "parse",
+    "Evaluation",
+    "evaluate",
+    "read_run",
+    "read_qrels",
+    "write_run",
+    "write_qrels",
+    "to_run",
+    "measure_run",
+]

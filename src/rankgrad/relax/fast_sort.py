@@ -79,7 +79,7 @@ def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
-    """The block of each entry, `(..., n)`, numbered through all lists: adjacent violators are pooled until none is left.
+    """The block of each entry, `(..., n)`, numbered through all lists: adjacent violators are pooled until none remain.
 
     Every pass merges all runs of violators of all lists at once, so there are few passes, each over whole tensors.
     """

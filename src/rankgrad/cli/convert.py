@@ -1,0 +1,68 @@
+"""`rankgrad convert`: LETOR text into a cache that opens at once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rankgrad.data.summary import ReadSummary
+
+
+def convert(
+    files: Annotated[list[Path], typer.Argument(help="LETOR text, plain, gzip or xz; several are read as one.")],
+    cache: Annotated[Path, typer.Argument(help="Folder to write; a cache that is there is replaced.")],
+    features: Annotated[int | None, typer.Option(help="How many features; the largest id if not given.")] = None,
+    regroup: Annotated[bool, typer.Option("--regroup", help="Bring queries that return together.")] = False,
+    missing: Annotated[str, typer.Option(help="What NaN and infinities become; 'error' refuses them.")] = "error",
+    docids: Annotated[bool, typer.Option(help="Keep comments as document ids.")] = True,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare whole hashes with a cache that is there.")] = False,
+) -> None:
+    """Convert LETOR text to a memory-mapped cache, and say what was read.
+
+    A cache that is up to date is left as it is.
+
+    Example: `rankgrad convert Fold1/train.txt cache/train`
+    """
+    from rich.console import Console
+
+    from rankgrad.data.letor import read_letor
+
+    with _progress() as progress:
+        found: list[ReadSummary] = []
+        read_letor(
+            files,
+            features=features,
+            regroup=regroup,
+            missing="error" if missing == "error" else _number(missing),
+            docids=docids,
+            cache=cache,
+            verify=verify,
+            report=found.append,
+            progress=progress,
+        )
+    console = Console()
+    console.print(str(found[0]), highlight=True, markup=False, soft_wrap=True)
+    done = "is up to date" if found[0].cached else "written"
+    size = sum(path.stat().st_size for path in cache.iterdir()) / 1e6
+    console.print(f"{cache}: {done}, {size:,.1f} MB", markup=False, soft_wrap=True)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"missing must be a number to fill in or 'error'; got {text!r}") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, gone when it is done; nothing elsewhere."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("counting, then parsing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)

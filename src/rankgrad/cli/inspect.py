@@ -1,0 +1,78 @@
+"""`rankgrad inspect`: look a data set over before training."""
+
+import json as jsonlib
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rankgrad.data.inspect import Inspection, Overview
+
+_COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_BARS = " ▁▂▃▄▅▆▇█"
+_ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
+
+
+def inspect(
+    data: str = typer.Argument(..., help="A LETOR file, a folder with train and test files, or a known set's name."),
+    fold: int | None = typer.Option(None, help="Which fold, for sets that have folds."),
+    root: str | None = typer.Option(None, help="Where known sets lie; otherwise RANKGRAD_DATA."),
+    missing: float | None = typer.Option(None, help="Put this where a value is NaN, infinite or too large."),
+    json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+    strict: bool = typer.Option(False, "--strict", help="Exit with 1 if there is an error among the findings."),
+) -> None:
+    """Look a data set over before training: shape, labels, copies, leaks.
+
+    Example: `rankgrad inspect MQ2008 --fold 1 --root data`
+    """
+    from rankgrad.data.inspect import inspect as look
+    from rankgrad.data.letor import read_letor
+    from rankgrad.data.registry import load
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if Path(data).is_file():
+            source: Any = read_letor(data, missing="error" if missing is None else missing)
+        else:
+            source = load(data, fold=fold, root=root, missing=missing)
+    seen = look(source)
+    if json:
+        typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
+    else:
+        _print(seen, [str(warning.message) for warning in caught])
+    if strict and seen.errors:
+        raise typer.Exit(1)
+
+
+def _print(seen: "Inspection", warned: list[str]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    table = Table("", *(split.name for split in seen.splits), box=None, pad_edge=False)
+    for row in zip(_ROWS, *(_column(split) for split in seen.splits), strict=True):
+        table.add_row(*row)
+    console.print(table)
+    console.print()
+    for warning in warned:
+        console.print(f"[{_COLOURS['warning']}]warning[/] {escape(warning)}")
+    for finding in seen.findings:
+        colour = _COLOURS[finding.severity]
+        console.print(f"[{colour}]{finding.severity}[/] [bold]{escape(finding.where)}[/]: {escape(finding.what)}")
+        console.print(f"    {escape(finding.do)}", style="dim", highlight=False)
+    if not seen.findings and not warned:
+        console.print("[green]Nothing to complain of.[/]")
+    if any(split.sampled for split in seen.splits):
+        console.print("Values were looked at in a sample of 50,000 rows and pairs a split.", style="dim")
+
+
+def _column(split: "Overview") -> tuple[str, ...]:
+    most = max([*split.histogram, 1])
+    # A length that occurs at all shows at least the lowest bar.
+    bars = "".join(_BARS[min(8, -(-8 * lists // most))] for lists in split.histogram)
+    grades = "\n".join(f"{grade}: {count:,} ({count / split.documents:.1%})" for grade, count in split.grades.items())
+    sizes = (f"{split.lists:,}", f"{split.documents:,}", f"{split.features}")
+    return (*sizes, " ".join(map(str, split.lengths)), bars, f"{split.empty:,}", grades)

@@ -1,0 +1,277 @@
+"""Data sets from tables in memory: NumPy arrays, pandas, polars and Arrow tables, Parquet files."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.errors import bad_type, bad_value, nearest
+
+
+def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """Put the rows of each query side by side: queries by first appearance, rows of a query in their order.
+
+    `values[order]` is grouped; of grouped `scores`, `restored[order] = scores` is in row order again.
+
+    Args:
+        qid: `(rows,)`, integers or text, in any order.
+
+    Returns:
+        order `(rows,)`, offsets `(lists + 1,)`, and the query ids `(lists,)`.
+
+    Example:
+        >>> group_rows(["b", "a", "b"])
+        (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
+    """
+    qid = _ids("qid", qid)
+    changes = np.flatnonzero(qid[1:] != qid[:-1]) + 1
+    starts = np.concatenate([[0], changes]) if len(qid) else np.zeros(0, dtype=np.int64)
+    unique, first, inverse = np.unique(qid, return_index=True, return_inverse=True)
+    if len(unique) == len(starts):  # already side by side
+        return np.arange(len(qid)), np.append(starts, len(qid)).astype(np.int64), qid[starts]
+    appearance = np.argsort(first, kind="stable")
+    place = np.empty_like(appearance)
+    place[appearance] = np.arange(len(unique))
+    order = np.argsort(place[inverse], kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(place[inverse], minlength=len(unique)))]).astype(np.int64)
+    return order, offsets, unique[appearance]
+
+
+def from_arrays(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    docids: ArrayLike | None = None,
+    missing: float | Literal["error"] = "error",
+    name: str = "",
+) -> tuple[Dataset, NDArray[np.int64]]:
+    """A data set from NumPy arrays, and the row that each of its documents came from.
+
+    Args:
+        X: features, `(rows, f)`.
+        y: labels, `(rows,)`, at least 0.
+        qid: the query of each row, in any order; or
+        group: the sizes of the lists, whose rows are side by side, as LightGBM and XGBoost take them.
+        docids: `(rows,)`, names of the documents.
+        missing: `"error"` for NaN and infinities among the features, or the number to put there.
+        name: of the data set.
+
+    Example:
+        >>> data, rows = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[7, 5, 7])
+        >>> data.features.ravel(), data.qids, rows
+        (array([1., 3., 2.], dtype=float32), array([7, 5]), array([0, 2, 1]))
+    """
+    if (qid is None) == (group is None):
+        bad_value("qid or group", "be given, one of them", "neither" if qid is None else "both")
+    features = _matrix(X)
+    labels = _labels(np.asarray(y))
+    rows = len(labels)
+    if len(features) != rows:
+        bad_value("X", f"have one row a label, ({rows}, f)", features.shape)
+    if qid is None:
+        order, offsets = np.arange(rows), _group_offsets(group, rows)
+        qids: NDArray[Any] = np.arange(len(offsets) - 1)
+    else:
+        order, offsets, qids = group_rows(qid)
+        if len(order) != rows:
+            bad_value("qid", f"name the query of each of {rows} rows", len(order))
+    ids = None if docids is None else np.asarray(docids).astype(str)
+    if ids is not None and ids.shape != (rows,):
+        bad_value("docids", f"name each of {rows} rows", ids.shape)
+    features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
+    if not np.array_equal(order, np.arange(rows)):
+        features, labels, ids = features[order], labels[order], None if ids is None else ids[order]
+    return Dataset(features, labels, offsets, qids, ids, name), order
+
+
+def from_frame(
+    frame: Any,
+    *,
+    label: str,
+    qid: str,
+    features: Sequence[str] | None = None,
+    docid: str | None = None,
+    regroup: bool = True,
+    missing: float | Literal["error"] = "error",
+    name: str = "",
+) -> Dataset:
+    """A data set from a pandas or polars data frame or an Arrow table; rows of a query may lie anywhere.
+
+    To put scores back in the frame's order: `order, _, _ = group_rows(frame[qid])`, then `restored[order] = scores`.
+
+    Args:
+        frame: one row a document.
+        label, qid, docid: names of columns.
+        features: names of columns; None takes all others, which must then be numbers.
+        regroup: bring the rows of a query together; False makes scattered ones an error.
+        missing: `"error"` for nulls, NaN and infinities among the features, or the number to put there.
+        name: of the data set.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"query": ["a", "b", "a"], "grade": [2, 0, 1], "bm25": [3.5, 0.1, 2.0]})
+        >>> from_frame(frame, label="grade", qid="query")
+        Dataset(lists=2, documents=3, features=1)
+    """
+    table = _Table(frame)
+    special = [column for column in (label, qid, docid) if column is not None]
+    wanted = [column for column in table.columns if column not in special] if features is None else list(features)
+    for role, columns in (("label", [label]), ("qid", [qid]), ("docid", special[2:]), ("features", wanted)):
+        table.check(role, columns)
+    if not wanted:
+        bad_value("features", "name at least one column", "none")
+    text = [column for column in wanted if not table.is_numeric(column)]
+    if text:
+        bad_value("features", "be columns of numbers (name those you want with features=)", _some(text))
+    for role, column in (("label", label), ("qid", qid)):
+        if nulls := table.nulls(column):
+            bad_value(role, f"be known in every row of {column!r}", f"{nulls} nulls")
+    if not table.is_numeric(label):
+        bad_type("label", f"be numbers in {label!r}", "text")
+    order, offsets, qids = group_rows(table.values(qid))
+    if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
+        back = int(order[scattered[0] + 1])
+        bad_value("qid", "keep the rows of a query side by side (or pass regroup=True)", f"a return in row {back}")
+    x = np.empty((len(order), len(wanted)), dtype=np.float32)
+    for j, column in enumerate(wanted):
+        # Beyond the range of float32 is infinite, and answered for as such below.
+        with np.errstate(over="ignore"):
+            x[:, j] = table.numbers(column)[order]
+    labels = _labels(table.numbers(label))[order]
+    ids = None if docid is None else np.asarray(table.values(docid)).astype(str)[order]
+    return Dataset(_fill(x, missing, wanted), labels, offsets, qids, ids, name)
+
+
+def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **options: Any) -> Dataset:
+    """A data set from a Parquet file, or a folder of them; options as in `from_frame`. Reads only the columns named."""
+    try:
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("read_parquet needs pyarrow: pip install 'rankgrad[frames]'") from error
+    columns = None
+    if options.get("features") is not None:
+        columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
+        # An unknown column is left for from_frame to answer for, with the nearest names.
+        known = parquet.ParquetDataset(path).schema.names
+        columns = None if set(columns) - set(known) else columns
+    options.setdefault("name", os.path.basename(os.fspath(path)))
+    return from_frame(parquet.read_table(path, columns=columns), label=label, qid=qid, **options)
+
+
+class _Table:
+    """The little that is needed of pandas, polars and Arrow, without importing any of them."""
+
+    def __init__(self, frame: Any) -> None:
+        self.kind = type(frame).__module__.split(".")[0]
+        if type(frame).__name__ == "LazyFrame":
+            frame = frame.collect()
+        if self.kind not in ("pandas", "polars", "pyarrow") or not hasattr(frame, "columns"):
+            bad_type("frame", "be a pandas or polars data frame or an Arrow table", type(frame).__name__)
+        self.frame = frame
+        self.columns: list[str] = list(frame.column_names if self.kind == "pyarrow" else frame.columns)
+        if len(set(self.columns)) < len(self.columns):
+            twice = [column for column in dict.fromkeys(self.columns) if self.columns.count(column) > 1]
+            bad_value("frame", "name each column once", _some(twice))
+
+    def check(self, role: str, wanted: Sequence[str]) -> None:
+        for column in wanted:
+            if column not in self.columns:
+                near = nearest(str(column), map(str, self.columns))
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+                bad_value(role, "name a column of the frame", f"{column!r}{hint}")
+
+    def is_numeric(self, column: str) -> bool:
+        if self.kind == "pandas":
+            from pandas.api import types
+
+            return bool(types.is_numeric_dtype(self.frame[column].dtype))
+        if self.kind == "polars":
+            dtype = self.frame.schema[column]
+            return bool(dtype.is_numeric() or str(dtype) == "Boolean")
+        import pyarrow as pa
+
+        dtype = self.frame.schema.field(column).type
+        return any(test(dtype) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
+
+    def nulls(self, column: str) -> int:
+        values = self.frame[column]
+        if self.kind == "pandas":
+            return int(values.isna().sum())
+        return int(values.null_count() if self.kind == "polars" else values.null_count)
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        values = self.frame[column]
+        if self.kind == "pandas":
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(self.values(column), dtype=np.float64)  # nulls become NaN on the way
+
+    def values(self, column: str) -> NDArray[Any]:
+        values = self.frame[column]
+        return np.asarray(values.to_numpy(zero_copy_only=False) if self.kind == "pyarrow" else values.to_numpy())
+
+
+def _matrix(X: ArrayLike) -> NDArray[np.float32]:
+    x = np.asarray(X)
+    if x.ndim != 2:
+        bad_value("X", "have two dimensions, (rows, f)", x.shape)
+    if x.dtype.kind not in "fiub":
+        bad_type("X", "be an array of numbers", x.dtype)
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32, copy=False)
+
+
+def _labels(y: NDArray[Any]) -> NDArray[np.float32]:
+    if y.ndim != 1:
+        bad_value("labels", "have one dimension, (rows,)", y.shape)
+    if y.dtype.kind not in "fiub":
+        bad_type("labels", "be numbers", y.dtype)
+    if len(y) and not (np.isfinite(y).all() and y.min() >= 0):
+        bad_value("labels", "be finite and at least 0", y[~(np.isfinite(y) & (y >= 0))][0])
+    return y.astype(np.float32)
+
+
+def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
+    ids = np.asarray(values)
+    if ids.ndim != 1:
+        bad_value(name, "have one dimension, (rows,)", ids.shape)
+    if ids.dtype.kind == "f":
+        if not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):
+            bad_value(name, "be integers or text", "fractions, NaN or infinities")
+        return ids.astype(np.int64)
+    if ids.dtype.kind == "O":
+        if any(value is None or value != value for value in ids):
+            bad_value(name, "be known in every row", "None or NaN")
+        return ids.astype(str)
+    return ids
+
+
+def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (len(sizes) and sizes.min() < 0):
+        bad_value("group", "be the sizes of the lists, integers of at least 0", sizes)
+    if sizes.sum() != rows:
+        bad_value("group", f"add up to the number of rows, {rows}", sizes.sum())
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequence[str]) -> NDArray[np.float32]:
+    if isinstance(missing, str) and missing != "error":
+        bad_value("missing", "be 'error' or a number to put in", repr(missing))
+    bad = [j for j in range(x.shape[1]) if not np.isfinite(x[:, j]).all()]
+    if not bad:
+        return x
+    if missing == "error":
+        count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
+        must = "be finite (or say with missing= what to put in)"
+        bad_value("features", must, f"{count} missing or infinite in {_some([names[j] for j in bad])}")
+    return np.where(np.isfinite(x), x, np.float32(missing))
+
+
+def _some(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -1,0 +1,145 @@
+"""Preprocessing: steps one after another, fitted on the training data, saved with the model, applied to everything."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.data.steps import KINDS, Array, Clip, Quantile, SignedLog1p, Standardise, StandardisePerQuery, Step
+from rankgrad.errors import bad_value, one_of
+
+__all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
+
+_ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile=uniform`.
+
+    Example:
+        >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
+        >>> data = Dataset(rows, np.array([0.0, 1.0]), np.array([0, 2]), np.array([1]))
+        >>> steps = Steps.parse("log1p,standardise").fit(data)
+        >>> steps.transform(data.features)
+        array([[-1.,  0.],
+               [ 1.,  0.]], dtype=float32)
+        >>> config, arrays = steps.to_config()
+        >>> config
+        {'steps': [{'name': 'log1p'}, {'name': 'standardise'}]}
+        >>> str(Steps.from_config(config, arrays))
+        'log1p,standardise'
+    """
+
+    steps: tuple[Step, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> "Steps":
+        """From text: names with commas between, a setting after `=`; `none` or nothing is no step at all."""
+        steps = []
+        for part in filter(None, (part.strip().lower() for part in text.split(","))):
+            name, _, setting = part.partition("=")
+            name = name.replace("-", "_").replace("standardize", "standardise")
+            if name == "none":
+                continue
+            one_of("preprocessing", name, KINDS)
+            steps.append(_make(name, setting))
+        return Steps(tuple(steps))
+
+    def __str__(self) -> str:
+        return ",".join(step.name + _setting(step) for step in self.steps) or "none"
+
+    def fit(self, dataset: Dataset) -> "Steps":
+        """A fitted copy; each step is fitted on what the steps before it make of the data. Give it train only."""
+        done: tuple[Step, ...] = ()
+        for step in self.steps:
+            before = Steps(done)
+            done = (*done, step.fit(before._blocks(dataset.features, dataset.offsets)) if step.fitted else step)
+        return Steps(done)
+
+    def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
+        """Features after all steps, float32.
+
+        Args:
+            features: `(documents, f)`, or padded `(..., n, f)` with a mask; NumPy or PyTorch.
+            offsets: `(lists + 1,)`, for flat lists.
+            mask: `(..., n)`, for padded ones; padding comes out as anything.
+        """
+        if isinstance(features, torch.Tensor):
+            return self._apply(features.float(), offsets, mask)
+        if mask is not None or features.ndim != 2:
+            return self._apply(np.asarray(features, dtype=np.float32), offsets, mask)
+        out, start = np.empty(features.shape, dtype=np.float32), 0
+        for block in self._blocks(features, offsets):
+            out[start : start + len(block)] = block
+            start += len(block)
+        return out
+
+    def to_config(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """What JSON can hold, and the arrays, for safetensors."""
+        config = [{"name": step.name, **_settings(step)} for step in self.steps]
+        arrays = {
+            f"{number}.{name}": getattr(step, name)
+            for number, step in enumerate(self.steps)
+            for name in step.fitted
+            if getattr(step, name) is not None
+        }
+        return {"steps": config}, arrays
+
+    @staticmethod
+    def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Steps":
+        """The steps that `to_config` wrote down."""
+        steps = []
+        for number, entry in enumerate(config["steps"]):
+            one_of("preprocessing", entry["name"], KINDS)
+            kind = KINDS[entry["name"]]
+            stored = {name: np.asarray(arrays[key]) for name in kind.fitted if (key := f"{number}.{name}") in arrays}
+            steps.append(kind(**{key: value for key, value in entry.items() if key != "name"}, **stored))
+        return Steps(tuple(steps))
+
+    def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
+        for step in self.steps:
+            x = step.transform(x, offsets, mask)
+        return x
+
+    def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
+        """The transformed rows, some whole lists at a time; without offsets, some rows at a time."""
+        if offsets is None:
+            for start in range(0, len(features), _ROWS):
+                yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
+            return
+        first = 0
+        while first < len(offsets) - 1:
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS, side="right")) - 1)
+            rows = np.asarray(features[offsets[first] : offsets[last]], dtype=np.float32)
+            if len(rows):
+                yield self._apply(rows, offsets[first : last + 1] - offsets[first], None)
+            first = last
+
+
+def _make(name: str, setting: str) -> Step:
+    kind = KINDS[name]
+    names = [field.name for field in fields(kind) if field.name not in kind.fitted]
+    if not setting:
+        return kind()
+    if not names:
+        bad_value("preprocessing", f"give {name} no setting", repr(setting))
+    try:
+        return kind(**{names[0]: float(setting)})
+    except ValueError:  # not a number, or one where a word is asked for: the step itself says what it wants
+        return kind(**{names[0]: setting})
+
+
+def _settings(step: Step) -> dict[str, Any]:
+    return {field.name: getattr(step, field.name) for field in fields(step) if field.name not in step.fitted}
+
+
+def _setting(step: Step) -> str:
+    first = next(iter(_settings(step).values()), None)
+    if first is None or first == next(iter(_settings(type(step)()).values())):
+        return ""
+    return f"={first:g}" if isinstance(first, float) else f"={first}"

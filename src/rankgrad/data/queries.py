@@ -1,0 +1,107 @@
+"""The lists that rows of documents make: runs of one query joined, those that return found, or brought together."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.faults import LetorError
+from rankgrad.data.parsing import Parsed
+
+_SLAB = 64 << 20  # bytes moved at a time when rows are reordered
+
+
+class Runs:
+    """Runs of documents with one query id, in the order of the files."""
+
+    def __init__(self) -> None:
+        self._rows: list[NDArray[np.int64]] = []
+        self._lines: list[NDArray[np.int64]] = []
+        self._qids: list[NDArray[Any]] = []
+        self._files: list[Path] = []
+
+    def add(self, path: Path, parsed: Parsed) -> None:
+        """Add the runs of the next block; one that goes on from the block or file before is not a new one."""
+        if not len(parsed.rows):
+            return
+        goes_on = bool(self._qids) and str(self._qids[-1][-1]) == str(parsed.qids[0])
+        if goes_on and len(parsed.rows) == 1:
+            return
+        self._rows.append(parsed.rows[goes_on:])
+        self._lines.append(parsed.lines[goes_on:])
+        self._qids.append(parsed.qids[goes_on:])
+        self._files.append(path)
+
+    def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """First row and query id of each run; ids are integers if every one is, else text."""
+        if not self._rows:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        qids = self._qids
+        if any(part.dtype.kind == "U" for part in qids):
+            qids = [part.astype(np.str_) for part in qids]
+        return np.concatenate(self._rows), np.concatenate(qids)
+
+    def check(self) -> None:
+        """Raise if a query's documents do not stand side by side."""
+        _, qids = self.joined()
+        origin = origins(qids)
+        moved = np.flatnonzero(origin != np.arange(len(qids)))
+        if not len(moved):
+            return
+        again, first = int(moved[0]), int(origin[moved[0]])
+        path, line = self._place(again)
+        seen = "{}:{}".format(*self._place(first))
+        wrong = f"qid {qids[again]} returns after qid {qids[again - 1]} (first seen at {seen})"
+        raise LetorError(path, line, wrong, "the documents of a query side by side, or regroup=True")
+
+    def _place(self, run: int) -> tuple[Path, int]:
+        for path, lines in zip(self._files, self._lines, strict=True):
+            if run < len(lines):
+                return path, int(lines[run])
+            run -= len(lines)
+        raise IndexError(run)
+
+
+def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
+    """The first run with the same query, for each run.
+
+    Example:
+        >>> origins(np.array([7, 9, 7, 8])).tolist()
+        [0, 1, 0, 3]
+    """
+    _, first, group = np.unique(qids, return_index=True, return_inverse=True)
+    return first[group].astype(np.int64)
+
+
+def regroup(
+    starts: NDArray[np.int64], qids: NDArray[Any], documents: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Bring the runs of each query together, queries in order of first sight, their documents in order of the file.
+
+    Returns:
+        the row to take for each row, `(documents,)`; the documents of each query, `(queries,)`; its first run.
+
+    Example:
+        >>> source, lengths, first = regroup(np.array([0, 2, 3]), np.array([7, 9, 7]), 4)
+        >>> source.tolist(), lengths.tolist(), first.tolist()
+        ([0, 1, 3, 2], [3, 1], [0, 1])
+    """
+    origin = origins(qids)
+    order = np.argsort(origin, kind="stable")
+    lengths = np.diff(starts, append=documents)
+    small = np.int32 if documents < 2**31 else np.int64
+    shift = starts[order] - np.cumsum(lengths[order]) + lengths[order]  # (runs,), from new row to old
+    source = np.repeat(shift.astype(small), lengths[order])
+    source += np.arange(documents, dtype=small)
+    first = np.unique(origin)
+    return source, np.add.reduceat(lengths[order], np.searchsorted(origin[order], first)), first
+
+
+def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
+    """Put row `source[i]` in place i, in place, a few columns at a time so that no second copy is needed."""
+    table = rows.reshape(len(rows), -1)
+    step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
+    for column in range(0, table.shape[1], step):
+        part = table[:, column : column + step]
+        part[:] = part[source]

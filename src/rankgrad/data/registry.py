@@ -1,0 +1,190 @@
+"""Load a benchmark set by its name, a user's own set by its folder, or a generated one: train, validation, test."""
+
+import ast
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.data.facts import BENCHMARKS, Facts, verify
+from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
+from rankgrad.errors import bad_value, nearest, one_of
+
+GENERATED = ("synthetic", "web30k-shape")
+
+
+def datasets() -> tuple[Facts, ...]:
+    """The sets that `load` knows by name, with what is published about them.
+
+    Example:
+        >>> [facts.name for facts in datasets()][:3]
+        ['MQ2007', 'MQ2008', 'OHSUMED']
+    """
+    return (
+        *BENCHMARKS,
+        Facts("synthetic", note="generated, shaped like web search, best achievable order known"),
+        Facts(
+            "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, in the size of WEB30K"
+        ),
+    )
+
+
+def load(
+    name: str | os.PathLike[str],
+    *,
+    fold: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    missing: float | Literal["error"] | None = None,
+    holdout: float | None = None,
+    seed: int = 0,
+) -> Splits:
+    """Load a set's splits. A benchmark set is checked against its published facts; a difference is warned about.
+
+    Args:
+        name: a name of `datasets()` in any case, `synthetic:lists=200,seed=1`, or a folder with train, test and, where
+            there is one, validation files.
+        fold: 1 to 5, for the sets that have folds.
+        root: the folder the sets lie in; without it the environment variable `RANKGRAD_DATA`, then the current folder.
+        cache: a folder for memory-mapped copies; a second load from it is immediate.
+        missing: as in `read_letor`; None is the set's habit (`"error"`, but 0 for Istella, whose 1.797e308 is missing).
+        holdout: share of the training lists, drawn by `seed`, that becomes the validation part where the files have
+            none; None is the set's habit (0.2 for Istella, otherwise no hold-out). The lists drawn are copied.
+        seed: of the hold-out.
+
+    Example:
+        >>> load("synthetic:lists=30,features=12").train
+        Dataset('synthetic train', lists=30, documents=..., features=12)
+    """
+    if (generated := _generated(name)) is not None:
+        return generated
+    facts = _known(name)
+    if facts is None:
+        return _hold_out(_load_folder(Path(name), fold, cache, missing), holdout or 0.0, seed)
+    title = facts.name if fold is None else f"{facts.name} fold {fold}"
+    files = _locate(facts, fold, root)
+    fill = facts.missing if missing is None else missing
+    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None)
+    verify(facts, splits, fold=fold)
+    return _hold_out(splits, facts.holdout if holdout is None else holdout, seed)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _known(name: str | os.PathLike[str]) -> Facts | None:
+    """The facts of a named set, None for a folder; a name that is neither is an error."""
+    if isinstance(name, str):
+        for facts in BENCHMARKS:
+            if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
+                return facts
+    if Path(name).is_dir():
+        return None
+    must = "be a known data set or a folder with train and test files"
+    near = nearest(str(name), [known for facts in datasets() for known in (facts.name, *facts.aliases)])
+    hint = (
+        f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(f.name for f in datasets())}"
+    )
+    bad_value("name", must, f"{str(name)!r}; {hint}")
+
+
+def _generated(name: str | os.PathLike[str]) -> Splits | None:
+    """`synthetic` and its kin, with options after a colon; None for any other name."""
+    kind, _, text = str(name).partition(":")
+    if _key(kind) not in map(_key, GENERATED) or Path(name).is_dir():
+        return None
+    from rankgrad.data.synthetic import OPTIONS, synthetic, web30k_shape
+
+    make: Callable[..., Splits] = synthetic
+    known: tuple[str, ...] = OPTIONS
+    if _key(kind) == _key("web30k-shape"):
+        make, known = web30k_shape, ("scale", "seed")
+    options: dict[str, Any] = {}
+    for pair in filter(None, text.split(",")):
+        key, _, value = pair.partition("=")
+        one_of(f"option of {kind}", key.strip(), known)
+        try:
+            options[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            bad_value(key.strip(), "be a number", repr(value))
+    return make(**options)
+
+
+def _locate(facts: Facts, fold: int | None, root: str | os.PathLike[str] | None) -> Files:
+    if facts.folds and fold not in range(1, facts.folds + 1):
+        bad_value("fold", f"be 1 to {facts.folds} for {facts.name}", fold)
+    if not facts.folds and fold is not None:
+        bad_value("fold", f"be None for {facts.name}, which has no folds", fold)
+    top = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", "."))
+    keys = {_key(name) for name in (facts.name, *facts.aliases)}
+    named = [place for place in folders(top, 2) if _key(place.name) in keys]
+    for place, depth in [*((place, 3) for place in named), (top, 0)]:
+        found = find_files(place, fold=fold, depth=depth)
+        if found is not None:
+            return found
+    wanted = f"{facts.name}/train.txt, test.txt"
+    if facts.folds:
+        wanted = f"{facts.name}/Fold{fold}/train.txt, vali.txt, test.txt or {facts.name}/S1.txt to S5.txt"
+    if facts.name.startswith("Yahoo"):
+        wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
+    looked = ", ".join(str(place) for place in [*named, top])
+    raise FileNotFoundError(
+        f"root must hold {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {looked}. "
+        f"Put them there, or name the folder that holds {facts.name}/ with root= or RANKGRAD_DATA"
+    )
+
+
+def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Literal["error"] | None) -> Splits:
+    if fold is None and has_folds(folder):
+        bad_value("fold", f"be given for {folder}, which holds folds", None)
+    files = find_files(folder, fold=fold)
+    if files is None:
+        inside = f"Fold{fold}/train.txt and test.txt, or S1.txt to S5.txt" if fold else "train.txt and test.txt"
+        raise FileNotFoundError(f"{folder} must hold {inside} (plain, .gz or .xz; vali.txt is optional); got none")
+    title = folder.resolve().name
+    return _read(files, f"{title} fold {fold}" if fold else title, cache, "error" if missing is None else missing, None)
+
+
+def _read(files: Files, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
+    parts = {split: _read_split(files, split, title, cache, missing, width) for split in SPLITS}
+    # A sparse file is as wide as its largest id, so splits of one set may differ; the widest decides.
+    widest = max(part.features.shape[1] for part in parts.values() if part is not None)
+    for split, part in parts.items():
+        if part is not None and part.features.shape[1] < widest:
+            parts[split] = _read_split(files, split, title, cache, missing, widest)
+    train, test = parts["train"], parts["test"]
+    assert train is not None
+    assert test is not None
+    return Splits(train, parts["validation"], test, title)
+
+
+def _read_split(
+    files: Files, split: str, title: str, cache: Any, missing: float | Literal["error"], width: int | None
+) -> Dataset | None:
+    from rankgrad.data.letor import read_letor
+
+    paths = getattr(files, split)
+    if not paths:
+        return None
+    place = None
+    if cache is not None:
+        # The width is part of the name: a cache made under other options would be rebuilt on every load.
+        place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
+    return replace(read_letor(paths, features=width, missing=missing, cache=place), name=f"{title} {split}")
+
+
+def _hold_out(splits: Splits, share: float, seed: int) -> Splits:
+    if not 0 <= share < 1:
+        bad_value("holdout", "be at least 0 and below 1", share)
+    if splits.validation is not None or share == 0:
+        return splits
+    lists = np.random.default_rng(seed).permutation(len(splits.train))
+    held = max(1, round(share * len(lists)))
+    validation = replace(splits.train.take(np.sort(lists[:held])), name=f"{splits.name} validation")
+    return replace(splits, train=splits.train.take(np.sort(lists[held:])), validation=validation)

@@ -1,0 +1,230 @@
+"""Generated lists shaped like web search, of which the best achievable order is known.
+
+A document's utility `u = f(x)` is a fixed non-linear function of its features. Its label is the grade of
+`u - (mean of u in the list) + (query effect) + noise`. Query effects and list means shift a list as a whole: they say
+nothing about its order, but a pointwise regression has to explain them. The noise is normal, hence log-concave, so of
+two documents the one of higher utility is at least as likely to hold the higher label, whatever the other labels are:
+ranking by `u` is the best that any ranker can do, in expectation, under every metric that prefers better labels higher.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.errors import bad_value
+
+OPTIONS = ("lists", "features", "grades", "mean_length", "noise", "query_effect", "seed")
+_PRIORS = {  # documents of each grade, as in MQ2008 and in web search logs with five grades
+    2: (0.85, 0.15),
+    3: (0.807, 0.132, 0.061),
+    5: (0.515, 0.325, 0.134, 0.018, 0.008),
+}
+_SIGNALS = 10  # columns that the utility depends on
+_ROWS = 8_192  # a block: its temporaries stay in the cache of one core
+
+
+def synthetic(
+    lists: int = 1_000,
+    *,
+    features: int = 46,
+    grades: int = 5,
+    mean_length: float = 30.0,
+    noise: float = 0.4,
+    query_effect: float = 0.8,
+    seed: int = 0,
+) -> Splits:
+    """Generate train, validation and test lists; the latter two hold a third as many lists each.
+
+    Lengths are log-normal, at least 1; grades are skewed; features are heavy-tailed, rounded, or bounded, all with
+    offsets that differ by query, and more than half of them are copies or useless. Every split comes with `best`, the
+    noiseless utility: scores of the best achievable order (see `achievable`). One seed gives one set.
+
+    Args:
+        lists: training lists.
+        features: columns, at least 10.
+        grades: 2, 3 or 5 different labels.
+        mean_length: documents in a list, on average.
+        noise: standard deviation of the label noise; that of the utility within a list is 1.
+        query_effect: standard deviation of the shift that all documents of a query share.
+        seed: of everything.
+
+    Example:
+        >>> data = synthetic(60, seed=1)
+        >>> data.train, data.test.best.shape == data.test.labels.shape
+        (Dataset('synthetic train', lists=60, documents=..., features=46), True)
+    """
+    _check(lists, features, grades, mean_length, noise, query_effect)
+    world_seed, *seeds = np.random.SeedSequence(seed).spawn(4)
+    world = _World.draw(np.random.default_rng(world_seed), features)
+    thirds = max(1, lists // 3)
+    parts: list[Dataset] = []
+    cuts, queries = None, 0
+    for split, size, stream in zip(("train", "validation", "test"), (lists, thirds, thirds), seeds, strict=True):
+        # A stream for each purpose: other noise or another effect leave lengths and features as they were.
+        lengths_rng, values_rng, labels_rng = (np.random.default_rng(child) for child in stream.spawn(3))
+        lengths = _lengths(lengths_rng, size, mean_length)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        x, utility = world.documents(values_rng, lengths)
+        relative = utility - np.repeat(np.add.reduceat(utility, offsets[:-1]) / lengths, lengths)
+        relative += np.repeat(query_effect * labels_rng.standard_normal(size), lengths)
+        relative += noise * labels_rng.standard_normal(len(relative))
+        if cuts is None:  # set on train, the same for all
+            cuts = np.quantile(relative, np.cumsum(_PRIORS[grades])[:-1])
+        labels = np.searchsorted(cuts, relative).astype(np.float32)
+        qids = np.arange(queries, queries + size)
+        parts.append(Dataset(x, labels, offsets, qids, name=f"synthetic {split}", best=utility.astype(np.float32)))
+        queries += size
+    train, validation, test = parts
+    return Splits(train, validation, test, "synthetic")
+
+
+def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
+    """Lists in the numbers of WEB30K's Fold 1: 18,919 for training, 120 documents each on average, 136 features.
+
+    Args:
+        scale: share of the lists to generate; 1.0 takes 2 GB.
+        seed: as in `synthetic`.
+
+    Example:
+        >>> web30k_shape(0.001).train
+        Dataset('synthetic train', lists=19, documents=..., features=136)
+    """
+    if not scale > 0:
+        bad_value("scale", "be above 0", scale)
+    return synthetic(max(1, round(18_919 * scale)), features=136, mean_length=120.0, seed=seed)
+
+
+def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -> float:
+    """The value of `metric` under the best achievable order: what a result can be shown as a share of.
+
+    Args:
+        dataset: of `synthetic`, or any with `best`.
+        metric: text such as `"nDCG@10"`, a metric object, or a function `(scores, labels, offsets=...)`.
+
+    Example:
+        >>> def first(scores, labels, offsets):
+        ...     return np.mean([labels[a:b][scores[a:b].argmax()] for a, b in zip(offsets[:-1], offsets[1:])])
+        >>> test = synthetic(60).test
+        >>> achievable(test, first) > float(test.labels.mean())
+        True
+    """
+    if dataset.best is None:
+        bad_value("dataset", "know its best achievable order, as that of synthetic() does", "best=None")
+    measure: Any = metric
+    if isinstance(metric, str):
+        from rankgrad.metrics import parse
+
+        measure = parse(metric)
+    measure = getattr(measure, "measure", measure)
+    return float(measure(dataset.best, dataset.labels, offsets=dataset.offsets))
+
+
+@dataclass(frozen=True)
+class _World:
+    """What all splits share: which column shows what, and how utility comes of the signals."""
+
+    shown: NDArray[np.int64]  # (features,), which made column each column shows
+    copied: NDArray[np.int64]  # (copies,), the signal behind each noisy copy
+    weights: NDArray[np.float64]  # (7,)
+    scale: float = 1.0
+
+    @staticmethod
+    def draw(rng: np.random.Generator, features: int) -> "_World":
+        copies = (features - _SIGNALS) // 3
+        weights = np.array([0.6, 0.5, 0.6, 0.7, 0.6, 0.8, 0.7]) * rng.uniform(0.9, 1.1, 7)
+        world = _World(rng.permutation(features), rng.integers(0, _SIGNALS, copies), weights)
+        # So that noise and query effect are in units of the utility's spread within a list.
+        lengths = np.full(200, 50)
+        utility = world.documents(rng, lengths)[1].reshape(200, 50)
+        return replace(world, scale=float(1 / utility.std(axis=1).mean()))
+
+    def documents(
+        self, rng: np.random.Generator, lengths: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Features as shown, `(documents, features)`, and the utility, `(documents,)`."""
+        width, owner = len(self.shown), np.repeat(np.arange(len(lengths)), lengths)
+        offsets = 0.7 * rng.standard_normal((width, len(lengths)), dtype=np.float32)
+        x = np.empty((len(owner), width), dtype=np.float32)
+        utility = np.empty(len(owner))
+        for start in range(0, len(owner), _ROWS):
+            block = slice(start, start + _ROWS)
+            # Columns are made side by side in memory, which is what makes this fast; (features, rows).
+            made = rng.standard_normal((width, len(owner[block])), dtype=np.float32)
+            made += offsets[:, owner[block]]
+            made[_SIGNALS : _SIGNALS + len(self.copied)] += made[self.copied]
+            for number, column in enumerate(made):
+                _LOOKS[number % 4](column)
+            utility[block] = self.scale * self._utility(made[:_SIGNALS])
+            x[block] = made[self.shown].T
+        return x, utility
+
+    def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Of the signals as shown, `(10, rows)`: what rounding took away, no ranker could know."""
+        a, w = _read_off(shown.astype(np.float64)), self.weights
+        sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
+        products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
+        either: NDArray[np.float64] = w[5] * np.minimum(a[7], a[8]) + w[6] * np.maximum(a[9], 0.0)
+        return sums + products + either
+
+
+def _heavy(column: NDArray[np.float32]) -> None:
+    """Heavy-tailed: links, clicks, lengths."""
+    column *= 1.5
+    np.exp(column, out=column)
+
+
+def _counted(column: NDArray[np.float32]) -> None:
+    """Small whole numbers: how often a term occurs."""
+    column += 1.5
+    np.floor(np.exp(column, out=column), out=column)
+
+
+def _bounded(column: NDArray[np.float32]) -> None:
+    """Between 0 and 1: ratios, probabilities."""
+    np.negative(column, out=column)
+    np.exp(column, out=column)
+    column += 1
+    np.reciprocal(column, out=column)
+
+
+def _scaled(column: NDArray[np.float32]) -> None:
+    """On a scale of its own: BM25, language models."""
+    column *= 5
+    column += 20
+
+
+_LOOKS = (_heavy, _counted, _bounded, _scaled)  # of columns, by turns; each works in place on normal values
+
+
+def _read_off(shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo the looks, up to what rounding took away; `(signals, rows)`."""
+    a = np.empty_like(shown)
+    a[0::4] = np.log(shown[0::4]) / 1.5
+    a[1::4] = np.log(shown[1::4] + 0.5) - 1.5
+    a[2::4] = np.log(shown[2::4] / (1 - shown[2::4]))
+    a[3::4] = (shown[3::4] - 20) / 5
+    return a
+
+
+def _lengths(rng: np.random.Generator, lists: int, mean: float) -> NDArray[np.int64]:
+    """Log-normal around `mean`, at least 1, at most 10 times the mean."""
+    spread = 0.6
+    drawn = np.exp(np.log(mean) - spread**2 / 2 + spread * rng.standard_normal(lists))
+    return np.clip(np.round(drawn), 1, max(1, 10 * mean)).astype(np.int64)
+
+
+def _check(lists: int, features: int, grades: int, mean_length: float, noise: float, query_effect: float) -> None:
+    if lists < 1:
+        bad_value("lists", "be at least 1", lists)
+    if features < _SIGNALS:
+        bad_value("features", f"be at least {_SIGNALS}", features)
+    if grades not in _PRIORS:
+        bad_value("grades", "be 2, 3 or 5", grades)
+    if not mean_length >= 1:
+        bad_value("mean_length", "be at least 1", mean_length)
+    if not (noise >= 0 and query_effect >= 0):
+        bad_value("noise and query_effect", "be at least 0", (noise, query_effect))

@@ -1,0 +1,197 @@
+"""Many metrics of the same lists: one sort, means, values of each list, bootstrap intervals, and the conventions."""
+
+import html
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+from rankgrad.lists import as_lists
+from rankgrad.metrics.measure import Metric, parse
+from rankgrad.metrics.ranked import Ranked, id_codes, nan_scores, rank_padded, settle
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means by the metric's name, `result["nDCG@10"]`; printed, a table with the conventions beside each number."""
+
+    means: dict[str, float]
+    values: dict[str, Values]  # (lists,) each; NaN where an empty list is skipped
+    intervals: dict[str, tuple[float, float]]  # percentile bootstrap over lists
+    conventions: dict[str, dict[str, str]]  # gain, empty, ties, k
+    lists: int
+    nan_scores: int = 0  # documents whose score was NaN, ranked last
+    confidence: float = 0.95
+    queries: tuple[str, ...] | None = None  # the name of each list, where lists have one
+
+    def __getitem__(self, name: str) -> float:
+        return self.means[str(parse(name)) if name not in self.means else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.means)
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def keys(self) -> Iterable[str]:
+        """The names of the metrics, so that `dict(result)` gives the means."""
+        return self.means.keys()
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table as text: a header, then a row for each metric."""
+        header = ("metric", "mean", f"{self.confidence:.0%} interval", "lists", "gain", "empty", "ties", "k")
+        body = []
+        for name, mean in self.means.items():
+            interval = "[{:.4f}, {:.4f}]".format(*self.intervals[name])
+            numbers = (f"{mean:.4f}", interval, str(self._counted(name)))
+            body.append((name, *numbers, *self.conventions[name].values()))
+        return [header, *body]
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self.rows(), strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in self.rows()]
+        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
+
+    def _repr_html_(self) -> str:
+        head, *body = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows()]
+        rows = "".join(f"<tr>{row}</tr>" for row in body)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+    def notes(self) -> list[str]:
+        """What a reader of the numbers must know besides."""
+        return [f"{self.nan_scores} scores are NaN; their documents are ranked last"] if self.nan_scores else []
+
+    def to_json(self, values: bool = False) -> str:
+        """The result as JSON text, with the values of each list on demand (null where an empty list is skipped)."""
+        metrics = {}
+        for name, mean in self.means.items():
+            metrics[name] = {"mean": mean, "interval": list(self.intervals[name]), "lists": self._counted(name)}
+            metrics[name] |= {"conventions": self.conventions[name]}
+            if values:
+                metrics[name]["values"] = [None if np.isnan(value) else value for value in self.values[name].tolist()]
+        whole: dict[str, Any] = {"metrics": metrics, "lists": self.lists, "nan_scores": self.nan_scores}
+        whole |= {"confidence": self.confidence} | ({"queries": self.queries} if values and self.queries else {})
+        return json.dumps(whole, indent=2)
+
+    def _counted(self, name: str) -> int:
+        return int((~np.isnan(self.values[name])).sum())
+
+
+def evaluate(
+    scores: Any,
+    labels: Any,
+    metrics: Iterable[str | Metric] | str | Metric,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    ids: Any = None,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Evaluation:
+    """Measure lists by several metrics, which share the sort, with bootstrap intervals over the lists.
+
+    Args:
+        scores, labels, mask, offsets, ids: as in every function of `rankgrad.metrics`.
+        metrics: texts such as `"nDCG@10"`, or `Metric` values.
+        bootstrap: resamples of the lists, the same for all metrics; 0: the interval is the mean itself.
+        seed: of the resampling.
+        confidence: share of the resampled means that the interval holds.
+
+    Example:
+        >>> result = evaluate([[2.0, 1.0, 3.0], [3.0, 2.0, 1.0]], [[2, 0, 1], [1, 0, 0]], ["nDCG@10", "P@1"])
+        >>> result["nDCG@10"]
+        0.8983...
+        >>> print(result)
+        metric   mean    95% interval      lists  gain       empty  ties    k
+        nDCG@10  0.8984  [0.7967, 1.0000]  2      exp        zero   stable  10
+        P@1      1.0000  [1.0000, 1.0000]  2      label > 0  zero   stable  1
+    """
+    chosen = named(metrics)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(chosen.values()))
+    missing = nan_scores(lists.scores)
+    if missing:
+        warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
+    ways = {metric.options.get("ties", "stable") for metric in chosen.values()}
+    codes = None if ids is None or "trec" not in ways else id_codes(ids, lists)
+    ranked = {ties: rank_padded(lists.scores, lists.labels, lists.mask, ties, codes) for ties in ways}
+    return evaluate_ranked(ranked, chosen, bootstrap, seed, confidence, missing=missing)
+
+
+def evaluate_ranked(
+    ranked: Mapping[str, Ranked],
+    metrics: Mapping[str, Metric],
+    bootstrap: int,
+    seed: int,
+    confidence: float,
+    *,
+    queries: tuple[str, ...] | None = None,
+    missing: int = 0,
+) -> Evaluation:
+    """Measure lists that are ranked, in each way of breaking ties that the metrics ask for."""
+    if bootstrap < 0:
+        bad_value("bootstrap", "be at least 0", bootstrap)
+    if not 0 < confidence < 1:
+        bad_value("confidence", "be between 0 and 1", confidence)
+    values: dict[str, Values] = {}
+    for name, metric in metrics.items():
+        outcome = metric.of(ranked[metric.options.get("ties", "stable")])
+        each = settle(outcome, metric.options.get("empty", "zero"), "none")
+        values[name] = each.reshape(-1).cpu().numpy().astype(np.float64)
+    table = np.stack(list(values.values()), axis=1)  # (lists, metrics)
+    means = _means(np.ones((1, len(table))), table)[0]
+    low, high = _interval(table, means, bootstrap, seed, confidence)
+    return Evaluation(
+        means=dict(zip(values, means.tolist(), strict=True)),
+        values=values,
+        intervals=dict(zip(values, zip(low.tolist(), high.tolist(), strict=True), strict=True)),
+        conventions={name: metric.conventions for name, metric in metrics.items()},
+        lists=len(table),
+        nan_scores=missing,
+        confidence=confidence,
+        queries=queries,
+    )
+
+
+def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
+    """The metrics by their text, in the order given."""
+    chosen = [parse(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
+    if not chosen:
+        bad_value("metrics", "name at least one metric", "none")
+    return {str(metric): metric for metric in chosen}
+
+
+def _lowest(metrics: Iterable[Metric]) -> float | None:
+    """0 where a metric computes with labels as they are, which need not hold for a threshold or an own gain."""
+    plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
+    return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
+
+
+def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidence: float) -> tuple[Values, Values]:
+    lists = len(table)
+    if bootstrap == 0 or lists == 0:
+        return means, means
+    generator = np.random.default_rng(seed)
+    rows = max(1, 4_000_000 // lists)  # resamples at a time: memory stays bounded for many lists
+    resampled = []
+    for start in range(0, bootstrap, rows):
+        some = min(rows, bootstrap - start)
+        drawn = generator.integers(lists, size=(some, lists)) + np.arange(some)[:, None] * lists
+        counts = np.bincount(drawn.ravel(), minlength=some * lists).reshape(some, lists)
+        resampled.append(_means(counts.astype(np.float64), table))
+    low, high = np.quantile(np.concatenate(resampled), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return low, high
+
+
+def _means(counts: Values, table: Values) -> Values:
+    """Means with each list taken so many times, `(resamples, metrics)`; skipped lists out, 0 when none is left."""
+    present = ~np.isnan(table)
+    return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

@@ -1,0 +1,202 @@
+"""Metrics as values: `nDCG(gain='linear')@10` is Python, a command line argument and a table header at once."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type, bad_value, nearest, one_of
+from rankgrad.metrics import found, gains, pairs, stopping
+from rankgrad.metrics.order import TIES
+from rankgrad.metrics.ranked import EMPTY, Outcome, Ranked, check_cutoff
+
+
+class Kind(NamedTuple):
+    """What a metric's name stands for."""
+
+    function: Callable[..., Tensor]  # of scores and labels
+    ranked: Callable[..., Outcome]  # of lists that are ranked already
+    higher_is_better: bool = True
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "nDCG": Kind(gains.ndcg, gains.ranked_ndcg),
+        "DCG": Kind(gains.dcg, gains.ranked_dcg),
+        "RR": Kind(stopping.rr, stopping.ranked_rr),
+        "AP": Kind(found.ap, found.ranked_ap),
+        "P": Kind(found.precision, found.ranked_precision),
+        "R": Kind(found.recall, found.ranked_recall),
+        "Success": Kind(stopping.success, stopping.ranked_success),
+        "ERR": Kind(stopping.err, stopping.ranked_err),
+        "RBP": Kind(found.rbp, found.ranked_rbp),
+        "ARP": Kind(pairs.arp, pairs.ranked_arp, higher_is_better=False),
+        "OPA": Kind(pairs.opa, pairs.ranked_opa),
+    }
+)
+_ALIASES = {"mrr": "RR", "map": "AP", "precision": "P", "recall": "R"}
+_KNOWN = {name.lower(): name for name in KINDS} | _ALIASES
+_SHARED = {"empty": "zero", "ties": "stable"}
+
+
+@dataclass(frozen=True, repr=False)
+class Metric:
+    """A metric with its cutoff and options; printed, it is the text that makes it.
+
+    `metric @ k` cuts it off at rank k, `metric(option=value)` gives it options, those of its function. Two metrics are
+    equal when they compute the same thing; options at their default are left out.
+
+    Example:
+        >>> metric = nDCG(gain="linear") @ 5
+        >>> metric, metric.name, metric.k, metric.options
+        (nDCG(gain='linear')@5, 'nDCG', 5, {'gain': 'linear'})
+        >>> metric.measure(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
+        tensor(0.8597)
+    """
+
+    name: str
+    k: int | None = None
+    settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, by name
+
+    def __post_init__(self) -> None:
+        one_of("metric", self.name, KINDS)
+        check_cutoff(self.k)
+        known = self.defaults
+        for option, _ in self.settings:
+            if option not in known:
+                near = nearest(option, known)
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+                bad_value("option", f"be one that {self.name} has ({', '.join(known)})", f"{option!r}{hint}")
+        settings = {option: value for option, value in self.settings if value != known[option]}
+        object.__setattr__(self, "settings", tuple(sorted(settings.items())))
+        one_of("empty", settings.get("empty", "zero"), EMPTY)
+        one_of("ties", settings.get("ties", "stable"), TIES)
+        self.of(_NOTHING)  # the function itself checks its options, here on a list of no documents
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that differ from their default."""
+        return dict(self.settings)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Every option the metric has, with its default."""
+        parameters = inspect.signature(KINDS[self.name].ranked).parameters
+        public = inspect.signature(self.function).parameters
+        own = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+        return {name: public[name].default for name in own if name != "k"} | _SHARED
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        """The function of scores and labels that this metric calls."""
+        return KINDS[self.name].function
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a better ranking has the higher value."""
+        return KINDS[self.name].higher_is_better
+
+    @property
+    def conventions(self) -> dict[str, str]:
+        """The choices that make two numbers of one name incomparable: gain, empty, ties, k."""
+        every = self.defaults | self.options
+        if "max_label" in every:
+            gain = f"(2^y - 1) / 2^{every['max_label']:g}"
+        elif "threshold" in every:
+            gain = f"{'best ' if every.get('first') == 'best' else ''}label > {every['threshold']:g}"
+        else:
+            gain = _text(every.get("gain", "label"))
+        return {"gain": gain, "empty": every["empty"], "ties": every["ties"], "k": str(self.k or "all")}
+
+    def measure(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        mask: Any = None,
+        offsets: Any = None,
+        ids: Any = None,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """The value for these lists; arguments as in the functions of `rankgrad.metrics`."""
+        where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
+        return self.function(scores, labels, k=self.k, **where, **self.options)
+
+    def of(self, ranked: Ranked) -> Outcome:
+        """The values of lists that are ranked already."""
+        every = {name: value for name, value in (self.defaults | self.options).items() if name not in _SHARED}
+        return KINDS[self.name].ranked(ranked, k=self.k, **every)
+
+    def __matmul__(self, k: int) -> "Metric":
+        return replace(self, k=k)
+
+    def __call__(self, **options: Any) -> "Metric":
+        return replace(self, settings=tuple((self.options | options).items()))
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={_text(value, quoted=True)}" for name, value in self.settings)
+        return self.name + (f"({options})" if options else "") + ("" if self.k is None else f"@{self.k}")
+
+
+def parse(text: "str | Metric") -> Metric:
+    """The metric that a text names: `name[(option=value, ...)][@k]`; the case of the name does not matter.
+
+    MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or quoted text; nothing is evaluated.
+
+    Example:
+        >>> parse("ndcg(gain='linear')@5"), parse("MRR@10")
+        (nDCG(gain='linear')@5, RR@10)
+    """
+    if isinstance(text, Metric):
+        return text
+    if not isinstance(text, str):
+        bad_type("metric", "be a text such as 'nDCG@10', or a Metric", type(text).__name__)
+    match = re.fullmatch(r"\s*(\w+)\s*(\(.*\))?\s*(?:@\s*(\d+))?\s*", text, re.DOTALL)
+    if match is None:
+        bad_value("metric", "read name, name@k or name(option=value)@k", repr(text))
+    name, options, k = match.groups()
+    if name.lower() not in _KNOWN:
+        one_of("metric", name, [*KINDS, "MRR", "MAP", "Precision", "Recall"])
+    return Metric(_KNOWN[name.lower()], None if k is None else int(k), tuple(_options(options or "()", text)))
+
+
+def _options(options: str, text: str) -> list[tuple[str, Any]]:
+    try:
+        call = ast.parse(f"f{options}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError
+        return [(str(word.arg), ast.literal_eval(word.value)) for word in call.keywords]
+    except (SyntaxError, ValueError):
+        bad_value("metric", "have options of the form (name=value, ...), values numbers or quoted text", repr(text))
+
+
+def _text(value: Any, quoted: bool = False) -> str:
+    if callable(value):
+        return str(getattr(value, "__qualname__", value))
+    return repr(value) if quoted else str(value)
+
+
+def _nothing() -> Ranked:
+    labels, mask = torch.zeros(1), torch.zeros(1, dtype=torch.bool)
+    return Ranked(labels, mask, labels, mask)
+
+
+_NOTHING = _nothing()
+
+nDCG = Metric("nDCG")
+DCG = Metric("DCG")
+RR = Metric("RR")
+AP = Metric("AP")
+P = Metric("P")
+R = Metric("R")
+Success = Metric("Success")
+ERR = Metric("ERR")
+RBP = Metric("RBP")
+ARP = Metric("ARP")
+OPA = Metric("OPA")

@@ -1,0 +1,207 @@
+"""Runs and judgements of trec_eval users: files in and out, and measuring as trec_eval does.
+
+A run is `{query: {document: score}}`, judgements (qrels) are `{query: {document: label}}`, as pytrec_eval has them.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.lists import to_padded
+from rankgrad.metrics.evaluate import Evaluation, evaluate_ranked, named
+from rankgrad.metrics.measure import Metric
+from rankgrad.metrics.ranked import nan_scores, rank_padded
+
+Run = dict[str, dict[str, float]]
+Qrels = dict[str, dict[str, int]]
+PathLike = str | os.PathLike[str]
+Number = TypeVar("Number", int, float)
+
+_RUN = "query Q0 document rank score tag"
+_QRELS = "query iteration document label"
+
+
+def read_run(path: PathLike) -> Run:
+    """Read a run: lines of `query Q0 document rank score tag`, plain or gzip. As in trec_eval, the score decides.
+
+    Example:
+        >>> import tempfile; path = Path(tempfile.mkdtemp(), "run.txt")
+        >>> _ = path.write_text("q1 Q0 d7 1 0.5 mine")
+        >>> read_run(path)
+        {'q1': {'d7': 0.5}}
+    """
+    return _read(path, _RUN, 4, float, "a number")
+
+
+def read_qrels(path: PathLike) -> Qrels:
+    """Read judgements: lines of `query iteration document label`, plain or gzip.
+
+    Example:
+        >>> import tempfile; path = Path(tempfile.mkdtemp(), "qrels.txt")
+        >>> _ = path.write_text("q1 0 d7 2")
+        >>> read_qrels(path)
+        {'q1': {'d7': 2}}
+    """
+    return _read(path, _QRELS, 3, int, "a whole number")
+
+
+def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
+    """Write a run in trec_eval's order, ranks from 1; gzip where the name ends in `.gz`. Scores read back exactly."""
+    lines = []
+    for query, documents in run.items():
+        ranked = sorted(documents.items(), key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
+        for place, (document, score) in enumerate(ranked, 1):
+            lines.append((query, "Q0", document, str(place), repr(float(score)), tag))
+    _write(path, lines)
+
+
+def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Write judgements; gzip where the name ends in `.gz`."""
+    _write(path, [(q, "0", d, str(int(label))) for q, judged in qrels.items() for d, label in judged.items()])
+
+
+def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]) -> Run:
+    """Scores of flat lists as a run; labels make judgements in the same way.
+
+    Args:
+        scores: `(documents,)`.
+        offsets: `(lists + 1,)`.
+        queries: the id of each list.
+        ids: the id of each document.
+
+    Example:
+        >>> to_run([0.5, 0.25, 1.0], [0, 2, 3], ["q1", "q2"], ["a", "b", "a"])
+        {'q1': {'a': 0.5, 'b': 0.25}, 'q2': {'a': 1.0}}
+    """
+    flat, bounds, names = np.asarray(scores).tolist(), np.asarray(offsets).tolist(), [str(query) for query in queries]
+    if len(names) != len(bounds) - 1 or len(set(names)) != len(names):
+        bad_value("queries", f"name {len(bounds) - 1} lists, each once", f"{len(set(names))} different of {len(names)}")
+    run = {}
+    for query, start, end in zip(names, bounds[:-1], bounds[1:], strict=True):
+        run[query] = {str(ids[i]): flat[i] for i in range(start, end)}
+        if len(run[query]) != end - start:
+            bad_value("ids", "differ within a list", f"a repeated one in query {query!r}")
+    return run
+
+
+def measure_run(
+    run: Mapping[str, Mapping[str, float]],
+    qrels: Mapping[str, Mapping[str, int]],
+    metrics: Iterable[str | Metric] | str | Metric,
+    *,
+    complete: bool = False,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Evaluation:
+    """Measure a run as trec_eval does.
+
+    A document that is not judged has label 0, as has one with a negative label. Relevant documents that the run lacks
+    count in what could have been found (recall, AP, the best DCG); ARP and OPA look at the run's documents only. Ties
+    go by document id, unless a metric says `ties='expected'`. Queries in both run and judgements are measured; with
+    `complete` (trec_eval's `-c`) a judged query that the run lacks counts as one for which nothing was retrieved.
+    trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
+
+    Example:
+        >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means
+        {'AP': 0.25, 'R@10': 0.5}
+    """
+    queries = tuple(query for query in qrels if complete or query in run)
+    if not queries:
+        bad_value("run", "share a query with qrels", _overlap(run, qrels))
+    documents = [(query, document) for query in queries for document in run.get(query, {})]
+    lengths = [len(run.get(query, {})) for query in queries]
+    scores, mask = _padded(np.array([run[query][document] for query, document in documents], dtype=np.float64), lengths)
+    labels, _ = _padded(_labels(qrels[query].get(document, 0) for query, document in documents), lengths)
+    names = np.array([document for _, document in documents], dtype=str)
+    codes, _ = _padded(np.unique(names, return_inverse=True)[1], lengths)
+    known = _labels(label for query in queries for label in qrels[query].values())
+    judged, judged_mask = _padded(known, [len(qrels[query]) for query in queries])
+    chosen = {name: metric(ties=metric.options.get("ties", "trec")) for name, metric in named(metrics).items()}
+    ranked = {}
+    for ties in {metric.options["ties"] for metric in chosen.values()}:
+        whole = rank_padded(scores, labels, mask, ties, codes)
+        ranked[ties] = replace(whole, judged=judged, judged_mask=judged_mask)
+    missing = nan_scores(scores)
+    return evaluate_ranked(ranked, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
+
+
+def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
+    offsets = torch.tensor([0, *np.cumsum(lengths).tolist()])
+    # At least one place, of padding: there is no largest of nothing.
+    return to_padded(torch.from_numpy(flat), offsets, max(1, *lengths))
+
+
+def _labels(labels: Iterable[float]) -> np.ndarray:
+    return np.maximum(np.array(list(labels), dtype=np.float64), 0.0)
+
+
+def _overlap(run: Mapping[str, Any], qrels: Mapping[str, Any]) -> str:
+    some, others = (", ".join(map(repr, list(side)[:3])) or "none" for side in (run, qrels))
+    return f"queries {some} in the run, {others} in qrels"
+
+
+def _read(
+    path: PathLike, form: str, column: int, number: Callable[[str], Number], what: str
+) -> dict[str, dict[str, Number]]:
+    columns = form.split()
+    result: dict[str, dict[str, Number]] = {}
+    line = 0
+    for line, text in _lines(path):
+        fields = text.split()
+        if not fields:
+            continue
+        if len(fields) != len(columns):
+            raise ValueError(f"{path}:{line}: {len(fields)} columns; expected {len(columns)}: {form}")
+        query, document = fields[0], fields[2]
+        try:
+            value = number(fields[column])
+        except ValueError:
+            raise ValueError(f"{path}:{line}: {columns[column]} {fields[column]!r}; expected {what}") from None
+        documents = result.setdefault(query, {})
+        if document in documents:
+            raise ValueError(f"{path}:{line}: document {document!r} again for query {query!r}; expected it once")
+        documents[document] = value
+    if not result:
+        raise ValueError(f"{path}:{line}: no lines; expected {form}")
+    return result
+
+
+def _lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    with open(path, "rb") as plain:
+        zipped = plain.read(2) == b"\x1f\x8b"
+    number = 0
+    with gzip.open(path, "rb") if zipped else open(path, "rb") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield number, line.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}:{number}: bytes that are no text; expected UTF-8") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ValueError(
+                f"{path}:{number + 1}: the gzip file breaks off or is damaged; expected a whole one"
+            ) from None
+
+
+def _write(path: PathLike, rows: Iterable[tuple[str, ...]]) -> None:
+    path = Path(path)
+    lines = []
+    for row in rows:
+        for field in row:
+            if not field or field.split() != [field]:
+                bad_value("ids and tag", "be text without spaces", repr(field))
+        lines.append(" ".join(row) + "\n")
+    text = "".join(lines).encode()
+    # Written aside and renamed: a reader never meets half a file.
+    aside = path.with_name(f"{path.name}.part{os.getpid()}")
+    aside.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    os.replace(aside, path)

@@ -1,0 +1,150 @@
+"""Tables in: NumPy, pandas, polars, Arrow and Parquet give the same data set; what is wrong is named."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankgrad.data.frames import from_arrays, from_frame, group_rows, read_parquet
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+COLUMNS = {
+    "query": ["b", "a", "b", "c", "a"],
+    "grade": [1, 0, 2, 0, 1],
+    "bm25": [1.5, 2.5, 3.5, 4.5, 5.5],
+    "clicks": [1, 2, 3, 4, 5],
+    "doc": ["d1", "d2", "d3", "d4", "d5"],
+}
+MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": lambda c: pl.DataFrame(c).lazy(), "arrow": pa.table}
+every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@given(st.lists(st.integers(-3, 3) | st.integers(10**12, 10**12 + 2), max_size=40))
+def test_group_rows_is_stable_and_by_first_appearance(qid):
+    order, offsets, qids = group_rows(np.array(qid, dtype=np.int64))
+    groups = {}
+    for row, query in enumerate(qid):
+        groups.setdefault(query, []).append(row)
+    assert order.tolist() == [row for rows in groups.values() for row in rows]
+    assert np.diff(offsets).tolist() == [len(rows) for rows in groups.values()]
+    assert qids.tolist() == list(groups)
+
+
+@given(st.lists(st.sampled_from(["x", "yy", "z"]), min_size=1, max_size=30))
+def test_predictions_go_back_to_row_order(qid):
+    rows = np.arange(len(qid), dtype=np.float32)
+    data, order = from_arrays(rows[:, None], np.zeros(len(qid)), qid=qid)
+    restored = np.empty(len(qid))
+    restored[order] = data.features[:, 0]
+    assert np.array_equal(restored, rows)
+
+
+@every_kind
+def test_every_kind_of_frame_gives_the_same(make):
+    data = from_frame(make(COLUMNS), label="grade", qid="query", docid="doc")
+    assert data.qids.tolist() == ["b", "a", "c"]
+    assert data.offsets.tolist() == [0, 2, 4, 5]
+    assert data.labels.tolist() == [1, 2, 0, 1, 0]
+    assert data.features.tolist() == [[1.5, 1], [3.5, 3], [2.5, 2], [5.5, 5], [4.5, 4]]
+    assert data.features.dtype == data.labels.dtype == np.float32
+    assert data.docids.tolist() == ["d1", "d3", "d2", "d5", "d4"]
+
+
+@every_kind
+def test_features_are_chosen_and_ordered(make):
+    data = from_frame(make(COLUMNS), label="grade", qid="query", features=["clicks", "bm25"])
+    assert data.features[0].tolist() == [1, 1.5]
+    assert data.docids is None
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, {"label": "grades"}, "label must name a column of the frame; got 'grades'; did you mean 'grade'?"),
+        ({}, {"features": ["bm52"]}, "features must name a column of the frame; got 'bm52'; did you mean 'bm25'?"),
+        ({}, {}, "features must be columns of numbers (name those you want with features=); got 'doc'"),
+        ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite in 'bm25'"),
+        ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite in 'bm25'"),
+        ({"grade": [1, 0, 2, None, 1]}, {"docid": "doc"}, "label must be known in every row of 'grade'; got 1 nulls"),
+        ({"query": ["a", None, "b", "c", "a"]}, {"docid": "doc"}, "qid must be known in every row of 'query'; got 1"),
+        ({"grade": [1, 0, -2, 0, 1]}, {"docid": "doc"}, "labels must be finite and at least 0; got -2.0"),
+    ],
+)
+def test_what_is_wrong_with_a_frame_is_named(make, change, options, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        from_frame(make(COLUMNS | change), **{"label": "grade", "qid": "query"} | options)
+    assert message in str(error.value)
+
+
+@every_kind
+def test_missing_is_filled_on_request(make):
+    frame = make(COLUMNS | {"bm25": [1.0, None, 2.0, 3.0, None], "clicks": [1, None, 3, 4, 5]})
+    data = from_frame(frame, label="grade", qid="query", docid="doc", missing=-1.0)
+    assert data.features[2].tolist() == [-1, -1]
+    assert data.features[0].tolist() == [1, 1]
+
+
+@every_kind
+def test_scattered_rows_are_an_error_on_request(make):
+    options = {"label": "grade", "qid": "query", "docid": "doc", "regroup": False}
+    with pytest.raises(ValueError, match=r"side by side \(or pass regroup=True\); got a return in row 2"):
+        from_frame(make(COLUMNS), **options)
+    sorted_queries = make(COLUMNS | {"query": ["b", "b", "a", "c", "c"]})
+    assert from_frame(sorted_queries, **options).qids.tolist() == ["b", "a", "c"]
+
+
+def test_parquet(tmp_path):
+    pl.DataFrame(COLUMNS).write_parquet(tmp_path / "data.parquet")
+    whole = read_parquet(tmp_path / "data.parquet", label="grade", qid="query", docid="doc")
+    one = read_parquet(tmp_path / "data.parquet", label="grade", qid="query", features=["bm25"])
+    assert whole.features.shape == (5, 2)
+    assert np.array_equal(one.features, whole.features[:, :1])
+    assert whole.name == "data.parquet"
+    with pytest.raises(ValueError, match="did you mean 'bm25'"):
+        read_parquet(tmp_path / "data.parquet", label="grade", qid="query", features=["bm24"])
+
+
+def test_arrays_with_groups():
+    data, rows = from_arrays(np.arange(6.0).reshape(3, 2), [0, 1, 2], group=[2, 0, 1], docids=["a", "b", "c"])
+    assert data.offsets.tolist() == [0, 2, 2, 3]
+    assert data.qids.tolist() == [0, 1, 2]
+    assert rows.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "message"),
+    [
+        ([[1.0]], [1], {}, "qid or group must be given, one of them; got neither"),
+        ([[1.0]], [1], {"qid": [1], "group": [1]}, "qid or group must be given, one of them; got both"),
+        ([1.0], [1], {"qid": [1]}, "X must have two dimensions, (rows, f); got (1,)"),
+        ([["a"]], [1], {"qid": [1]}, "X must be an array of numbers; got <U1"),
+        ([[1.0]], [1, 2], {"qid": [1, 1]}, "X must have one row a label, (2, f); got (1, 1)"),
+        ([[1.0]], [1], {"qid": [1, 2]}, "qid must name the query of each of 1 rows; got 2"),
+        ([[1.0]], [1], {"qid": [0.5]}, "qid must be integers or text; got fractions, NaN or infinities"),
+        ([[1.0]], [1], {"qid": [None]}, "qid must be known in every row; got None or NaN"),
+        ([[1.0]], [1], {"group": [2]}, "group must add up to the number of rows, 1; got 2"),
+        ([[np.nan]], [1], {"qid": [1]}, "got 1 missing or infinite in 'column 0'"),
+        ([[np.inf]], [1], {"qid": [1], "missing": "zero"}, "missing must be 'error' or a number to put in; got 'zero'"),
+        ([[1.0]], [np.nan], {"qid": [1]}, "labels must be finite and at least 0; got nan"),
+        ([[1.0]], [1], {"qid": [1], "docids": ["a", "b"]}, "docids must name each of 1 rows; got (2,)"),
+    ],
+)
+def test_what_is_wrong_with_arrays_is_named(X, y, options, message):
+    with pytest.raises((ValueError, TypeError)) as error:
+        from_arrays(X, y, **options)
+    assert message in str(error.value)
+
+
+def test_foreign_tables_are_refused():
+    with pytest.raises(TypeError, match="frame must be a pandas or polars data frame or an Arrow table; got dict"):
+        from_frame(COLUMNS, label="grade", qid="query")
+
+
+def test_a_column_named_twice_is_refused():
+    frame = pd.DataFrame([[1, 2, 3]], columns=["q", "y", "y"])
+    with pytest.raises(ValueError, match="frame must name each column once; got 'y'"):
+        from_frame(frame, label="y", qid="q")
