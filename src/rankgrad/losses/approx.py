@@ -1,5 +1,6 @@
 """Metrics at sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and its kin. All return minus the metric."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from rankgrad.lists import as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.fused import fused
 from rankgrad.losses.relaxed import relaxed_loss, soft_cutoff
 from rankgrad.relax import sigmoid_ranks
 
@@ -43,7 +45,10 @@ def approx_ndcg(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    return relaxed_loss(Formula("nDCG", k), sigmoid_ranks(temperature), lists, reduction, beta)
+    operator = sigmoid_ranks(temperature)
+    if kernel := fused("learndcg", lists, (k or 0, beta, 0.0), _params(temperature)):
+        return lists.reduce(kernel[0], reduction, kernel[1])
+    return relaxed_loss(Formula("nDCG", k), operator, lists, reduction, beta)
 
 
 def approx_precision(
@@ -71,7 +76,10 @@ def approx_precision(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    return relaxed_loss(Formula("P", k, threshold=threshold), sigmoid_ranks(temperature), lists, reduction, beta)
+    operator = sigmoid_ranks(temperature)
+    if kernel := fused("approx_precision", lists, (k, beta, threshold), _params(temperature)):
+        return lists.reduce(kernel[0], reduction, kernel[1])
+    return relaxed_loss(Formula("P", k, threshold=threshold), operator, lists, reduction, beta)
 
 
 def approx_mrr(
@@ -103,8 +111,10 @@ def approx_mrr(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    metric = Formula("RR", k, threshold=threshold)
-    relevant, ranks = metric.relevant(lists), sigmoid_ranks(temperature)._ranks(lists.scores, lists.mask)
+    metric, operator = Formula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
+    if kernel := fused("approx_mrr", lists, (k or 0, beta, threshold), _params(temperature)):
+        return lists.reduce(kernel[0], reduction, kernel[1])
+    relevant, ranks = metric.relevant(lists), operator._ranks(lists.scores, lists.mask)
     logits = torch.where(relevant, lists.scores / temperature, torch.finfo(ranks.dtype).min)
     weights = torch.where(relevant, logits.softmax(-1), 0.0)
     return metric.loss(lists, (weights * soft_cutoff(ranks, k, beta) / ranks).sum(-1), reduction)
@@ -137,8 +147,15 @@ def approx_ap(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
+    if kernel := fused("approx_ap", lists, (k or 0, beta, threshold), _params(temperature)):
+        return lists.reduce(kernel[0], reduction, kernel[1])
     relevant = metric.relevant(lists)
     ranks = operator._ranks(lists.scores, lists.mask)
     above = operator._ranks(lists.scores, relevant)  # ranks among the relevant documents only
     precision = torch.where(relevant, above / ranks * soft_cutoff(ranks, k, beta), 0.0)
     return metric.loss(lists, precision.sum(-1) / relevant.sum(-1).clamp(min=1), reduction)
+
+
+def _params(temperature: float) -> Tensor:
+    """What LearnDCG's kernel learns, held fixed: log of the gain base 2, the printed discount (0), alpha."""
+    return torch.tensor([math.log(2.0), 0.0, 1.0 / temperature], dtype=torch.float64)

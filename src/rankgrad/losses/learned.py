@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.fused import fused
 from rankgrad.losses.ideal import ideal_dcg
 from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
@@ -90,6 +91,8 @@ class LearnDCG(nn.Module):
     ) -> Tensor:
         """The loss; arguments as in every loss."""
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+        if kernel := fused("learndcg", lists, (self.k or 0, self.beta, 0.0), self._params()):
+            return lists.reduce(kernel[0], reduction, kernel[1])
         dtype = lists.scores.dtype
         gain = torch.where(lists.mask, self._gain(lists.labels), 0.0)
         ranks = pairwise_ranks(lists.scores, lists.mask, self.alpha.to(dtype))
@@ -99,6 +102,11 @@ class LearnDCG(nn.Module):
         if self.discount == "log":
             value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
         return Formula("nDCG", self.k).loss(lists, value, reduction)
+
+    def _params(self) -> Tensor:
+        """What the kernel differentiates by: log of b_g, the slope of the curved discount (0: printed form), alpha."""
+        slope = 0.0 * self.raw_discount if self.discount == "log" else softplus(self.raw_discount).clamp(min=_TINY)
+        return torch.stack([torch.log1p(softplus(self.raw_gain)), slope, self.alpha])
 
     def _gain(self, labels: Tensor) -> Tensor:
         """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""

@@ -76,7 +76,9 @@ def on_permutation(metric: Formula, lists: Lists, permutation: Tensor) -> Tensor
     if metric.name in ("nDCG", "DCG"):
         return (at_ranks(metric.gains(lists)) / metric.discounted(rank)).sum(-1)
     if metric.name == "ARP":
-        return _arp(lists, (rank_numbers(lists.scores)[:, None] * permutation).sum(-2))
+        every = rank_numbers(lists.scores)
+        counted = every if metric.k is None else every.clamp(max=metric.k + 1)
+        return _arp(lists, (counted[:, None] * permutation).sum(-2))
     if metric.name == "ERR":
         chance = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label
         satisfied = at_ranks(torch.where(lists.mask, chance, 0.0))
@@ -94,8 +96,12 @@ def on_permutation(metric: Formula, lists: Lists, permutation: Tensor) -> Tensor
 
 def on_ranks(metric: Formula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
     """The metric at soft ranks `(..., n)`, `(...)`: its formula where that sums over documents, else lifted."""
+    ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
     if metric.name == "ARP":
-        return _arp(lists, ranks)
+        if metric.k is None:
+            return _arp(lists, ranks)
+        inside = soft_cutoff(ranks, metric.k, beta)
+        return _arp(lists, inside * ranks + (1.0 - inside) * (metric.k + 1))
     if metric.name in ("nDCG", "DCG"):
         return (metric.gains(lists) * soft_cutoff(ranks, metric.k, beta) / metric.discounted(ranks)).sum(-1)
     if metric.name in ("P", "R"):
@@ -122,5 +128,6 @@ def _depth(metric: Formula, lists: Lists) -> Tensor | int:
 
 
 def _arp(lists: Lists, ranks: Tensor) -> Tensor:
+    """The mean rank weighted by the labels; with a cutoff, ranks beyond k count as k + 1 already."""
     total = lists.labels.sum(-1)
     return (lists.labels * ranks).sum(-1) / torch.where(total > 0, total, 1.0)

@@ -1,0 +1,126 @@
+"""Kernels for the CPU, compiled by Numba and cached on disk under a hash of all of them.
+
+Threads follow `torch.get_num_threads()`. Results do not depend on their number: every document's sums are made by one
+thread, in one order. After a kernel has run in parallel a forked child cannot; process pools must use spawn.
+"""
+
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_config: Any = numba.config
+
+# No 'nnan' or 'ninf': a NaN score must stay one, and the kernels compare against infinities.
+FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
+
+
+def _cache_folder() -> Path:
+    """Where compiled kernels are kept; Numba's own cache does not notice a change in a helper of another file."""
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    key = hashlib.sha256(sources + numba.__version__.encode()).hexdigest()[:16]
+    root = Path(os.environ.get("RANKGRAD_CACHE", "") or Path.home() / ".cache" / "rankgrad")
+    folder = root / f"kernels-{key}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"rankgrad-kernels-{key}"
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+_FOLDER = str(_cache_folder())
+
+
+def kernel(function: Callable[..., Any] | None = None, *, parallel: bool = False) -> Any:
+    """Compile a function with Numba when it is first called, or load what an earlier process compiled."""
+    if function is None:
+        return lambda function: kernel(function, parallel=parallel)
+    elsewhere = _config.CACHE_DIR
+    _config.CACHE_DIR = _FOLDER  # read when the function is decorated, so this touches nobody else's
+    try:
+        return numba.njit(cache=True, fastmath=FASTMATH, parallel=parallel, error_model="numpy")(function)
+    finally:
+        _config.CACHE_DIR = elsewhere
+
+
+def helper(function: Callable[..., Any]) -> Any:
+    """A function that kernels call. LLVM inlines it; Numba's own inlining took four times as long to compile."""
+    return numba.njit(fastmath=FASTMATH, error_model="numpy")(function)
+
+
+class Flat(NamedTuple):
+    """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty."""
+
+    scores: NDArray[Any]  # (D,), float32 or float64
+    labels: NDArray[Any]  # (D,), dtype of scores
+    weights: NDArray[Any]  # (D,) or (0,), dtype of scores
+    mask: NDArray[np.bool_]  # (D,) or (0,)
+    offsets: NDArray[np.int64]  # (L + 1,)
+
+    @classmethod
+    def of(
+        cls,
+        scores: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        mask: Tensor | None,
+        offsets: Tensor | None,
+        n: int,
+    ) -> "Flat":
+        """From the operator's arguments."""
+        dtype = scores.dtype
+        flat = scores.detach().contiguous().numpy()
+        nothing = np.empty(0, flat.dtype)
+        ends = np.arange(0, len(flat) + 1, n) if offsets is None else offsets.contiguous().numpy()
+        return cls(
+            flat,
+            labels.detach().to(dtype).contiguous().numpy(),
+            nothing if weights is None else weights.detach().to(dtype).contiguous().numpy(),
+            np.empty(0, np.bool_) if mask is None else mask.contiguous().numpy(),
+            ends,
+        )
+
+
+class Results(NamedTuple):
+    """The arrays that a kernel fills, and that the operator returns."""
+
+    values: NDArray[Any]  # (L,)
+    signal: NDArray[np.bool_]  # (L,)
+    slopes: NDArray[Any]  # (D,), or (0,) when no gradient is asked for
+    extras: NDArray[Any]  # (L, P), or (0, P)
+
+    @classmethod
+    def like(cls, flat: Flat, params: int, gradient: bool) -> "Results":
+        """Room for the results; whatever memory holds is in it, so a kernel writes every entry."""
+        lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
+        slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
+        extras = np.empty((lists if gradient else 0, params), dtype)
+        return cls(np.empty(lists, dtype), np.empty(lists, np.bool_), slopes, extras)
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As the operator returns them."""
+        values, signal, slopes, extras = (torch.from_numpy(array) for array in self)
+        return values, signal, slopes, extras
+
+
+def launch(compiled: Any, *arguments: Any) -> None:
+    """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
+    numba.set_num_threads(min(torch.get_num_threads(), _config.NUMBA_NUM_THREADS))
+    known = len(compiled.signatures)
+    started = time.perf_counter()
+    compiled(*arguments)
+    seconds = time.perf_counter() - started
+    if seconds > 2 and len(compiled.signatures) > known:
+        name = compiled.py_func.__module__.rsplit(".", 1)[-1]
+        print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s; kept in {_FOLDER}", file=sys.stderr)
