@@ -134,13 +134,13 @@ def as_lists(
 
 
 def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
-    """`none`: one value a list; `sum`: their sum; `mean`: over the lists that carry `signal`, 0 if none does."""
+    """`none`: one value a list; `sum`: their sum; `mean`: over the lists that carry `signal`; the others must be 0."""
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":
         return values
     if reduction == "sum":
         return values.sum()
-    return torch.where(signal, values, 0.0).sum() / signal.sum().clamp(min=1)
+    return values.sum() / signal.sum().clamp(min=1)
 
 
 def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,212 @@
+"""TREC files in and out, and measuring a run as trec_eval does."""
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rankgrad.metrics import evaluate, measure_run, read_qrels, read_run, to_run, write_qrels, write_run
+
+
+def random_judged_run(seed=0, queries=60):
+    """Runs with ties, documents that nobody judged, relevant documents not retrieved, queries on one side only."""
+    draw = random.Random(seed)
+    run, qrels = {}, {}
+    for q in range(queries):
+        pool = [f"doc{draw.randint(0, 99)}" for _ in range(40)]
+        judged = {d: draw.choice([-1, 0, 0, 0, 1, 2, 3]) for d in pool if draw.random() < 0.5}
+        if q % 7 == 0:
+            judged = dict.fromkeys(judged, 0)
+        retrieved = {
+            d: draw.choice([0.5, 1.0, 1.0 + 1e-12, 2.0, -3.0, draw.random()]) for d in pool if draw.random() < 0.6
+        }
+        if q % 10 != 3:
+            run[f"q{q}"] = retrieved
+        if q % 10 != 4:
+            qrels[f"q{q}"] = judged
+    return run, qrels
+
+
+TREC = {
+    "map": "AP",
+    "map_cut_5": "AP@5",
+    "recip_rank": "RR",
+    "P_5": "P@5",
+    "P_100": "P@100",
+    "recall_5": "R@5",
+    "recall_100": "R@100",
+    "success_1": "Success@1",
+    "success_10": "Success@10",
+    "ndcg": "nDCG(gain='linear')",
+    "ndcg_cut_5": "nDCG(gain='linear')@5",
+    "ndcg_cut_100": "nDCG(gain='linear')@100",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_pytrec_eval(seed):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    run, qrels = random_judged_run(seed)
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, set(TREC)).evaluate(run)
+    ours = measure_run(run, qrels, TREC.values())
+    assert set(ours.queries) == set(theirs)
+    for measure, metric in TREC.items():
+        expected = [theirs[query][measure] for query in ours.queries]
+        np.testing.assert_allclose(ours.values[metric], expected, atol=1e-9, err_msg=measure)
+        assert ours[metric] == pytest.approx(np.mean(expected))
+
+
+def test_relevance_level_is_the_threshold():
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    run, qrels = random_judged_run(7)
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map", "P_5"}, relevance_level=2).evaluate(run)
+    ours = measure_run(run, qrels, ["AP(threshold=1)", "P(threshold=1)@5"])
+    np.testing.assert_allclose(ours.values["AP(threshold=1)"], [theirs[q]["map"] for q in ours.queries], atol=1e-9)
+    np.testing.assert_allclose(ours.values["P(threshold=1)@5"], [theirs[q]["P_5"] for q in ours.queries], atol=1e-9)
+
+
+def test_complete_counts_queries_that_the_run_lacks():
+    run, qrels = random_judged_run()
+    part, whole = measure_run(run, qrels, "AP"), measure_run(run, qrels, "AP", complete=True)
+    assert set(whole.queries) == set(qrels)
+    missing = [query not in run for query in whole.queries]
+    assert sum(missing) == 6
+    assert (whole.values["AP"][missing] == 0).all()
+    assert whole["AP"] == pytest.approx(part["AP"] * len(part.queries) / len(whole.queries))
+
+
+def test_ties_and_empty_are_as_the_metric_says():
+    run, qrels = {"q": {"a": 1.0, "b": 1.0}, "e": {"a": 1.0}}, {"q": {"a": 1, "b": 0}, "e": {"a": 0}}
+    result = measure_run(run, qrels, ["RR", "RR(ties='expected')", "RR(empty='skip')"])
+    assert result.values["RR"].tolist() == [0.5, 0.0]
+    assert result.values["RR(ties='expected')"].tolist() == [0.75, 0.0]
+    assert result["RR(empty='skip')"] == 0.5
+    assert [result.conventions[name]["ties"] for name in result] == ["trec", "expected", "trec"]
+
+
+def test_without_documents_left_out_it_equals_evaluate():
+    run, qrels = random_judged_run(2)
+    qrels = {
+        q: {d: max(label, 0) for d, label in judged.items() if d in run[q]} for q, judged in qrels.items() if q in run
+    }
+    names = ["nDCG@10", "ERR@5", "OPA", "ARP@7", "RBP(persistence=0.5)", "DCG"]
+    ours = measure_run(run, qrels, names)
+    for name in names:
+        for query, value in zip(ours.queries, ours.values[name], strict=True):
+            scores, ids = list(run[query].values()), list(run[query])
+            labels = [qrels[query].get(document, 0) for document in ids]
+            plain = evaluate(
+                np.array(scores), labels, name.replace(")", ", ties='trec')") if ")" in name else _trec(name), ids=ids
+            )
+            assert value == pytest.approx(next(iter(plain.means.values())))
+
+
+def _trec(name):
+    head, _, k = name.partition("@")
+    return f"{head}(ties='trec')" + (f"@{k}" if k else "")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_files_round_trip(tmp_path, suffix):
+    run, qrels = random_judged_run(3)
+    qrels = {q: judged for q, judged in qrels.items() if judged}
+    write_run(tmp_path / f"run{suffix}", run, tag="mine")
+    write_qrels(tmp_path / f"qrels{suffix}", qrels)
+    assert read_run(tmp_path / f"run{suffix}") == {q: d for q, d in run.items() if d}
+    assert read_qrels(tmp_path / f"qrels{suffix}") == qrels
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"qrels{suffix}", f"run{suffix}"]
+
+
+def test_run_is_written_in_trec_order(tmp_path):
+    write_run(tmp_path / "run", {"q": {"d9": 1.0, "d10": 1.0, "x": 2.5}})
+    assert (tmp_path / "run").read_text() == (
+        "q Q0 x 1 2.5 rankgrad\nq Q0 d9 2 1.0 rankgrad\nq Q0 d10 3 1.0 rankgrad\n"
+    )
+
+
+def test_crlf_blank_lines_and_tabs(tmp_path):
+    (tmp_path / "run").write_bytes(b"q\tQ0\td1\t1\t1e-3\tt\r\n\r\nq Q0 d2 2 -inf t")
+    assert read_run(tmp_path / "run") == {"q": {"d1": 0.001, "d2": -np.inf}}
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (read_run, b"", ":0: no lines; expected query Q0 document rank score tag"),
+        (read_run, b"\n\n", ":2: no lines; expected query Q0 document rank score tag"),
+        (read_run, b"q Q0 d 1 0.5 t\nq Q0 d2 1 0.5\n", ":2: 5 columns; expected 6: query Q0 document rank score tag"),
+        (read_run, b"q Q0 d 1 high t\n", ":1: score 'high'; expected a number"),
+        (read_run, b"q Q0 d 1 1 t\nq Q0 d 2 2 t\n", ":2: document 'd' again for query 'q'; expected it once"),
+        (read_run, b"q Q0 d 1 1 t\n\xff\xfe\n", ":2: bytes that are no text; expected UTF-8"),
+        (read_run, gzip.compress(b"q Q0 d 1 1 t\n" * 9)[:-9], ": the gzip file breaks off or is damaged"),
+        (read_qrels, b"q 0 d\n", ":1: 3 columns; expected 4: query iteration document label"),
+        (read_qrels, b"q 0 d 1.5\n", ":1: label '1.5'; expected a whole number"),
+        (read_qrels, b"q 0 d 1\nq 0 d 1\n", ":2: document 'd' again for query 'q'; expected it once"),
+    ],
+)
+def test_bad_files(tmp_path, read, content, message):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="expected") as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}:")
+    assert message in str(caught.value)
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(ValueError, match="run must share a query with qrels; got queries '1', '2' in the run, 'a' in"):
+        measure_run({"1": {}, "2": {}}, {"a": {"d": 1}}, "AP")
+    with pytest.raises(ValueError, match="be text without spaces; got 'a b'"):
+        write_run(tmp_path / "run", {"q": {"a b": 1.0}})
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="queries must name 2 lists, each once; got 1 different of 2"):
+        to_run([1.0, 2.0], [0, 1, 2], ["q", "q"], ["a", "b"])
+    with pytest.raises(ValueError, match="ids must differ within a list; got a repeated one in query 'q'"):
+        to_run([1.0, 2.0], [0, 2], ["q"], ["a", "a"])
+
+
+@pytest.fixture
+def command():
+    from rankgrad.cli.measure import measure
+
+    app = typer.Typer()
+    app.command()(measure)
+    return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
+
+
+def test_command(tmp_path, command):
+    run, qrels = random_judged_run(4)
+    write_run(tmp_path / "run", run)
+    write_qrels(tmp_path / "qrels", qrels)
+    result = measure_run(run, qrels, ["nDCG@10", "AP(threshold=1)"])
+    shown = command(tmp_path / "run", tmp_path / "qrels", "-m", "ndcg@10", "-m", "AP(threshold=1)")
+    assert shown.exit_code == 0
+    for name in result:
+        row = next(line for line in shown.output.splitlines() if line.strip().startswith(name))
+        assert f"{result[name]:.4f}" in row
+        assert "[{:.4f}, {:.4f}]".format(*result.intervals[name]) in row
+        assert f" {len(result.queries)} " in row
+        assert "trec" in row
+    read = json.loads(command(tmp_path / "run", tmp_path / "qrels", "-m", "AP", "--json", "--each", "-c").output)
+    assert read["metrics"]["AP"]["lists"] == len([q for q in qrels if qrels[q]])
+    each = command(tmp_path / "run", tmp_path / "qrels", "-m", "nDCG@10", "--each").output
+    assert f"nDCG@10\t{result.queries[0]}\t{result.values['nDCG@10'][0]:.4f}\n" in each
+
+
+def test_command_help_fits_a_screen(command):
+    shown = command("--help").output
+    assert "rankgrad measure run.txt qrels.txt -m nDCG@10" in shown
+    assert shown.count("\n") <= 45
+
+
+def test_command_says_what_is_wrong(tmp_path, command):
+    (tmp_path / "run").write_text("q Q0 d 1 1 t\n")
+    failed = command(tmp_path / "run", tmp_path / "none")
+    assert isinstance(failed.exception, OSError)
+    (tmp_path / "qrels").write_text("q 0 d 1\n")
+    failed = command(tmp_path / "run", tmp_path / "qrels", "-m", "nDGC")
+    assert str(failed.exception) == "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"
