@@ -77,7 +77,7 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
     if upstream is None:
         return (None,) * 10
     slopes, extras, offsets = ctx.saved_tensors
-    by_scores = slopes * spread(upstream, offsets, ctx.n, slopes.shape[0])
+    by_scores = scale(slopes, upstream, offsets, ctx.n)
     by_params = upstream @ extras if extras.shape[1] else extras.new_zeros(0)
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         by_scores, by_params = OnceOnly.apply(by_scores, by_params)
@@ -98,11 +98,11 @@ class OnceOnly(torch.autograd.Function):
         raise RuntimeError("a fused loss has no second derivative; compute it inside `with rg.backend('plain')`")
 
 
-def spread(values: Tensor, offsets: Tensor | None, n: int, documents: int) -> Tensor:
-    """One value a list, `(L,)`, to one a document, `(D,)`."""
+def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
+    """Each document's slope, `(D,)`, times the factor of its list, `(L,)`."""
     if offsets is None:
-        return values[:, None].expand(-1, n).reshape(-1)
-    return torch.repeat_interleave(values, offsets.diff(), output_size=documents)
+        return (slopes.view(-1, n) * factors[:, None]).view(-1)
+    return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
 
 
 class Loss(torch.autograd.Function):

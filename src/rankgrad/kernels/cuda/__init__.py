@@ -1,0 +1,118 @@
+"""Kernels for NVIDIA GPUs, in Triton: no synchronisation, no atomics, a fixed number of launches.
+
+A program takes a block of documents (rows) and walks over the documents of their lists (columns). Padded lists have
+their blocks to themselves; flat ones are cut wherever the block ends, and each row looks its list up in the offsets, so
+that nobody has to know the longest list beforehand.
+"""
+
+import os
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+
+
+class Layout:
+    """Where the lists are, as kernels take it: offsets or a stride, and the grid of row blocks."""
+
+    def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
+        self.documents = scores.shape[0]
+        self.padded = offsets is None
+        self.n = n
+        self.offsets = scores if offsets is None else offsets  # never read when padded
+        self.lists = self.documents // n if offsets is None else offsets.shape[0] - 1
+
+    def arguments(self) -> tuple[Any, ...]:
+        """`offsets, documents, lists, n`: what `rows` and `list_bounds` need."""
+        return self.offsets, self.documents, self.lists, self.n
+
+    def constants(self) -> dict[str, Any]:
+        """`PADDED` and `STEPS`: the compile-time half of the same."""
+        return {"PADDED": self.padded, "STEPS": 0 if self.padded else max(self.lists, 1).bit_length() + 1}
+
+    def row_grid(self, rows: int) -> tuple[int]:
+        """One program for each block of rows."""
+        if self.padded:
+            return (self.lists * triton.cdiv(self.n, rows),)
+        return (max(triton.cdiv(self.documents, rows), 1),)
+
+    def list_grid(self) -> tuple[int]:
+        """One program for each list."""
+        return (max(self.lists, 1),)
+
+
+@triton.jit
+def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr):
+    """The documents of this program, `(ROWS,)`, whether each exists, and the bounds of its list."""
+    if PADDED:
+        blocks = tl.cdiv(n, ROWS)
+        first = (tl.program_id(0) // blocks) * n
+        inside = (tl.program_id(0) % blocks) * ROWS + tl.arange(0, ROWS)
+        row = first + inside
+        real = inside < n
+        return row, real, tl.zeros([ROWS], tl.int32) + first, tl.zeros([ROWS], tl.int32) + first + n
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = row < documents
+    low = tl.zeros([ROWS], tl.int32)
+    high = low + lists
+    for _ in range(STEPS):  # the last list that begins at or before the row; empty ones before it begin there too
+        middle = (low + high) // 2
+        begins = tl.load(offsets + middle, mask=real, other=0)
+        low = tl.where(begins <= row, middle, low)
+        high = tl.where(begins <= row, high, middle)
+    start = tl.load(offsets + low, mask=real, other=0).to(tl.int32)
+    end = tl.load(offsets + low + 1, mask=real, other=0).to(tl.int32)
+    return row, real, start, end
+
+
+@triton.jit
+def list_bounds(offsets, n, PADDED: tl.constexpr):
+    """The bounds of this program's list."""
+    l = tl.program_id(0)
+    if PADDED:
+        return l * n, l * n + n
+    return tl.load(offsets + l).to(tl.int32), tl.load(offsets + l + 1).to(tl.int32)
+
+
+@triton.jit
+def present(mask, where, inside, MASKED: tl.constexpr):
+    """Which of these documents are real."""
+    if MASKED:
+        return inside & (tl.load(mask + where, mask=inside, other=0) != 0)
+    return inside
+
+
+@triton.jit
+def reciprocal(x):
+    """1 / x to the last bit but one, in one instruction where there is one."""
+    if INTERPRETED or x.dtype == tl.float64:
+        return 1.0 / x
+    else:
+        return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x) without losing a small x."""
+    whole = 1.0 + x
+    rest = whole - 1.0
+    return tl.where(rest == 0.0, x, tl.log(whole) * (x / tl.where(rest == 0.0, 1.0, rest)))
+
+
+@triton.jit
+def expm1(x):
+    """exp(x) - 1 for x <= 0 without losing a small x."""
+    power = tl.exp(x)
+    log = tl.log(tl.where(power > 0.0, power, 1.0))
+    tiny = power == 1.0
+    middle = (power - 1.0) * (x / tl.where(log == 0.0, 1.0, log))
+    return tl.where(tiny, x, tl.where(power < 1e-30, -1.0, middle))
+
+
+def as_bytes(mask: Tensor | None, scores: Tensor) -> Tensor:
+    """The mask as bytes, which Triton can load; `scores`, never read, where there is none."""
+    return scores if mask is None else mask.contiguous().view(torch.uint8)

@@ -1,0 +1,341 @@
+"""Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
+
+Three launches: soft ranks (and the ideal order, by counting), then per list the value and its derivative by each rank,
+then the derivative by each score. LearnDCG's alpha takes a fourth.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, as_bytes, expm1, list_bounds, log1p, present, reciprocal, rows
+
+NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
+_CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
+ROWS, COLUMNS, TILE = 32, 64, 1024
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this family; params and options as on the CPU."""
+    scores = scores.detach().contiguous()
+    labels = labels.detach().to(scores.dtype).contiguous()
+    layout = Layout(scores, offsets, n)
+    code = _CODES[name]
+    k, beta, threshold = options
+    # Numbers that are known here travel as arguments, which Triton makes float32; others are read on the device.
+    fixed = params.device.type == "cpu" and not params.requires_grad and scores.dtype == torch.float32
+    log_base, slope, alpha = params.tolist() if fixed else (0.0, 0.0, 0.0)
+    learned = scores if fixed else params.detach().to(scores.device, scores.dtype).contiguous()
+    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
+    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
+    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
+    extras = scores.new_empty((layout.lists if gradient else 0, 3))
+    rank, ideal, by_rank = (torch.empty_like(scores) for _ in range(3))
+    above, by_above = (torch.empty_like(scores), torch.empty_like(scores)) if code == AVERAGE else (rank, rank)
+    direct = torch.empty_like(scores) if code == RECIPROCAL else rank
+    given = (*layout.arguments(), as_bytes(mask, scores))
+    numbers = (learned, log_base, slope, alpha)
+    tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
+    constants = {"CODE": code, "MASKED": mask is not None, "FIXED": fixed, **layout.constants()}
+    constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, else by counting pairs
+    by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
+    _ranks[layout.row_grid(ROWS)](
+        scores, labels, *given, *numbers, rank, ideal, above, threshold, **constants, **by_block
+    )
+    filled = (by_rank, by_above, direct, values, signal.view(torch.uint8), extras)
+    _values[layout.list_grid()](
+        scores, labels, *given, *numbers, rank, ideal, above, *filled, k, beta, threshold,
+        GRADIENT=gradient, TILE=tile, **constants,
+    )  # fmt: skip
+    if gradient:
+        _slopes[layout.row_grid(ROWS)](
+            scores, labels, *given, *numbers, by_rank, by_above, direct, slopes, threshold, **constants, **by_block
+        )
+        if code == NDCG and not fixed:
+            _by_alpha[layout.list_grid()](scores, *given, *numbers, slopes, extras, TILE=tile, **constants)
+    return values, signal, slopes, extras
+
+
+@triton.jit
+def _alpha(learned, alpha, FIXED: tl.constexpr):
+    if FIXED:
+        return alpha
+    return tl.load(learned + 2)
+
+
+@triton.jit
+def _powers(scores, where, real, alpha):
+    """Scores as exponents of 2, so that sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)); padding at -inf."""
+    s = tl.load(scores + where, mask=real, other=0.0)
+    return tl.where(real, s * (alpha * 1.4426950408889634), -float("inf"))
+
+
+@triton.jit
+def _ranks(
+    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    rank, ideal, above, threshold,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    sharp = _alpha(learned, alpha, FIXED)
+    x_i = _powers(scores, i, inside & real, sharp)
+    x_i = tl.where(real, x_i, 0.0)
+    y_i = tl.load(labels + i, mask=real, other=0.0)
+    ahead = tl.zeros([ROWS, COLUMNS], x_i.dtype)
+    ahead_relevant = tl.zeros([ROWS, COLUMNS], x_i.dtype)
+    better = tl.zeros([ROWS, COLUMNS], tl.int32)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        x_j = _powers(scores, j, there, sharp)
+        chance = reciprocal(1.0 + tl.exp2(x_i[:, None] - x_j[None, :]))  # 0 for padding
+        if not PADDED:
+            mine = (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+            chance = tl.where(mine, chance, 0.0)
+        ahead += chance
+        if CODE == 3:
+            y_j = tl.load(labels + j, mask=there, other=0.0)
+            ahead_relevant += tl.where(y_j[None, :] > threshold, chance, 0.0)
+        if CODE == 0 and not SORTED:
+            y_j = tl.load(labels + j, mask=there, other=-1.0)
+            above_it = (y_j[None, :] > y_i[:, None]) | ((y_j[None, :] == y_i[:, None]) & (j[None, :] < i[:, None]))
+            if not PADDED:
+                above_it = above_it & mine
+            better += above_it.to(tl.int32)
+    tl.store(rank + i, tl.sum(ahead, 1) + 0.5, mask=inside)
+    if CODE == 3:
+        tl.store(above + i, tl.sum(ahead_relevant, 1) + 0.5, mask=inside)
+    if CODE == 0 and not SORTED:
+        tl.store(ideal + i, (tl.sum(better, 1) + 1).to(x_i.dtype), mask=inside)
+
+
+@triton.jit
+def _cut(rank, k, beta):
+    """The soft cutoff and its derivative by the rank."""
+    x = beta * (k + 0.5 - rank)
+    small = tl.exp(-tl.abs(x))
+    some = k > 0
+    inside = tl.where(x > 0, 1.0, small) / (1.0 + small)
+    fading = -beta * small / ((1.0 + small) * (1.0 + small))
+    return tl.where(some, inside, 1.0), tl.where(some, fading, 0.0)
+
+
+@triton.jit
+def _gain(y, top, log_base):
+    """(b^y - 1) / (b^top - 1) and its derivative by log b, down to b = 1, where it is y / top."""
+    near = log_base < 1e-4
+    base = tl.where(near, 1.0, log_base)
+    whole = expm1(-top * base)
+    part = expm1(-y * base)
+    g = tl.exp((y - top) * base) * part / whole
+    rise = tl.where(y > 0.0, y / tl.where(y > 0.0, part, 1.0), 0.0)
+    flat = y / top
+    gain = tl.where(near, flat * (1.0 + 0.5 * (y - top) * log_base), g)
+    return gain, tl.where(near, 0.5 * flat * (y - top), g * (top / whole - rise))
+
+
+@triton.jit
+def _discount(r, slope):
+    """d(r), and its derivatives by r and by the slope; slope 0 stands for the printed form, ln(1 + r)."""
+    printed = slope == 0.0
+    near = slope < 1e-4
+    u = tl.where(near, 1.0, slope)
+    unit = log1p(u)
+    d = log1p(u * r) / unit
+    by_r = u / (1.0 + u * r) / unit
+    by_slope = (r / (1.0 + u * r) - d / (1.0 + u)) / unit
+    d = tl.where(near, r * (1.0 - 0.5 * slope * (r - 1.0)), d)
+    by_r = tl.where(near, 1.0 - slope * (r - 0.5), by_r)
+    by_slope = tl.where(near, -0.5 * r * (r - 1.0), by_slope)
+    return (
+        tl.where(printed, tl.log(1.0 + r), d),
+        tl.where(printed, 1.0 / (1.0 + r), by_r),
+        tl.where(printed, 0.0, by_slope),
+    )
+
+
+@triton.jit
+def _values(
+    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    rank, ideal, above, by_rank, by_above, direct, values, signal, extras, k, beta, threshold,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    l = tl.program_id(0)
+    start, end = list_bounds(offsets, n, PADDED)
+    sharp = _alpha(learned, alpha, FIXED)
+    if not FIXED:
+        log_base = tl.load(learned)
+        slope = tl.load(learned + 1)
+    hits = 0
+    top = tl.full([], 0.0, scores.dtype.element_ty)
+    highest = tl.full([], -float("inf"), scores.dtype.element_ty)
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        y = tl.load(labels + i, mask=real, other=0.0)
+        relevant = real & (y > threshold)
+        hits += tl.sum(relevant.to(tl.int32))
+        top = tl.maximum(top, tl.max(tl.where(real, y, 0.0)))
+        if CODE == 2:
+            s = tl.load(scores + i, mask=real, other=0.0)
+            highest = tl.maximum(highest, tl.max(tl.where(relevant, sharp * s, -float("inf"))))
+    tl.store(signal + l, (hits > 0).to(tl.uint8))
+    top = tl.where(top > 0.0, top, 1.0)
+    count = tl.maximum(hits, 1)
+
+    total = top * 0.0
+    mass, best = total, total
+    by_base, best_base, by_slope, best_slope = total, total, total, total
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        y = tl.load(labels + i, mask=real, other=0.0)
+        relevant = real & (y > threshold)
+        r = tl.load(rank + i, mask=relevant, other=1.0)
+        kept, _ = _cut(r, k, beta)
+        if CODE == 0:
+            g, g_base = _gain(tl.where(relevant, y, 0.0), top, log_base)
+            d, _, d_slope = _discount(r, slope)
+            total += tl.sum(tl.where(relevant, g * kept / d, 0.0))
+            by_base += tl.sum(tl.where(relevant, g_base * kept / d, 0.0))
+            by_slope -= tl.sum(tl.where(relevant, g * kept * d_slope / (d * d), 0.0))
+            if SORTED:  # the whole list is in this tile
+                place = (tl.arange(0, TILE) + 1).to(y.dtype)
+                best_y = tl.sort(tl.where(relevant, y, 0.0), descending=True)
+                g, g_base = _gain(best_y, top, log_base)
+                counts = best_y > 0.0
+            else:
+                place = tl.load(ideal + i, mask=relevant, other=1.0)
+                counts = relevant
+            counts = counts & ((k <= 0) | (place <= k))
+            e, _, e_slope = _discount(place, slope)
+            best += tl.sum(tl.where(counts, g / e, 0.0))
+            best_base += tl.sum(tl.where(counts, g_base / e, 0.0))
+            best_slope -= tl.sum(tl.where(counts, g * e_slope / (e * e), 0.0))
+        elif CODE == 1:
+            total += tl.sum(tl.where(relevant, kept, 0.0)) / k
+        elif CODE == 2:
+            s = tl.load(scores + i, mask=relevant, other=0.0)
+            weight = tl.where(relevant, tl.exp(sharp * s - highest), 0.0)
+            mass += tl.sum(weight)
+            total += tl.sum(weight * kept / r)
+        else:
+            a = tl.load(above + i, mask=relevant, other=0.0)
+            total += tl.sum(tl.where(relevant, a * kept / r, 0.0)) / count
+    scale = tl.where(best > 0.0, best, 1.0) if CODE == 0 else tl.where(mass > 0.0, mass, 1.0)
+    value = total / scale if CODE == 0 or CODE == 2 else total
+    tl.store(values + l, tl.where(hits > 0, -value, 0.0))
+    if not GRADIENT:
+        return
+    tl.store(extras + 3 * l, -(by_base - value * best_base) / scale if CODE == 0 else total * 0.0)
+    tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale if CODE == 0 else total * 0.0)
+    tl.store(extras + 3 * l + 2, total * 0.0)
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        inside = i < end
+        real = present(mask, i, inside, MASKED)
+        y = tl.load(labels + i, mask=real, other=0.0)
+        relevant = real & (y > threshold)
+        r = tl.load(rank + i, mask=relevant, other=1.0)
+        kept, fading = _cut(r, k, beta)
+        if CODE == 0:
+            g, _ = _gain(tl.where(relevant, y, 0.0), top, log_base)
+            d, d_r, _ = _discount(r, slope)
+            change = -g * (fading / d - kept * d_r / (d * d)) / scale
+        elif CODE == 1:
+            change = -fading / k
+        elif CODE == 2:
+            s = tl.load(scores + i, mask=relevant, other=0.0)
+            weight = tl.where(relevant, tl.exp(sharp * s - highest), 0.0) / scale
+            change = -weight * (fading - kept / r) / r
+            tl.store(direct + i, tl.where(relevant, -weight * (kept / r - value), 0.0), mask=inside)
+        else:
+            a = tl.load(above + i, mask=relevant, other=0.0)
+            change = -a * (fading - kept / r) / r / count
+            tl.store(by_above + i, tl.where(relevant, -kept / r / count, 0.0), mask=inside)
+        tl.store(by_rank + i, tl.where(relevant, change, 0.0), mask=inside)
+
+
+@triton.jit
+def _slopes(
+    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    by_rank, by_above, direct, slopes, threshold,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    sharp = _alpha(learned, alpha, FIXED)
+    x_i = _powers(scores, i, real, sharp)
+    x_i = tl.where(real, x_i, 0.0)
+    c_i = tl.load(by_rank + i, mask=real, other=0.0)
+    total = tl.zeros([ROWS, COLUMNS], x_i.dtype)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    if CODE == 3:
+        b_i = tl.load(by_above + i, mask=real, other=0.0)
+        hit_i = real & (tl.load(labels + i, mask=real, other=0.0) > threshold)
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        x_j = _powers(scores, j, there, sharp)
+        c_j = tl.load(by_rank + j, mask=there, other=0.0)
+        small = tl.exp2(-tl.abs(x_j[None, :] - x_i[:, None]))
+        share = reciprocal(1.0 + small)
+        steep = small * share * share  # 0 for padding
+        change = c_j[None, :] - c_i[:, None]
+        if CODE == 3:
+            b_j = tl.load(by_above + j, mask=there, other=0.0)
+            hit_j = there & (tl.load(labels + j, mask=there, other=0.0) > threshold)
+            change += tl.where(hit_i[:, None] & hit_j[None, :], b_j[None, :] - b_i[:, None], 0.0)
+        if not PADDED:
+            change = tl.where((j[None, :] >= start[:, None]) & (j[None, :] < end[:, None]), change, 0.0)
+        total += steep * change
+    slope_i = tl.sum(total, 1)
+    if CODE == 2:
+        slope_i += tl.load(direct + i, mask=real, other=0.0)
+    tl.store(slopes + i, tl.where(real, sharp * slope_i, 0.0), mask=inside)
+
+
+@triton.jit
+def _by_alpha(
+    scores, offsets, documents, lists, n, mask, learned, log_base, slope, alpha, slopes, extras,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """Only alpha s enters, so the derivative by alpha follows from those by the scores."""
+    start, end = list_bounds(offsets, n, PADDED)
+    low = tl.full([], float("inf"), scores.dtype.element_ty)
+    high = -low
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        s = tl.load(scores + i, mask=real, other=0.0)
+        low = tl.minimum(low, tl.min(tl.where(real, s, float("inf"))))
+        high = tl.maximum(high, tl.max(tl.where(real, s, -float("inf"))))
+    middle = tl.where(low <= high, 0.5 * low + 0.5 * high, 0.0)
+    total = middle * 0.0
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        s = tl.load(scores + i, mask=real, other=0.0)
+        by_score = tl.load(slopes + i, mask=real, other=0.0)
+        total += tl.sum(tl.where(real, (s - middle) * by_score, 0.0))
+    tl.store(extras + 3 * tl.program_id(0) + 2, total / _alpha(learned, alpha, FIXED))
