@@ -158,11 +158,14 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
     lists, documents = offsets.numel() - 1, values.shape[0]
     lengths = offsets.diff()
     mask = torch.arange(n, device=values.device) < lengths[:, None]  # (lists, n)
-    # Scattering rather than gathering: no position is used twice, so the gradient is a plain gather, in a fixed order.
+    padded = values.new_full((lists, n, *values.shape[1:]), fill)
+    if values.device.type == "cpu":
+        return padded.masked_scatter(mask.reshape(lists, n, *[1] * (values.dim() - 1)), values), mask
+    # The same without masked_scatter, whose derivative waits for the GPU. No position is used twice, so the derivative
+    # is a plain gather, in a fixed order.
     owner = torch.repeat_interleave(torch.arange(lists, device=values.device), lengths, output_size=documents)
     place = torch.arange(documents, device=values.device) + owner * n - offsets[owner]
-    padded = values.new_full((lists * n, *values.shape[1:]), fill).index_copy(0, place, values)
-    return padded.reshape(lists, n, *values.shape[1:]), mask
+    return padded.flatten(0, 1).index_copy(0, place, values).view_as(padded), mask
 
 
 def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from importlib import import_module
 import typer
 
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
-VERBS = ("inspect", "convert", "measure")
+VERBS = ("demo", "inspect", "convert", "measure")
 
 app = typer.Typer(
     help="Train rankers on the metric they are judged by.",

@@ -16,6 +16,7 @@ from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
+MANY = 32  # different labels in a list
 ROWS = 16  # rows of the pair matrix that one task does
 
 
@@ -39,7 +40,9 @@ def run(
     results = Results.like(flat, 3, gradient)
     log_base, slope, alpha = (float(value) for value in params.detach().double())
     k, beta, threshold = options
-    launch(_approx, *flat, *results, _CODES[name], k, beta, threshold, log_base, slope, alpha)
+    launch(
+        _approx, *flat, *results, _CODES[name], k, beta, threshold, log_base, slope, alpha, flat.scores.dtype.type(1)
+    )
     return results.tensors()
 
 
@@ -61,13 +64,13 @@ def _approx(
     log_base,
     slope,
     alpha,
+    one,
 ):
     lists, documents = len(offsets) - 1, len(scores)
     gradient = len(slopes) > 0
     place = np.empty(documents, np.int64)  # where a gathered document came from
     score = np.empty(documents, np.float64)  # alpha s, centred in its list
     power = np.empty_like(scores)  # exp(alpha s)
-    gain = np.empty(documents, np.float64)
     count = np.empty(lists, np.int64)  # documents of a list
     hits = np.empty(lists, np.int64)  # relevant ones, which come first
     wide = np.empty(lists, np.bool_)
@@ -100,10 +103,12 @@ def _approx(
                 if code == AVERAGE:
                     above[i] = _far_rank(score, i, first, mine)
             else:
-                rank[i] = _near_rank(power[first:last], power[i])
+                rank[i] = _near_rank(power[first:last], power[i], one)
                 if code == AVERAGE:
-                    above[i] = _near_rank(power[first:mine], power[i])
+                    above[i] = _near_rank(power[first:mine], power[i], one)
 
+    longest = hits.max() if lists > 0 and code == NDCG else 0
+    sums = _ideal_discounts(longest if k <= 0 else min(longest, int(k)), slope)
     for l in prange(lists):
         first, last = offsets[l], offsets[l] + hits[l]
         signal[l] = hits[l] > 0
@@ -111,7 +116,7 @@ def _approx(
             extras[l, :] = 0.0
         if code == NDCG:
             values[l] = _ndcg(
-                labels, place, rank, gain, by_rank, first, last, k, beta, log_base, slope, extras, l, gradient
+                labels, place, rank, by_rank, first, last, k, beta, log_base, slope, sums, extras, l, gradient
             )
         elif code == PRECISION:
             values[l] = _precision(rank, by_rank, first, last, k, beta)
@@ -136,12 +141,12 @@ def _approx(
             if wide[l]:
                 total = _far_slope(score, by_rank, i, first, until)
             else:
-                total = _near_slope(power[first:until], by_rank[first:until], power[i], by_rank[i])
+                total = _near_slope(power[first:until], by_rank[first:until], power[i], by_rank[i], one)
             if code == AVERAGE and i < mine:
                 if wide[l]:
                     total += _far_slope(score, by_above, i, first, mine)
                 else:
-                    total += _near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i])
+                    total += _near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i], one)
             slopes[place[i]] = alpha * (total + direct[i])
 
     if code == NDCG:
@@ -182,25 +187,26 @@ def _centre(scores, place, first, count, score, alpha):
 
 
 @helper
-def _near_rank(power, own):
+def _near_rank(power, own, one):
+    """Ranks by division. `one` is 1 in the dtype of the powers: with a plain 1 all would be computed in float64."""
     total = 0.5
     for start in range(0, len(power), 4096):  # sums of float32 stay short
-        part = power[0] * 0
-        for other in power[start : start + 4096]:
-            part += other / (own + other)
+        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises a loop over a slice, from 0 up
+        for j in range(len(piece)):
+            part += piece[j] / (own + piece[j])
         total += part
     return total
 
 
 @helper
-def _near_slope(power, by_rank, own, own_by_rank):
+def _near_slope(power, by_rank, own, own_by_rank, one):
     """sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
     total = 0.0
     for start in range(0, len(power), 4096):
-        part = own * 0
-        for j in range(start, min(start + 4096, len(power))):
-            share = 1 / (own + power[j])
-            part += (power[j] * share) * (own * share) * (by_rank[j] - own_by_rank)
+        part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
+        for j in range(len(piece)):
+            share = one / (own + piece[j])
+            part += (piece[j] * share) * (own * share) * (change[j] - own_by_rank)
         total += part
     return total
 
@@ -240,41 +246,71 @@ def _cut(rank, k, beta):
 
 
 @helper
-def _ndcg(labels, place, rank, gain, by_rank, first, last, k, beta, log_base, slope, extras, l, gradient):
+def _ndcg(
+    labels, place, rank, by_rank, first, last, k, beta, log_base, slope, best_sum, best_slope, extras, l, gradient
+):
     """Minus NDCG; its derivatives by the ranks, by the log of the gain base and by the slope of the discount."""
     if gradient:
         extras[l, :] = 0.0
     if last == first:
         return 0.0
-    top = labels[place[first]]
+    # Labels are mostly a few grades: the gain of each is computed once, and the ideal order needs no sort of documents.
+    grades = np.empty(last - first, labels.dtype)
+    counts = np.zeros(last - first, np.int64)
+    grade = np.empty(last - first, np.int64)
+    found = 0
     for i in range(first, last):
-        top = max(top, labels[place[i]])
+        y = labels[place[i]]
+        g = 0
+        while g < found and grades[g] != y:
+            g += 1
+            if g == MANY:
+                g = found  # so many that looking them up costs more than computing them again
+        if g == found:
+            grades[found] = y
+            found += 1
+        counts[g] += 1
+        grade[i - first] = g
+    order = np.argsort(-grades[:found])
+    top = float(grades[order[0]])
+    gains, by_bases = np.empty(found), np.empty(found)
+    ideal = ideal_base = ideal_slope = 0.0
+    best_sum, best_slope = sums
+    before, depth = 0, last - first if k <= 0 else min(last - first, int(k))
+    for g in order:
+        gains[g], by_bases[g] = _gain(float(grades[g]), top, log_base)
+        until = min(before + counts[g], depth)
+        if until > before:
+            ideal += gains[g] * (best_sum[until] - best_sum[before])
+            ideal_base += by_bases[g] * (best_sum[until] - best_sum[before])
+            ideal_slope += gains[g] * (best_slope[until] - best_slope[before])
+        before = max(until, before)
     dcg = dcg_base = dcg_slope = 0.0
     for i in range(first, last):
-        y = float(labels[place[i]])
-        gain[i], by_base = _gain(y, float(top), log_base)
+        gain, by_base = gains[grade[i - first]], by_bases[grade[i - first]]
         d, by_r, by_slope = _discount(rank[i], slope)
         inside, fading = _cut(rank[i], k, beta)
-        dcg += gain[i] * inside / d
-        dcg_base += by_base * inside / d
-        dcg_slope -= gain[i] * inside * by_slope / (d * d)
-        by_rank[i] = gain[i] * (fading / d - inside * by_r / (d * d))
-    ideal = ideal_base = ideal_slope = 0.0
-    best = np.sort(labels[place[first:last]])[::-1]
-    depth = len(best) if k <= 0 else min(len(best), int(k))
-    for r in range(depth):
-        g, by_base = _gain(float(best[r]), float(top), log_base)
-        d, _, by_slope = _discount(r + 1.0, slope)
-        ideal += g / d
-        ideal_base += by_base / d
-        ideal_slope -= g * by_slope / (d * d)
+        share = 1.0 / d
+        dcg += gain * inside * share
+        dcg_base += by_base * inside * share
+        dcg_slope -= gain * inside * by_slope * share * share
+        by_rank[i] = gain * (fading - inside * by_r * share) * share / -ideal
     value = dcg / ideal
-    for i in range(first, last):
-        by_rank[i] /= -ideal
     if gradient:
         extras[l, 0] = -(dcg_base - value * ideal_base) / ideal
         extras[l, 1] = -(dcg_slope - value * ideal_slope) / ideal
     return -value
+
+
+@helper
+def _ideal_discounts(longest, slope):
+    """Running sums of 1 / d(r) and of its derivative by the slope, from 0 ranks up."""
+    sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
+    for r in range(1, longest + 1):
+        d, _, by_slope = _discount(float(r), slope)
+        sums[r] = sums[r - 1] + 1.0 / d
+        by_slopes[r] = by_slopes[r - 1] - by_slope / (d * d)
+    return sums, by_slopes
 
 
 @helper
