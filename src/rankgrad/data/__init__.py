@@ -1,6 +1,6 @@
 """Real data in: readers, caches, known benchmark sets, preprocessing, and a generator with a known optimum."""
 
-from rankgrad.data.cache import open_cache
+from rankgrad.data.cache import CacheError, open_cache
 from rankgrad.data.cut import cut
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.facts import FactsWarning
@@ -14,6 +14,7 @@ from rankgrad.data.summary import ReadSummary
 from rankgrad.data.synthetic import achievable, synthetic, web30k_shape
 
 __all__ = [
+    "CacheError",
     "Dataset",
     "FactsWarning",
     "LetorError",

@@ -5,11 +5,20 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.steps import KINDS, Array, Clip, Quantile, SignedLog1p, Standardise, StandardisePerQuery, Step
+from rankgrad.data.steps import (
+    KINDS,
+    Array,
+    Clip,
+    Quantile,
+    SignedLog1p,
+    Standardise,
+    StandardisePerQuery,
+    Step,
+    is_tensor,
+)
 from rankgrad.errors import bad_value, one_of
 
 __all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
@@ -69,7 +78,7 @@ class Steps:
             offsets: `(lists + 1,)`, for flat lists.
             mask: `(..., n)`, for padded ones; padding comes out as anything.
         """
-        if isinstance(features, torch.Tensor):
+        if is_tensor(features):
             return self._apply(features.float(), offsets, mask)
         if mask is not None or features.ndim != 2:
             return self._apply(np.asarray(features, dtype=np.float32), offsets, mask)

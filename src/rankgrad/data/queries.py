@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rankgrad.data.faults import LetorError
 from rankgrad.data.parsing import Parsed
 
+_MOST_PARTS = 16
 _SLAB = 64 << 20  # bytes moved at a time when rows are reordered
 
 
@@ -16,51 +17,47 @@ class Runs:
     """Runs of documents with one query id, in the order of the files."""
 
     def __init__(self) -> None:
-        self._rows: list[NDArray[np.int64]] = []
-        self._lines: list[NDArray[np.int64]] = []
-        self._qids: list[NDArray[Any]] = []
-        self._files: list[Path] = []
+        self._paths: list[Path] = []
+        self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, places in _paths, query ids
 
     def add(self, path: Path, parsed: Parsed) -> None:
         """Add the runs of the next block; one that goes on from the block or file before is not a new one."""
-        if not len(parsed.rows):
+        goes_on = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
+        if len(parsed.rows) == goes_on:
             return
-        goes_on = bool(self._qids) and str(self._qids[-1][-1]) == str(parsed.qids[0])
-        if goes_on and len(parsed.rows) == 1:
-            return
-        self._rows.append(parsed.rows[goes_on:])
-        self._lines.append(parsed.lines[goes_on:])
-        self._qids.append(parsed.qids[goes_on:])
-        self._files.append(path)
+        if self._paths[-1:] != [path]:
+            self._paths.append(path)
+        files = np.full(len(parsed.rows), len(self._paths) - 1)
+        self._parts.append([part[goes_on:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
+        # Many small arrays that stay would leave holes in the heap, each as large as the block that was freed there.
+        if len(self._parts) == _MOST_PARTS:
+            self._parts = [self._joined()]
 
     def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """First row and query id of each run; ids are integers if every one is, else text."""
-        if not self._rows:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        qids = self._qids
-        if any(part.dtype.kind == "U" for part in qids):
-            qids = [part.astype(np.str_) for part in qids]
-        return np.concatenate(self._rows), np.concatenate(qids)
+        rows, _, _, qids = self._joined()
+        return rows, qids
 
     def check(self) -> None:
         """Raise if a query's documents do not stand side by side."""
-        _, qids = self.joined()
+        _, lines, files, qids = self._joined()
         origin = origins(qids)
         moved = np.flatnonzero(origin != np.arange(len(qids)))
         if not len(moved):
             return
         again, first = int(moved[0]), int(origin[moved[0]])
-        path, line = self._place(again)
-        seen = "{}:{}".format(*self._place(first))
+        seen = f"{self._paths[files[first]]}:{lines[first]}"
         wrong = f"qid {qids[again]} returns after qid {qids[again - 1]} (first seen at {seen})"
-        raise LetorError(path, line, wrong, "the documents of a query side by side, or regroup=True")
+        expected = "the documents of a query side by side, or regroup=True"
+        raise LetorError(self._paths[files[again]], int(lines[again]), wrong, expected)
 
-    def _place(self, run: int) -> tuple[Path, int]:
-        for path, lines in zip(self._files, self._lines, strict=True):
-            if run < len(lines):
-                return path, int(lines[run])
-            run -= len(lines)
-        raise IndexError(run)
+    def _joined(self) -> list[NDArray[Any]]:
+        if not self._parts:
+            return [np.empty(0, dtype=np.int64)] * 4
+        *counts, qids = (list(parts) for parts in zip(*self._parts, strict=True))
+        if any(part.dtype.kind == "U" for part in qids):
+            qids = [part.astype(np.str_) for part in qids]
+        return [np.concatenate(parts) for parts in (*counts, qids)]
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:

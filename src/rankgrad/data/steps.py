@@ -5,18 +5,24 @@ data is never copied whole. `transform` takes NumPy arrays or PyTorch tensors an
 plain arithmetic alone. A feature that is constant in training becomes 0, never NaN.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value, one_of
 
 Array: TypeAlias = Any  # NDArray[np.float32] or torch.Tensor, (..., f)
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether this is a PyTorch tensor, found out without importing PyTorch: reading data must not cost its memory."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,11 @@ class Step:
             bad_value("steps", "be fitted before transform", f"an unfitted {self.name!r}")
         if value.shape[-1] != like.shape[-1]:
             bad_value("features", f"have {value.shape[-1]} columns, as in training", like.shape[-1])
-        return torch.as_tensor(value, device=like.device) if isinstance(like, torch.Tensor) else value
+        if not is_tensor(like):
+            return value
+        import torch
+
+        return torch.as_tensor(value, device=like.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +91,7 @@ class StandardisePerQuery(Step):
     name: ClassVar[str] = "standardise_per_query"
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        wide = x.double() if isinstance(x, torch.Tensor) else x.astype(np.float64)
+        wide = x.double() if is_tensor(x) else x.astype(np.float64)
         if mask is not None:
             real = mask[..., None]
             count = real.sum(-2)[..., None, :].clip(1)
@@ -94,7 +104,7 @@ class StandardisePerQuery(Step):
         else:
             bad_value("offsets or mask", "be given to standardise_per_query", "neither")
         spread = spread + (spread == 0)  # what is centred is 0 there already
-        return (centred / spread).float() if isinstance(x, torch.Tensor) else (centred / spread).astype(np.float32)
+        return (centred / spread).float() if is_tensor(x) else (centred / spread).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +114,8 @@ class SignedLog1p(Step):
     name: ClassVar[str] = "log1p"
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        if isinstance(x, torch.Tensor):
-            return torch.sign(x) * torch.log1p(x.abs())
+        if is_tensor(x):
+            return x.sign() * x.abs().log1p()
         return np.sign(x) * np.log1p(np.abs(x))
 
 
@@ -163,13 +173,15 @@ class Quantile(Step):
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
         knots, values = self._array("knots", x), self._array("values", x)
-        if not isinstance(x, torch.Tensor):
+        if not is_tensor(x):
             out = np.empty(x.shape, dtype=np.float32)
             for j in range(x.shape[-1]):
                 out[..., j] = np.interp(x[..., j], knots[:, j], values[:, j])
             return out
         knots, values = knots.T.contiguous(), values.T  # (f, knots)
         flat = x.reshape(-1, x.shape[-1]).T.contiguous()  # (f, rows)
+        import torch
+
         right = torch.searchsorted(knots, flat).clamp(1, knots.shape[1] - 1)
         low, high = knots.gather(1, right - 1), knots.gather(1, right)
         start, end = values.gather(1, right - 1), values.gather(1, right)
@@ -185,7 +197,9 @@ KINDS: dict[str, type[Step]] = {
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
     """The list of each row, `(rows,)`, and the rows of each list, at least 1, `(lists, 1)`."""
-    if isinstance(x, torch.Tensor):
+    if is_tensor(x):
+        import torch
+
         lengths = torch.as_tensor(offsets, device=x.device).diff()
         lists = torch.arange(len(lengths), device=x.device)
         return torch.repeat_interleave(lists, lengths, output_size=len(x)), lengths.clamp(min=1)[:, None]
@@ -195,7 +209,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
     """Sums over each list, `(lists, f)`; 0 for one without documents."""
-    if isinstance(x, torch.Tensor):
+    if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
     starts = np.flatnonzero(np.diff(owner, prepend=-1))

@@ -246,9 +246,7 @@ def _cut(rank, k, beta):
 
 
 @helper
-def _ndcg(
-    labels, place, rank, by_rank, first, last, k, beta, log_base, slope, best_sum, best_slope, extras, l, gradient
-):
+def _ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, sums, extras, l, gradient):
     """Minus NDCG; its derivatives by the ranks, by the log of the gain base and by the slope of the discount."""
     if gradient:
         extras[l, :] = 0.0

@@ -1,0 +1,159 @@
+"""Reading a dense LETOR file of 136 features, against scikit-learn's reader: `python benchmarks/reader.py`.
+
+Correctness comes first: no time is printed unless every array is bitwise equal to scikit-learn's. Speeds are medians of
+interleaved runs in one process, ratios are to `load_svmlight_file` in the same run. Then a larger file is read in a
+fresh process, into memory and into a mapped cache. What the peak of its resident memory exceeds the result by is held
+against 256 MB, not counting what Python and the imported libraries (torch, Numba) held before, which is printed beside
+it. `--gigabytes 4` is the size that the promise is about.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import sklearn
+from sklearn.datasets import load_svmlight_file
+
+from rankgrad.data.cache import open_cache
+from rankgrad.data.letor import read_letor
+
+FEATURES = 136
+ALLOWED = 256e6
+
+# Run in a process of its own. VmHWM and not getrusage: the latter's peak is inherited from the process that started it.
+PROBE = """
+import json, sys
+from rankgrad.data.letor import read_letor
+def memory(key):
+    line = next(line for line in open("/proc/self/status") if line.startswith(key))
+    return int(line.split()[1]) * 1024
+warm, path, cache = sys.argv[1:]
+read_letor(warm)
+before = memory("VmRSS")
+found = []
+data = read_letor(path, cache=cache or None, report=found.append)
+arrays = [data.features, data.labels, data.offsets, data.qids]
+print(json.dumps([before, memory("VmHWM"), sum(array.nbytes for array in arrays), found[0].seconds]))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=300, help="size of the file that is timed")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the file for the peak of memory")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--folder", help="where the files are written for a while; needs room for text and cache")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        path = Path(folder) / "dense.txt"
+        documents = write(path, int(arguments.megabytes * 1e6))
+        speed(path, documents, arguments.repeats)
+        opening(path, Path(folder) / "opening")
+        path.unlink()
+        write(path, int(arguments.gigabytes * 1e9))
+        memory(path, Path(folder) / "cache")
+
+
+def write(path: Path, size: int) -> int:
+    """A file shaped like MSLR-WEB30K: counts, many zeros, decimals of up to six places; the number of documents."""
+    chance = np.random.default_rng(0)
+    rows = []
+    for _ in range(2000):
+        values = np.where(chance.random(FEATURES) < 0.4, 0, chance.gamma(0.5, 20, FEATURES))
+        whole = chance.random(FEATURES) < 0.4
+        numbers = [f"{v:.0f}" if w else f"{v:.6f}".rstrip("0").rstrip(".") for v, w in zip(values, whole, strict=True)]
+        rows.append(" ".join(f"{place}:{number}" for place, number in enumerate(numbers, 1)))
+    written = documents = 0
+    with open(path, "w") as file:
+        while written < size:
+            written += file.write(f"{documents % 5} qid:{documents // 120} {rows[documents * 7 % 2000]}\n")
+            documents += 1
+    return documents
+
+
+def speed(path: Path, documents: int, repeats: int) -> None:
+    contenders: dict[str, Callable[[], Any]] = {
+        # Without query_id: collecting the ids there takes time that grows with the square of the documents.
+        "scikit-learn": lambda: load_svmlight_file(str(path), dtype=np.float32),
+        "rankgrad": lambda: read_letor(path),
+    }
+    check(contenders["scikit-learn"](), contenders["rankgrad"](), documents)
+    size = path.stat().st_size / 1e6
+    wall: dict[str, list[float]] = {name: [] for name in contenders}
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats):
+        for name, contender in contenders.items():
+            if name == "scikit-learn" and repeat >= 2:
+                continue  # many seconds a run: twice is enough
+            start, start_cpu = time.perf_counter(), time.process_time()
+            contender()
+            wall[name].append(size / (time.perf_counter() - start))
+            cpu[name].append(size / (time.process_time() - start_cpu))
+    base = statistics.median(wall["scikit-learn"])
+    print(f"{size:.0f} MB, {documents:,} documents x {FEATURES}; arrays bitwise equal")
+    for name, speeds in wall.items():
+        middle = statistics.median(speeds)
+        spread = f"{min(speeds):.0f} to {max(speeds):.0f}"
+        print(
+            f"{name:<14}{middle:8.0f} MB/s ({spread}), {statistics.median(cpu[name]):.0f} MB per CPU second, "
+            f"{middle / base:.1f} x scikit-learn  [{where()}]"
+        )
+
+
+def check(theirs: Any, ours: Any, documents: int) -> None:
+    matrix, labels = theirs
+    same = matrix.toarray().tobytes() == ours.features.tobytes() and np.array_equal(labels, ours.labels)
+    if not same or not np.array_equal(ours.row_qids, np.arange(documents) // 120):
+        sys.exit("the arrays are not bitwise equal to scikit-learn's; no times are printed")
+
+
+def opening(path: Path, cache: Path) -> None:
+    read_letor(path, cache=cache)
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        open_cache(cache)
+        times.append(time.perf_counter() - start)
+    print(f"opening its cache: {statistics.median(times) * 1e3:.1f} ms ({max(times) * 1e3:.1f} at most)  [{where()}]")
+
+
+def memory(path: Path, cache: Path) -> None:
+    warm = path.with_name("warm.txt")
+    warm.write_text("1 qid:1 1:1 # d\n")
+    for name, place in {"in memory": "", "into a cache": str(cache)}.items():
+        command = [sys.executable, "-c", PROBE, str(warm), str(path), place]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        before, peak, result, seconds = json.loads(run.stdout)
+        if not result < peak:
+            sys.exit(f"a peak of {peak:,} bytes cannot be that of a result of {result:,}; nothing is printed")
+        size, added = path.stat().st_size, peak - before - result
+        verdict = "within" if added <= ALLOWED else "BEYOND"
+        print(
+            f"{size / 1e9:.1f} GB {name}: {size / 1e6 / seconds:.0f} MB/s; reading took the result, "
+            f"{result / 1e6:,.0f} MB, and {added / 1e6:,.0f} MB, {verdict} {ALLOWED / 1e6:.0f}; with the "
+            f"{before / 1e6:.0f} MB of Python and libraries before it, a peak of {peak / 1e6:,.0f} MB  [{where()}]"
+        )
+
+
+def where() -> str:
+    """Commit, versions and chip: what a number needs to mean something."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+    chip = f"{names[0] if names else platform.processor()} x {len(names)}"
+    return f"{commit}, numba {numba.__version__}, scikit-learn {sklearn.__version__}, {chip}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""`rankgrad convert` as it is typed."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rankgrad.cli.convert import convert
+from rankgrad.data.cache import open_cache
+
+TEXT = "1 qid:a 1:0.5 2:nan # d1\n0 qid:b 1:1 # d2\n\n1 qid:a 1:2 # d3\n"
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    app.command()(convert)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def test_convert_says_what_it_read(run, source, tmp_path):
+    options = ["--regroup", "--missing", "-1", "--features", "4"]
+    result = run(source, tmp_path / "cache", *options)
+    assert result.exit_code == 0, result.output
+    assert f"3 documents in 2 lists, 4 features, from {source}" in result.output
+    assert "4 lines: 3 documents, 1 blank, 0 comments" in result.output
+    assert "1 missing value filled" in result.output
+    assert "1 run of documents moved to join their query" in result.output
+    assert f"{tmp_path / 'cache'}: written" in result.output
+    assert open_cache(tmp_path / "cache").features.tolist() == [[0.5, -1, 0, 0], [2, 0, 0, 0], [1, 0, 0, 0]]
+    assert f"{tmp_path / 'cache'}: is up to date" in run(source, tmp_path / "cache", *options).output
+
+
+def test_several_files_and_no_docids(run, tmp_path):
+    parts = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for place, part in enumerate(parts):
+        part.write_text(f"0 qid:{place} 1:1 # d\n")
+    result = run(*parts, tmp_path / "cache", "--no-docids", "--verify")
+    assert f"2 documents in 2 lists, 1 feature, from 2 files, {parts[0]} first" in result.output
+    assert open_cache(tmp_path / "cache").docids is None
+
+
+def test_what_is_wrong_is_said(run, source, tmp_path):
+    error = run(source, tmp_path / "cache").exception
+    assert str(error).startswith(f"{source}:1: value 'nan' of feature 2 is not finite; expected")
+    error = run(source, tmp_path / "cache", "--missing", "many").exception
+    assert str(error) == "missing must be a number to fill in or 'error'; got 'many'"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_help_fits_a_screen_and_shows_an_example(run):
+    text = run("--help").output
+    assert len(text.splitlines()) <= 40
+    assert "rankgrad convert Fold1/train.txt cache/train" in text
+
+
+def test_help_stays_light():
+    code = "import sys, rankgrad.cli.convert; sys.exit(bool({'numba', 'numpy', 'rich.progress'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
