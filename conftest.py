@@ -3,6 +3,11 @@
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The same examples at every run, so that a red test is red again; no deadline, for the first call may compile.
+settings.register_profile("rankgrad", max_examples=25, derandomize=True, deadline=None)
+settings.load_profile("rankgrad")
 
 
 @pytest.fixture(autouse=True)

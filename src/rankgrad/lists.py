@@ -177,7 +177,7 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         >>> to_flat(torch.tensor([[5., 0.], [6., 7.]]), torch.tensor([[True, False], [True, True]]))
         (tensor([5., 6., 7.]), tensor([0, 1, 3]))
     """
-    lengths = mask.reshape(-1, mask.shape[-1]).sum(-1)
+    lengths = mask.sum(-1).reshape(-1)
     return values[mask], torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
 
 

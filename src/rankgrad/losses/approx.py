@@ -46,8 +46,8 @@ def approx_ndcg(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if kernel := fused("learndcg", lists, (k or 0, beta, 0.0), _params(temperature)):
-        return lists.reduce(kernel[0], reduction, kernel[1])
+    if (loss := fused("learndcg", lists, reduction, (k or 0, beta, 0.0), _params(temperature))) is not None:
+        return loss
     return relaxed_loss(Formula("nDCG", k), operator, lists, reduction, beta)
 
 
@@ -77,8 +77,8 @@ def approx_precision(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if kernel := fused("approx_precision", lists, (k, beta, threshold), _params(temperature)):
-        return lists.reduce(kernel[0], reduction, kernel[1])
+    if (loss := fused("approx_precision", lists, reduction, (k, beta, threshold), _params(temperature))) is not None:
+        return loss
     return relaxed_loss(Formula("P", k, threshold=threshold), operator, lists, reduction, beta)
 
 
@@ -112,8 +112,8 @@ def approx_mrr(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
-    if kernel := fused("approx_mrr", lists, (k or 0, beta, threshold), _params(temperature)):
-        return lists.reduce(kernel[0], reduction, kernel[1])
+    if (loss := fused("approx_mrr", lists, reduction, (k or 0, beta, threshold), _params(temperature))) is not None:
+        return loss
     relevant, ranks = metric.relevant(lists), operator._ranks(lists.scores, lists.mask)
     logits = torch.where(relevant, lists.scores / temperature, torch.finfo(ranks.dtype).min)
     weights = torch.where(relevant, logits.softmax(-1), 0.0)
@@ -147,8 +147,8 @@ def approx_ap(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
-    if kernel := fused("approx_ap", lists, (k or 0, beta, threshold), _params(temperature)):
-        return lists.reduce(kernel[0], reduction, kernel[1])
+    if (loss := fused("approx_ap", lists, reduction, (k or 0, beta, threshold), _params(temperature))) is not None:
+        return loss
     relevant = metric.relevant(lists)
     ranks = operator._ranks(lists.scores, lists.mask)
     above = operator._ranks(lists.scores, relevant)  # ranks among the relevant documents only

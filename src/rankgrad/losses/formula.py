@@ -6,10 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import one_of
 from rankgrad.lists import Lists
 from rankgrad.losses.ideal import Gain, gains, ideal_dcg, log2_discount, share_of_ideal
 from rankgrad.metrics import Metric, parse
+from rankgrad.metrics.ranked import check_cutoff
 
 
 class Formula(NamedTuple):
@@ -59,9 +60,3 @@ def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) 
     check_cutoff(k)
     options = {name: value for name, value in metric.options.items() if name not in ("empty", "ties")}
     return Formula(metric.name, metric.k if k is None else k, **options)
-
-
-def check_cutoff(k: int | None) -> None:
-    """Raise unless k is None or a rank."""
-    if k is not None and k < 1:
-        bad_value("k", "be at least 1", k)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
+from rankgrad.lists import compute_dtype
 from rankgrad.relax import gumbel_noise
 
 
@@ -47,12 +48,17 @@ class gumbel(nn.Module):
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
         """The mean loss over the samples; `noise`, like `scores` or `(samples, *scores.shape)`, replaces the draw."""
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
+        scores = scores.to(compute_dtype(scores.dtype))  # noise in half precision would be too coarse
+        if scores.is_nested:
+            scores, arguments["offsets"] = scores.values(), scores.offsets()
+            noise = noise.values() if noise is not None and noise.is_nested else noise
         if noise is None:
             noise = self._draw(scores)
         elif noise.shape == scores.shape:
             noise = noise[None]
         elif noise.shape[1:] != scores.shape:
             bad_value("noise", f"have the shape of scores, {tuple(scores.shape)}", tuple(noise.shape))
+        noise = noise.to(scores.dtype)
         values = [self.loss(scores + self.scale * g, labels, **self.options, **arguments) for g in noise]
         return torch.stack(values).mean(0)
 

@@ -91,8 +91,8 @@ class LearnDCG(nn.Module):
     ) -> Tensor:
         """The loss; arguments as in every loss."""
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-        if kernel := fused("learndcg", lists, (self.k or 0, self.beta, 0.0), self._params()):
-            return lists.reduce(kernel[0], reduction, kernel[1])
+        if (loss := fused("learndcg", lists, reduction, (self.k or 0, self.beta, 0.0), self._params())) is not None:
+            return loss
         dtype = lists.scores.dtype
         gain = torch.where(lists.mask, self._gain(lists.labels), 0.0)
         ranks = pairwise_ranks(lists.scores, lists.mask, self.alpha.to(dtype))
@@ -111,7 +111,7 @@ class LearnDCG(nn.Module):
     def _gain(self, labels: Tensor) -> Tensor:
         """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""
         if labels.shape[-1] == 0:
-            return labels
+            return labels * self.raw_gain.to(labels.dtype)  # nothing, but in the graph: a gradient of 0, not None
         log_base = torch.log1p(softplus(self.raw_gain)).to(labels.dtype).clamp(min=_TINY)
         top = labels.amax(-1, keepdim=True)
         top = torch.where(top > 0, top, 1.0)

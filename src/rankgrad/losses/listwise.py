@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from rankgrad.errors import one_of
+from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists
+from rankgrad.losses.fused import fused
 from rankgrad.losses.pairwise import has_order
 from rankgrad.metrics.order import order
 
@@ -30,6 +31,8 @@ def softmax(
         Pasumarthi et al., "TF-Ranking", KDD 2019.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    if (loss := fused("softmax", lists, reduction)) is not None:
+        return loss
     return lists.reduce(_cross_entropy(lists, _weighted(lists, lists.labels)), reduction, has_relevant(lists))
 
 
@@ -64,6 +67,8 @@ def listnet(
     """
     one_of("targets", targets, ("sum", "softmax"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    if (loss := fused("listnet", lists, reduction, (targets == "softmax",))) is not None:
+        return loss
     mass = lists.labels if targets == "sum" else _masked_exp(lists.labels, lists.mask)
     return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
 
@@ -97,8 +102,14 @@ def xe_ndcg(
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     if isinstance(gamma, (int, float)):
+        if (loss := fused("xe_ndcg", lists, reduction, (gamma,))) is not None:
+            return loss
         gammas: Tensor | float = gamma
     else:
+        gamma = torch.as_tensor(gamma)
+        if not gamma.is_nested and gamma.shape != lists.given.scores.shape:
+            must = f"be a number or have the shape of scores, {tuple(lists.given.scores.shape)}"
+            bad_value("gamma", must, tuple(gamma.shape))
         gammas = as_lists(gamma, labels, mask=mask, offsets=offsets).scores.to(lists.scores.dtype)
     top = _top(lists.labels)
     # Both terms over 2^max(y), which cancels in the distribution, so that large labels cannot overflow.
@@ -129,6 +140,8 @@ def poly1_softmax(
         Leng et al., "PolyLoss", ICLR 2022.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    if (loss := fused("poly1_softmax", lists, reduction, (epsilon,))) is not None:
+        return loss
     mass = _weighted(lists, lists.labels)
     probability = (_distribution(mass) * _log_softmax(lists).exp()).sum(-1)
     signal = has_relevant(lists)
@@ -151,11 +164,15 @@ def unique_softmax(
         Zhu and Klabjan, "Listwise Learning to Rank by Exploring Unique Ratings", WSDM 2020.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
+    if (loss := fused("unique_softmax", lists, reduction)) is not None:
+        return loss
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
-    field = torch.where(rivals, lists.scores[..., None, :], _lowest(lists.scores)).logsumexp(-1)  # (..., n)
+    field = torch.where(rivals, lists.scores[..., None, :], _lowest(lists.scores))  # (..., n, n)
+    # Not logsumexp less the score: its derivative forgets how many tie at the top of a field far from 0.
+    terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
-    return lists.reduce((gain * (field - lists.scores)).sum(-1), reduction, has_relevant(lists))
+    return lists.reduce((gain * terms).sum(-1), reduction, has_relevant(lists))
 
 
 def listmle(
@@ -174,6 +191,8 @@ def listmle(
         Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    if (loss := fused("listmle", lists, reduction)) is not None:
+        return loss
     return lists.reduce(_plackett_luce(lists).sum(-1), reduction, has_order(lists))
 
 
@@ -196,6 +215,8 @@ def p_listmle(
         Lan et al., "Position-Aware ListMLE: A Sequential Learning Process for Ranking", UAI 2014.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    if (loss := fused("p_listmle", lists, reduction)) is not None:
+        return loss
     length = lists.mask.sum(-1, keepdim=True).to(lists.scores.dtype).clamp(min=2)
     rank = torch.arange(1, lists.mask.shape[-1] + 1, dtype=lists.scores.dtype, device=lists.scores.device)
     last = torch.exp2(1.0 - length)

@@ -11,6 +11,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import swaps
 from rankgrad.losses.formula import Formula, check_cutoff, formula
+from rankgrad.losses.fused import fused
 from rankgrad.metrics import Metric, nDCG
 from rankgrad.metrics.order import ranks
 
@@ -46,7 +47,12 @@ def ranknet(
     References:
         Burges et al., "Learning to Rank using Gradient Descent", ICML 2005.
     """
+    check_cutoff(k)
+    one_of("pairs", pairs, ("any", "both"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    # The kernels meet each pair from the higher score, and so need to know which way is up.
+    if sigma >= 0 and (loss := fused("ranknet", lists, reduction, (sigma, k or 0, pairs == "both"))) is not None:
+        return loss
     counted = None if k is None else in_top(ranks(lists.scores, lists.mask), k, pairs)
     return lists.reduce(pair_loss(lists, counted, _logistic(sigma)), reduction, has_order(lists))
 
@@ -73,6 +79,8 @@ def hinge(
         Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
+    if (loss := fused("hinge", lists, reduction, (margin,))) is not None:
+        return loss
     return lists.reduce(pair_loss(lists, None, lambda gap: relu(margin - gap)), reduction, has_order(lists))
 
 
@@ -104,13 +112,18 @@ def lambdarank(
 
     Example:
         >>> lambdarank(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(0.5258)
+        tensor(0.5257)
 
     References:
         Burges, Ragno and Le, "Learning to Rank with Nonsmooth Cost Functions", NIPS 2006.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    delta = swaps.difference(lists, formula(metric, swaps.METRICS, k))
+    form = formula(metric, swaps.METRICS, k)
+    if _has_kernel(form, sigma):
+        options = (sigma, form.k or 0, False, form.gain == "linear")
+        if (loss := fused("lambdarank", lists, reduction, options)) is not None:
+            return loss
+    delta = swaps.difference(lists, form)
     return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
 
 
@@ -147,7 +160,7 @@ def lambdaloss(
 
     Example:
         >>> lambdaloss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
-        tensor(1.4165)
+        tensor(1.5445)
 
     References:
         Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018; Jagerman et al., "On
@@ -163,9 +176,18 @@ def lambdaloss(
     one_of("truncation", truncation, ("sound", "heuristic"))
     if truncation == "sound" and scheme != "ndcg2":
         bad_value("truncation", f"be 'heuristic' with scheme {scheme!r}", repr(truncation))
+    if _has_kernel(form, sigma):
+        sound = form.k is not None and truncation == "sound"
+        options = (sigma, form.k or 0, False, form.gain == "linear", SCHEMES.index(scheme), sound, mu)
+        if (loss := fused("lambdaloss", lists, reduction, options)) is not None:
+            return loss
     delta = _scheme_weights(lists, form, scheme, truncation, mu)
     values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
     return lists.reduce(values, reduction, has_order(lists))
+
+
+def _has_kernel(metric: Formula, sigma: float) -> bool:
+    return metric.name == "nDCG" and metric.gain in ("exp", "linear") and metric.discount == "log2" and sigma >= 0
 
 
 def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: str, mu: float) -> Tensor:
@@ -223,8 +245,6 @@ def has_order(lists: Lists) -> Tensor:
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
     """Which pairs have one document (`"any"`) or both documents in the top k, `(..., n, n)`."""
-    one_of("pairs", pairs, ("any", "both"))
-    check_cutoff(k)
     top = rank <= k
     first, second = top[..., :, None], top[..., None, :]
     return first | second if pairs == "any" else first & second

@@ -113,7 +113,8 @@ def on_ranks(metric: Formula, lists: Lists, ranks: Tensor, beta: float = 10.0) -
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
     """How much of a document at this soft rank is in the top k: sigmoid(beta (k + 1/2 - rank)), 1 without k."""
-    return torch.ones_like(ranks) if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
+    # Without k a constant that stays connected to the graph.
+    return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
 def _still_looking(chance: Tensor) -> Tensor:

@@ -68,13 +68,13 @@ def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
     In its blocks B the answer is `z_i - mean_B(z) + mean_B(w)`: written so, scores of 1e30 leave the ranks intact.
     """
     owner = _blocks(z, w, real, _mean)
-    return (z - _spread(_mean(z, owner), owner)) + _spread(_mean(w, owner), owner)
+    return _apart(z, owner, _mean) + _spread(_mean(w, owner), owner)
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
     """The same with KL divergence, in logarithms: `z_i - logsumexp_B(z) + logsumexp_B(w)` in its blocks."""
     owner = _blocks(z, w, real, _logsumexp)
-    return (z - _spread(_logsumexp(z, owner), owner)) + _spread(_logsumexp(w, owner), owner)
+    return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
 @torch.no_grad()
@@ -90,7 +90,7 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
     follows[..., 0] = False  # what could be merged into the block before it
     while True:
         owner = _number(starts)
-        high, low = _spread(pool(z, owner), owner), _spread(pool(w, owner), owner)
+        high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
         # Later blocks must not exceed earlier ones in pool(z) - pool(w); differences of like with like keep the digits.
         rises = (high[..., :-1] - high[..., 1:]) < (low[..., :-1] - low[..., 1:])
         merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))
@@ -103,6 +103,19 @@ def _number(starts: Tensor) -> Tensor:
     return (starts.reshape(-1).long().cumsum(0) - 1).reshape(starts.shape)
 
 
+def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
+    """`values - pool_B(values)`, `(..., n)`, from differences to the block's highest: ties at 1e30 leave no error."""
+    values = values.expand_as(owner)
+    near = values - _spread(_highest(values, owner), owner)
+    return near - _spread(pool(near, owner), owner)
+
+
+def _highest(values: Tensor, owner: Tensor) -> Tensor:
+    """The largest value of each block, `(entries,)`, a constant of the gradient."""
+    flat = values.detach().reshape(-1)
+    return torch.zeros_like(flat).scatter_reduce(0, owner.reshape(-1), flat, "amax", include_self=False)
+
+
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
     """Mean of each block, `(entries,)`; blocks are fewer than entries, the rest is unused."""
     flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
@@ -113,11 +126,10 @@ def _mean(values: Tensor, owner: Tensor) -> Tensor:
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
     """Log of the sum of exponentials of each block, `(entries,)`."""
-    flat, index = values.expand_as(owner).reshape(-1), owner.reshape(-1)
-    top = torch.full_like(flat, -torch.inf).index_reduce(0, index, flat.detach(), "amax")
+    values = values.expand_as(owner)
+    flat, index, top = values.reshape(-1), owner.reshape(-1), _highest(values, owner)
     total = torch.zeros_like(flat).index_add(0, index, (flat - top[index]).exp())
-    used = total > 0
-    return torch.where(used, top, 0.0) + torch.where(used, total, 1.0).log()
+    return top + torch.where(total > 0, total, 1.0).log()
 
 
 def _spread(blocks: Tensor, owner: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class soft_rank(Relaxation):
         same = torch.eye(n, dtype=torch.bool, device=scores.device)
         beats = torch.where(mask[..., :, None] & ~same, beats, 0.0)
         first = torch.arange(n, device=scores.device)[:, None] == 0
-        chances = first.to(scores.dtype).expand(*scores.shape[:-1], n, n)  # (..., r, j)
+        chances = first.to(scores.dtype) + 0.0 * scores[..., None, :]  # (..., r, j), in the graph even where n = 0
         for i in range(n):
             beaten = beats[..., i, None, :]
             fallen = torch.nn.functional.pad(chances[..., :-1, :], (0, 0, 1, 0))

@@ -116,11 +116,14 @@ class Results(NamedTuple):
 
 def launch(compiled: Any, *arguments: Any) -> None:
     """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
-    numba.set_num_threads(min(torch.get_num_threads(), _config.NUMBA_NUM_THREADS))
-    known = len(compiled.signatures)
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, _config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
+    known = len(compiled.overloads)
     started = time.perf_counter()
     compiled(*arguments)
     seconds = time.perf_counter() - started
-    if seconds > 2 and len(compiled.signatures) > known:
+    if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
         print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s; kept in {_FOLDER}", file=sys.stderr)

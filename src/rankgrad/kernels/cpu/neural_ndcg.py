@@ -1,0 +1,316 @@
+"""NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
+
+With the documents in descending order, the logits of row r fall from document r to both sides, by gaps times odd
+numbers; so the softmax of a row is a band around the diagonal, beyond which entries are too small to count. The band is
+kept in blocks of four rows, up to 4 MB for a list, and computed anew for every sweep of longer lists.
+
+A round, `v = 1 / (K' u)`, then `u = 1 / (K v)`, is one sweep over the rows: when the sum of a row is known, the row is
+added to the sums of columns for the next round. The derivative goes back through the same sweeps, and needs no matrix
+of its own. K enters through its logits, whose derivative by a score is the distance to the diagonal: so a sweep also
+adds up rows times that distance. The rest cancels, for scaling K by columns changes nothing.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu.exponential import exp
+from rankgrad.kernels.cpu.ideal import discounts, gather, shares
+from rankgrad.kernels.cpu.order import bits, descending
+
+ROOM = 4 << 20  # bytes of matrix that a list may keep
+WIDE = 16  # entries that a vector instruction takes; bands begin and end at its multiples
+GIVEN, SCALE, BACK, END = 0, 1, 2, 3  # what a sweep makes of the sums of rows
+
+
+class Band(NamedTuple):
+    """The matrix of a list, its columns in descending order of scores, in blocks of four rows."""
+
+    cells: Any  # the blocks one after the other, each (4, width); or only the latest
+    at: Any  # (blocks,), where each begins in cells
+    low: Any  # (blocks,), the first column of each
+    width: Any  # (blocks,)
+    begin: Any  # (m,), where the entries of a row that count begin
+    end: Any  # (m,)
+    x: Any  # (m,), scores over the temperature, from the highest of their segment
+    spread: Any  # (m,), sums of distances to all other scores, up to a constant for each segment
+    index: Any  # (columns,), their numbers
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this loss. Options: k (0: none), temperature, transposed, rounds."""
+    flat = Flat.of(scores, labels, None, mask, offsets, n)
+    results = Results.like(flat, 0, gradient)
+    k, temperature, transposed, rounds = options
+    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    numbers = (int(k), temperature, transposed > 0, int(rounds), ROOM, threads)
+    launch(_neural, *flat, *results, bits(flat.scores), bits(flat.labels), *numbers)
+    return results.tensors()
+
+
+@kernel(parallel=True)
+def _neural(
+    scores,
+    labels,
+    weights,
+    mask,
+    offsets,
+    values,
+    signal,
+    slopes,
+    extras,
+    score_bits,
+    label_bits,
+    k,
+    temperature,
+    transposed,
+    rounds,
+    room,
+    threads,
+):
+    discount = discounts(offsets)
+    for thread in prange(threads):
+        for l in range(thread, len(values), threads):
+            first, last = offsets[l], offsets[l + 1]
+            for i in range(first, last if len(slopes) > 0 else first):
+                slopes[i] = 0.0
+            place = np.empty(last - first, np.int64)
+            m, finite, relevant = gather(scores, labels, mask, first, last, 0.0, place)
+            place = place[:m]
+            signal[l] = relevant > 0
+            values[l] = 0.0
+            if not finite:
+                values[l] = np.nan
+                for i in range(m if len(slopes) > 0 else 0):
+                    slopes[place[i]] = np.nan
+            elif relevant > 0:
+                descending(scores, score_bits, place)
+                gain = np.empty(m)
+                shares(labels, label_bits, place, k, discount, gain)
+                values[l] = _list(scores, place, gain, discount, slopes, k, temperature, transposed, rounds, room)
+
+
+@helper
+def _list(scores, place, gain, discount, slopes, k, temperature, transposed, rounds, room):
+    """Minus the NDCG of a list whose documents are, in descending order of scores, at `place`; fills their slopes."""
+    score = np.empty(len(place))
+    for i in range(len(place)):
+        score[i] = scores[place[i]]
+    band = _band(score, scores, temperature, room)
+    gained = np.empty(len(band.index), scores.dtype)
+    for i in range(len(gained)):
+        gained[i] = gain[i] if i < len(gain) else 0.0
+    value, whole, moved = _sinkhorn(band, gained, discount, k, transposed, rounds, len(slopes) > 0)
+    if len(slopes) > 0:
+        _by_score(score, whole, moved, gain)
+        for i in range(len(place)):
+            slopes[place[i]] = -gain[i] / temperature
+    return -value
+
+
+@helper
+def _band(score, like, temperature, room):
+    """The matrix, yet to be computed. Between segments, scores are so far apart that no entry counts."""
+    m = len(score)
+    cut = 40.0 if like.itemsize == 4 else 80.0
+    x, spread = np.empty(m), np.empty(m)
+    begin, end = np.empty(m, np.int64), np.empty(m, np.int64)
+    x[0], spread[0], begin[0] = 0.0, 0.0, 0
+    for i in range(1, m):
+        gap = (score[i - 1] - score[i]) / temperature
+        far = gap > cut
+        begin[i] = i if far else begin[i - 1]
+        x[i] = 0.0 if far else x[i - 1] - gap
+        spread[i] = 0.0 if far else spread[i - 1] - gap * (m - 2 * i)
+    low, high = 0, 0
+    for r in range(m):  # both ends of the band only move to the right
+        segment, slant = begin[r], m - 1 - 2 * r
+        low = max(low, segment)
+        while slant * (x[low] - x[r]) - (spread[low] - spread[r]) < -cut:
+            low += 1
+        high = max(high, r + 1)
+        while high < m and begin[high] == segment and slant * (x[high] - x[r]) - (spread[high] - spread[r]) >= -cut:
+            high += 1
+        begin[r], end[r] = low, high
+    blocks, total, widest = (m + 3) // 4, 0, 0
+    at, left, width = np.empty(blocks, np.int64), np.empty(blocks, np.int64), np.empty(blocks, np.int64)
+    for b in range(blocks):
+        left[b] = begin[4 * b] // WIDE * WIDE
+        width[b] = (end[min(4 * b + 3, m - 1)] - left[b] + WIDE - 1) // WIDE * WIDE
+        at[b] = total
+        total += 4 * width[b]
+        widest = max(widest, 4 * width[b])
+    if total * like.itemsize > room:
+        total = widest
+        for b in range(blocks):
+            at[b] = 0
+    index = np.empty((m + WIDE - 1) // WIDE * WIDE, like.dtype)
+    for j in range(len(index)):
+        index[j] = j
+    return Band(np.empty(total, like.dtype), at, left, width, begin, end, x, spread, index)
+
+
+@helper
+def _fill(band, b, block):
+    """Compute a block."""
+    width, low = band.width[b], band.low[b]
+    for j in range(len(block)):
+        block[j] = 0.0
+    for r in range(4 * b, min(4 * b + 4, len(band.x))):
+        begin, end, slant = band.begin[r], band.end[r], len(band.x) - 1.0 - 2.0 * r
+        row = block[(r - 4 * b) * width + begin - low : (r - 4 * b) * width + end - low]
+        x, spread = band.x[begin:end], band.spread[begin:end]
+        peak = slant * band.x[r] - band.spread[r]
+        total = 0.0
+        for j in range(len(row)):
+            entry = exp(min(slant * x[j] - spread[j] - peak, 0.0))
+            total += entry
+            row[j] = entry
+        for j in range(len(row)):
+            row[j] /= total
+
+
+@helper
+def _sweep(band, fresh, vector, mode, own, extra, factor, near, far):
+    """Rows times `vector`, from which `mode` makes their factors; then `near` is the sum of factors times rows.
+
+    `far` is that of factors times rows times distances, column less row.
+    """
+    for j in range(len(near)):
+        near[j] = 0.0
+        far[j] = 0.0
+    for b in range(len(band.at)):
+        width, at, low = band.width[b], band.at[b], band.low[b]
+        if fresh or (b > 0 and band.at[b] == 0):
+            _fill(band, b, band.cells[at : at + 4 * width])
+        k0, k1 = band.cells[at : at + width], band.cells[at + width : at + 2 * width]
+        k2, k3 = band.cells[at + 2 * width : at + 3 * width], band.cells[at + 3 * width : at + 4 * width]
+        if mode != GIVEN:
+            part = vector[low : low + width]
+            s0 = s1 = s2 = s3 = part[0] * 0
+            for j in range(width):
+                s0 += k0[j] * part[j]
+                s1 += k1[j] * part[j]
+                s2 += k2[j] * part[j]
+                s3 += k3[j] * part[j]
+            factor[4 * b], factor[4 * b + 1], factor[4 * b + 2], factor[4 * b + 3] = s0, s1, s2, s3
+            for r in range(4 * b, 4 * b + 4):
+                if mode == SCALE:
+                    factor[r] = own[r] = 1.0 / factor[r] if factor[r] > 0 else 0.0
+                elif mode == BACK:
+                    factor[r] = -(factor[r] + extra[r]) * own[r] * own[r]
+                else:
+                    factor[r] += extra[r]
+        f0, f1, f2, f3 = factor[4 * b], factor[4 * b + 1], factor[4 * b + 2], factor[4 * b + 3]
+        g2, g3 = f2 + f2, f3 + f3 + f3
+        index, sums, distances = band.index[low : low + width], near[low : low + width], far[low : low + width]
+        first = near.dtype.type(4 * b)
+        for j in range(width):
+            all_four = f0 * k0[j] + f1 * k1[j] + f2 * k2[j] + f3 * k3[j]
+            sums[j] += all_four
+            distances[j] += (index[j] - first) * all_four - (f1 * k1[j] + g2 * k2[j] + g3 * k3[j])
+
+
+@helper
+def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
+    """The value; the sums over r of the derivative by the logit (r, j), and of the same times (j - r)."""
+    m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
+    dtype = gained.dtype
+    u, v = np.empty((rounds + 1, tall), dtype), np.empty((rounds + 1, wide), dtype)
+    side = np.empty((rounds + 1, wide), dtype)
+    near, far, by_v = np.empty(wide, dtype), np.empty(wide, dtype), np.empty(wide, dtype)
+    factor, extra = np.empty(tall, dtype), np.empty(tall, dtype)
+    for r in range(tall):
+        u[0, r] = 1.0 if r < m else 0.0
+        extra[r] = 0.0
+    for j in range(wide):
+        v[0, j] = 1.0
+    _sweep(band, True, near, GIVEN, near, near, u[0], near, far)
+    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    for t in range(1, rounds + 1):
+        for j in range(wide):
+            v[t, j] = 1.0 / near[j] if near[j] > 0 else 0.0
+            side[t, j] = far[j]
+        if t < rounds or not transposed:
+            _sweep(band, False, v[t], SCALE, u[t], u[t], u[t], near, far)
+    last_u = rounds - 1 if transposed and rounds > 0 else rounds
+
+    for j in range(wide):
+        by_v[j] = v[rounds, j] * gained[j]
+    _sweep(band, False, by_v, END, extra, extra, factor, near, far)
+    value = 0.0
+    for r in range(m):
+        worth = discount[r] if k == 0 or r < k else 0.0
+        extra[r] = worth * factor[r]
+        value += extra[r] * u[last_u, r]
+        factor[r] = worth * u[last_u, r]
+    whole, moved = np.empty(wide), np.empty(wide)
+    if not gradient:
+        return value, whole, moved
+    _sweep(band, False, near, GIVEN, near, near, factor, near, far)
+    for j in range(wide):
+        by_v[j] = gained[j] * near[j]
+        moved[j] = v[rounds, j] * gained[j] * far[j]
+        whole[j] = by_v[j] if rounds == 0 else 0.0
+    # From the last u or v backwards: `extra` holds the derivative by a u that is yet to come.
+    if last_u == rounds and rounds > 0:
+        for r in range(tall):
+            factor[r] = -extra[r] * u[rounds, r] * u[rounds, r]
+            extra[r] = 0.0
+        _sweep(band, False, near, GIVEN, near, near, factor, near, far)
+        for j in range(wide):
+            by_v[j] += near[j]
+            moved[j] += v[rounds, j] * far[j]
+    for t in range(rounds, 0, -1):
+        for j in range(wide):
+            by_v[j] *= -v[t, j] * v[t, j]
+            moved[j] += by_v[j] * side[t, j]
+        _sweep(band, False, by_v, BACK if t > 1 else END, u[t - 1], extra, factor, near, far)
+        for j in range(wide):
+            by_v[j] = near[j]
+            moved[j] += v[t - 1, j] * far[j] if t > 1 else 0.0
+        for r in range(tall):
+            extra[r] = 0.0
+    if rounds == 0:
+        _sweep(band, False, near, GIVEN, near, near, extra, near, far)
+    for j in range(wide):
+        whole[j] -= near[j]
+        moved[j] -= far[j]
+    return value, whole, moved
+
+
+@helper
+def _by_score(score, whole, moved, slope):
+    """From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores."""
+    m = len(score)
+    total = before = 0.0
+    for j in range(m):
+        total += whole[j]
+    start = 0
+    while start < m:
+        end, tied = start, 0.0
+        while end < m and score[end] == score[start]:
+            tied += whole[end]
+            end += 1
+        for j in range(start, end):
+            # Without ties, the documents below less those above are what the row on the diagonal has in its logit.
+            uneven = (m - 1 - 2 * j) - ((m - end) - start)
+            slope[j] = 2.0 * moved[j] + uneven * whole[j] + before - (total - before - tied)
+        before += tied
+        start = end

@@ -1,0 +1,49 @@
+"""Sorting for kernels: by the bits of the numbers, byte by byte, in time linear in their count."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.kernels.cpu import helper
+
+
+def bits(values: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, read as signed integers: what `descending` takes beside the values."""
+    return values.view(np.int32 if values.itemsize == 4 else np.int64)
+
+
+@helper
+def descending(values, bits, place):
+    """Sort the positions in `place` so that `values` falls along them; ties stay in order, NaN comes last."""
+    count = len(place)
+    keys, moved_keys = np.empty(count, np.int64), np.empty(count, np.int64)
+    moved_place = np.empty_like(place)
+    highest = np.int64(0x7FFFFFFF) if values.itemsize == 4 else np.int64(0x7FFFFFFFFFFFFFFF)
+    for i in range(count):
+        value, key = values[place[i]], np.int64(bits[place[i]])
+        if value == 0.0:
+            key = np.int64(0)  # -0.0 ties with 0.0
+        # The bits of a float rise with it from 0 up, and fall below 0. For a falling order: the other way round, with
+        # the sign bit turned over, since bytes are compared as unsigned.
+        key = key ^ highest if key >= 0 else (key & highest) ^ ~highest
+        keys[i] = key if value == value else np.int64(-1)
+    begin = np.empty(256, np.int64)
+    for shift in range(0, 8 * values.itemsize, 8):
+        for digit in range(256):
+            begin[digit] = 0
+        for i in range(count):
+            begin[(keys[i] >> shift) & 255] += 1
+        if begin[(keys[0] >> shift) & 255] == count:
+            continue  # the byte is the same in all
+        total = 0
+        for digit in range(256):
+            total += begin[digit]
+            begin[digit] = total - begin[digit]
+        for i in range(count):
+            digit = (keys[i] >> shift) & 255
+            moved_keys[begin[digit]] = keys[i]
+            moved_place[begin[digit]] = place[i]
+            begin[digit] += 1
+        for i in range(count):
+            keys[i], place[i] = moved_keys[i], moved_place[i]

@@ -1,0 +1,155 @@
+"""Metrics on SmoothI's rank indicators, the product in them held constant.
+
+Each rank is a softmax over the list, and is done with once its share of the value and of the slopes is added: nothing
+is kept of it. In average precision the factor of a rank holds a sum over the later ones, which is that over all ranks
+less that over the earlier ones: so the slopes are two sums, put together when the total is known.
+"""
+
+import math
+
+import numba
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu.exponential import exp
+from rankgrad.kernels.cpu.ideal import discounts, gather, ideal_dcg
+from rankgrad.kernels.cpu.order import bits
+
+NDCG, PRECISION, AVERAGE = 0, 1, 2
+_CODES = {"smooth_ndcg": NDCG, "smooth_precision": PRECISION, "smooth_ap": AVERAGE}
+_LOG_2 = math.log(2.0)
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this family. Options: k (0: none), alpha, delta, threshold."""
+    flat = Flat.of(scores, labels, None, mask, offsets, n)
+    results = Results.like(flat, 0, gradient)
+    k, alpha, delta, threshold = options
+    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    launch(_smooth, *flat, *results, bits(flat.labels), _CODES[name], int(k), alpha, delta, threshold, threads)
+    return results.tensors()
+
+
+@kernel(parallel=True)
+def _smooth(
+    scores,
+    labels,
+    weights,
+    mask,
+    offsets,
+    values,
+    signal,
+    slopes,
+    extras,
+    label_bits,
+    code,
+    k,
+    alpha,
+    delta,
+    threshold,
+    threads,
+):
+    discount = discounts(offsets)
+    for thread in prange(threads):
+        for l in range(thread, len(values), threads):
+            first, last = offsets[l], offsets[l + 1]
+            for i in range(first, last if len(slopes) > 0 else first):
+                slopes[i] = 0.0
+            place = np.empty(last - first, np.int64)
+            m, finite, relevant = gather(scores, labels, mask, first, last, threshold, place)
+            place = place[:m]
+            signal[l] = relevant > 0
+            values[l] = 0.0
+            if not finite:
+                values[l] = np.nan
+                for i in range(m if len(slopes) > 0 else 0):
+                    slopes[place[i]] = np.nan
+            elif relevant > 0:
+                top, ideal = ideal_dcg(labels, label_bits, place, k, discount) if code == NDCG else (0.0, 0.0)
+                unit = 1.0 / ideal if ideal > 0.0 else 1.0
+                values[l] = _list(
+                    scores, labels, place, discount, slopes, code, k, alpha, delta, threshold, relevant, top, unit
+                )
+
+
+@helper
+def _list(scores, labels, place, discount, slopes, code, k, alpha, delta, threshold, relevant, top, unit):
+    """Minus the metric of a list whose real documents are at `place`; fills their slopes."""
+    m = len(place)
+    x, seen = np.empty(m), np.empty(m)  # alpha times the shifted scores; labels, or whether they are relevant
+    lowest = np.inf
+    for i in range(m):
+        lowest = min(lowest, scores[place[i]])
+    for i in range(m):
+        x[i] = alpha * (scores[place[i]] - lowest)
+        y = labels[place[i]]
+        seen[i] = y if code == NDCG else 1.0 if y > threshold else 0.0
+    value, slope = _ranks(x, seen, discount, code, m if k == 0 else min(k, m), delta, top, unit)
+    scale = -1.0 if code == NDCG else -1.0 / (k if code == PRECISION else relevant)
+    if len(slopes) > 0:
+        total, ties = 0.0, 0
+        for i in range(m):
+            total += slope[i]
+            ties += x[i] == 0.0
+        # The lowest scores, by which all are shifted, share the derivative of the shift.
+        for i in range(m):
+            slopes[place[i]] = scale * alpha * (slope[i] - (total / ties if x[i] == 0.0 else 0.0))
+    return scale * value
+
+
+@helper
+def _ranks(x, seen, discount, code, depth, delta, top, unit):
+    """The metric, up to a factor, and its derivative by each x."""
+    m = len(x)
+    left, indicator, slope, later = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    for i in range(m):
+        left[i], slope[i], later[i] = 1.0, 0.0, 0.0
+    value = above = steps = 0.0
+    for r in range(1, depth + 1):
+        highest = -np.inf
+        for i in range(m):
+            indicator[i] = x[i] * left[i]  # rounded once, so that its difference to the highest is exact
+            highest = max(highest, indicator[i])
+        mass = mean = 0.0
+        for i in range(m):
+            indicator[i] = exp(indicator[i] - highest)
+            mass += indicator[i]
+            mean += indicator[i] * seen[i]
+        mean /= mass
+        if code == NDCG:
+            gained = 2.0 ** (mean - top)
+            worth = unit * discount[r - 1]
+            value += (gained - 2.0**-top) * worth
+            factor = gained * _LOG_2 * worth
+        elif code == PRECISION:
+            value += mean
+            factor = 1.0
+        else:
+            above += mean
+            value += mean * above / r
+            factor = above / r - steps
+            steps += mean / r
+        for i in range(m):
+            share = indicator[i] / mass
+            change = share * (seen[i] - mean) * left[i]
+            slope[i] += factor * change
+            if code == AVERAGE:
+                later[i] += change
+            left[i] *= 1.0 - share - delta
+    for i in range(m):
+        slope[i] += steps * later[i]
+    return value, slope

@@ -1,0 +1,230 @@
+"""NDCG at soft ranks: SoftSort and FastSort. All of it is in float64, and on documents in descending order.
+
+SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1 it
+is a product of the gaps between, so that a product with it is two running sums, O(n) in all; for p = 2 the entries that
+count are a band. FastSort pools adjacent violators on a stack.
+"""
+
+import math
+
+import numba
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu.exponential import exp
+from rankgrad.kernels.cpu.ideal import discounts, gather, shares
+from rankgrad.kernels.cpu.order import bits, descending
+
+_LOG_2 = math.log(2.0)
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this family. Options: k (0: none), beta, temperature; p, or 1 for the entropic FastSort."""
+    flat = Flat.of(scores, labels, None, mask, offsets, n)
+    results = Results.like(flat, 0, gradient)
+    k, beta, temperature, form = options
+    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    numbers = (name == "softsort_ndcg", int(k), beta, temperature, int(form), threads)
+    launch(_soft, *flat, *results, bits(flat.scores), bits(flat.labels), *numbers)
+    return results.tensors()
+
+
+@kernel(parallel=True)
+def _soft(
+    scores,
+    labels,
+    weights,
+    mask,
+    offsets,
+    values,
+    signal,
+    slopes,
+    extras,
+    score_bits,
+    label_bits,
+    softsort,
+    k,
+    beta,
+    temperature,
+    form,
+    threads,
+):
+    discount = discounts(offsets)
+    for thread in prange(threads):
+        for l in range(thread, len(values), threads):
+            first, last = offsets[l], offsets[l + 1]
+            for i in range(first, last if len(slopes) > 0 else first):
+                slopes[i] = 0.0
+            place = np.empty(last - first, np.int64)
+            m, finite, relevant = gather(scores, labels, mask, first, last, 0.0, place)
+            place = place[:m]
+            signal[l] = relevant > 0
+            values[l] = 0.0
+            if not finite:
+                values[l] = np.nan
+                for i in range(m if len(slopes) > 0 else 0):
+                    slopes[place[i]] = np.nan
+            elif relevant > 0:
+                descending(scores, score_bits, place)
+                gain, score = np.empty(m), np.empty(m)
+                shares(labels, label_bits, place, k, discount, gain)
+                for i in range(m):
+                    score[i] = scores[place[i]]
+                if softsort:
+                    values[l], slope = _softsort(score, gain, k, beta, temperature, form)
+                else:
+                    values[l], slope = _fastsort(score, gain, k, beta, temperature, form)
+                for i in range(m if len(slopes) > 0 else 0):
+                    slopes[place[i]] = slope[i]
+
+
+@helper
+def _ndcg(rank, gain, k, beta, by_rank):
+    """Minus NDCG at the ranks, and its derivative by each."""
+    value = 0.0
+    for i in range(len(rank)):
+        by_rank[i] = 0.0
+        if gain[i] == 0.0:
+            continue
+        discount = math.log1p(rank[i]) / _LOG_2
+        inside = 1.0 / (1.0 + math.exp(-beta * (k + 0.5 - rank[i]))) if k > 0 else 1.0
+        fading = -beta * inside * (1.0 - inside) if k > 0 else 0.0
+        value -= gain[i] * inside / discount
+        by_rank[i] = -gain[i] * (fading - inside / (discount * _LOG_2 * (1.0 + rank[i]))) / discount
+    return value
+
+
+@helper
+def _softsort(score, gain, k, beta, temperature, p):
+    """Value and slopes at the mean ranks of the columns of SoftSort's matrix."""
+    m = len(score)
+    per_unit = 1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature)
+    reach = np.empty((2, m))  # p = 1: what the gap before a document leaves; p = 2: its scaled score
+    for i in range(m):
+        reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
+        reach[1, i] = score[i] * per_unit
+    given, made = np.empty((6, m)), np.empty((6, m))
+    for i in range(m):
+        given[0, i] = 1.0
+    _product(given, made, 0, 1, score, reach, p, False)
+    for i in range(m):
+        given[1, i] = 1.0 / made[0, i]
+        given[2, i] = (i + 1.0) / made[0, i]
+    _product(given, made, 1, 3, score, reach, p, False)
+    rank, by_rank = np.empty(m), np.empty(m)
+    for i in range(m):
+        rank[i] = made[2, i] / made[1, i]
+    value = _ndcg(rank, gain, k, beta, by_rank)
+    for i in range(m):
+        given[3, i] = -by_rank[i] * rank[i] / made[1, i]
+        given[4, i] = by_rank[i] / made[1, i]
+    _product(given, made, 3, 5, score, reach, p, False)
+    for i in range(m):
+        given[5, i] = -(made[3, i] + (i + 1.0) * made[4, i]) * given[1, i] * given[1, i]
+    # An entry is taken twice, at (i, j) and at (j, i), each time between two of the vectors.
+    _product(given, made, 0, 6, score, reach, p, True)
+    for i in range(m):
+        pairs = given[1, i] * made[3, i] + given[3, i] * made[1, i] + given[2, i] * made[4, i] + given[4, i] * made[2, i]
+        by_rank[i] = (pairs + given[0, i] * made[5, i] + given[5, i] * made[0, i]) * per_unit
+    return value, by_rank
+
+
+@helper
+def _product(given, made, begin, end, score, reach, p, slanted):
+    """Products of the matrix e, or of the derivative of e(i, j) by x_i, with the vectors `begin` to `end` of `given`."""
+    m = len(score)
+    if p == 1:
+        for a in range(begin, end):
+            for backwards in (False, True):
+                carry = level = 0.0
+                for step in range(m):
+                    i = m - 1 - step if backwards else step
+                    near = i + 1 if backwards else i - 1
+                    # Ties have e = 1 but no derivative, so they are carried past together.
+                    if step > 0 and (not slanted or score[i] != score[near]):
+                        carry = (carry + level) * reach[0, max(i, near)]
+                        level = 0.0
+                    level += given[a, i]
+                    if not backwards:
+                        made[a, i] = carry if slanted else carry + level
+                    else:
+                        made[a, i] += -carry if slanted else carry
+        return
+    x = reach[1]
+    row = np.empty(m)
+    low = high = 0
+    for i in range(m):
+        while (x[low] - x[i]) ** 2 > 80.0:
+            low += 1
+        while high < m and (x[high] - x[i]) ** 2 <= 80.0:
+            high += 1
+        # Slices, for loops over them become vector instructions.
+        others, entries = x[low:high], row[: high - low]
+        for j in range(len(others)):
+            apart = others[j] - x[i]
+            entries[j] = exp(-apart * apart) * (2.0 * apart if slanted else 1.0)
+        for a in range(begin, end):
+            vector = given[a, low:high]
+            total = 0.0
+            for j in range(len(vector)):
+                total += entries[j] * vector[j]
+            made[a, i] = total
+
+
+@helper
+def _fastsort(score, gain, k, beta, temperature, entropic):
+    """Value and slopes at the point of the permutahedron nearest to -s / temperature."""
+    m = len(score)
+    z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
+    pooled, ranks = np.empty(m), np.empty(m)  # of each block: z from its first one, exponentials where entropic; ranks
+    blocks = 0
+    for i in range(m):  # from the lowest score, which takes rank m
+        z[i] = -score[m - 1 - i] / temperature
+        start[blocks], start[blocks + 1], pooled[blocks], ranks[blocks] = i, i + 1, float(entropic), m - i
+        blocks += 1
+        while blocks > 1:
+            a, b = blocks - 2, blocks - 1
+            apart = z[start[a]] - z[start[b]]
+            size_a, size_b = start[b] - start[a], start[b + 1] - start[b]
+            if entropic:
+                between = math.log(pooled[a] / pooled[b]) - math.log(ranks[a] / ranks[b])
+            else:
+                between = (pooled[a] - ranks[a]) / size_a - (pooled[b] - ranks[b]) / size_b
+            if apart + between >= 0.0:
+                break
+            pooled[a] += pooled[b] * math.exp(-apart) if entropic else pooled[b] - size_b * apart
+            ranks[a] += ranks[b]
+            start[b] = start[b + 1]
+            blocks -= 1
+    rank, by_rank = np.empty(m), np.empty(m)
+    for b in range(blocks):
+        for i in range(start[b], start[b + 1]):
+            apart = z[i] - z[start[b]]
+            if entropic:
+                rank[m - 1 - i] = math.exp(apart) / pooled[b] * ranks[b]
+            else:
+                rank[m - 1 - i] = apart + (ranks[b] - pooled[b]) / (start[b + 1] - start[b])
+    value = _ndcg(rank, gain, k, beta, by_rank)
+    for b in range(blocks):
+        total = 0.0
+        for i in range(start[b], start[b + 1]):
+            total += by_rank[m - 1 - i] * (rank[m - 1 - i] if entropic else 1.0)
+        for i in range(start[b], start[b + 1]):
+            j = m - 1 - i
+            by_z = rank[j] * (by_rank[j] - total / ranks[b]) if entropic else by_rank[j] - total / (start[b + 1] - start[b])
+            by_rank[j] = -by_z / temperature
+    return value, by_rank

@@ -1,0 +1,289 @@
+"""Losses over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
+
+Three launches: ranks and the ideal order, both by counting (not needed without a cutoff or a metric); the pairs, each
+seen from both of its documents, so that every sum is made in one place; then one value a list.
+"""
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from numpy.polynomial import Chebyshev, Polynomial
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, log1p, present, reciprocal, rows
+
+ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # how a pair is weighed: by its order, by a swap, all pairs; or no logistic
+LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # what a document is worth; the last two as shares of the ideal DCG
+ROWS, COLUMNS, TILE = 32, 64, 1024
+
+# -log(1 - q) / q on [0, 1/2] to the last bit of float32; cheaper there than the logarithm of the hardware, and exact
+# for a small q.
+_FIT = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 8, domain=[0, 1 / 2]).convert(kind=Polynomial).coef
+C0, C1, C2, C3, C4, C5, C6, C7, C8 = (tl.constexpr(float(c)) for c in _FIT)
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this family; options as on the CPU."""
+    scores = scores.detach().contiguous()
+    labels = labels.detach().to(scores.dtype).contiguous()
+    heavy = scores if weights is None else weights.detach().to(scores.dtype).contiguous()
+    layout = Layout(scores, offsets, n)
+    steep, k, both, linear, scheme, sound, mu = [*options, *[0.0] * (7 - len(options))]
+    constants = {
+        **_plan(name, int(scheme), bool(linear)),
+        "CUT": 0 if not k or sound or name == "lambdarank" else 2 if both else 1,
+        "SOUND": bool(sound and k),
+        "MASKED": mask is not None,
+        "WEIGHTED": weights is not None,
+        **layout.constants(),
+    }
+    constants["RANKED"] = constants["CUT"] > 0 or constants["NEAR"] or constants["FAR"] or constants["SOUND"]
+    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
+    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
+    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
+    parts = torch.empty_like(scores)
+    given = (*layout.arguments(), as_bytes(mask, scores))
+    by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
+    rank, gain, share = scores, labels, scores  # never read where nothing ranks
+    if constants["RANKED"] or constants["GAINED"]:
+        rank, gain, share = (torch.empty_like(scores) for _ in range(3))
+        chosen = {key: constants[key] for key in ("GAINED", "MASKED", "PADDED", "STEPS")}
+        _ranks[layout.row_grid(ROWS)](scores, labels, *given, rank, gain, share, k, **chosen, **by_block)
+    _pairs[layout.row_grid(ROWS)](
+        scores, gain, heavy, *given, rank, share, parts, slopes, k, *_halves(steep), *_halves(mu),
+        GRADIENT=gradient, **constants, **by_block,
+    )  # fmt: skip
+    tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
+    _totals[layout.list_grid()](
+        labels, *given, parts, values, signal.view(torch.uint8),
+        MASKED=mask is not None, PADDED=layout.padded, TILE=tile,
+    )  # fmt: skip
+    return values, signal, slopes, scores.new_empty((layout.lists if gradient else 0, params.shape[0]))
+
+
+def _plan(name: str, scheme: int, linear: bool) -> dict[str, int | bool]:
+    """How the pairs of a loss are weighed: by discounts at their ranks (NEAR), at the distance of these (FAR)."""
+    if name in ("ranknet", "hinge"):
+        return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
+    swaps = name == "lambdarank"
+    kind = EVERY if not swaps and scheme in (0, 3) else SWAPPED
+    gained = LABEL if not swaps and scheme in (3, 4) else LINEAR if linear else EXPONENTIAL
+    return {
+        "KIND": kind,
+        "GAINED": gained,
+        "NEAR": 2 if swaps else int(scheme in (0, 2)),  # 2: nothing counts beyond the cutoff
+        "FAR": 0 if swaps else 1 if scheme == 1 else 2 if scheme == 2 else 0,  # 2: times mu
+    }
+
+
+def _halves(number: float) -> tuple[float, float]:
+    """A number as the sum of two that fit float32, which is what Triton makes of an argument."""
+    first = float(np.float32(number))
+    return first, number - first
+
+
+@triton.jit
+def _ranks(
+    scores, labels, offsets, documents, lists, n, mask, rank, gain, share, k,
+    GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Ranks by score; gains, scaled by 2^-max(y) of their list; and what each adds to the ideal DCG."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    y_i = tl.load(labels + i, mask=real, other=0.0)
+    ahead = tl.zeros([ROWS, COLUMNS], tl.int32)
+    better = tl.zeros([ROWS, COLUMNS], tl.int32)
+    top = tl.full([ROWS], -float("inf"), s_i.dtype)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=-float("inf"))[None, :]
+        y_j = tl.load(labels + j, mask=there, other=-float("inf"))[None, :]
+        mine = there[None, :]
+        if not PADDED:
+            mine = mine & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        earlier = j[None, :] < i[:, None]
+        ahead += (mine & ((s_j > s_i[:, None]) | ((s_j == s_i[:, None]) & earlier))).to(tl.int32)
+        if GAINED != 0:
+            better += (mine & ((y_j > y_i[:, None]) | ((y_j == y_i[:, None]) & earlier))).to(tl.int32)
+            top = tl.maximum(top, tl.max(tl.where(mine, y_j, -float("inf")), 1))
+    tl.store(rank + i, (tl.sum(ahead, 1) + 1).to(s_i.dtype), mask=inside)
+    worth = y_i
+    if GAINED == 1:
+        top = tl.where(real, top, 0.0)
+        worth = tl.exp2(y_i - top) - tl.exp2(-top)
+    tl.store(gain + i, tl.where(real, worth, 0.0), mask=inside)
+    if GAINED != 0:
+        place = (tl.sum(better, 1) + 1).to(s_i.dtype)
+        counts = real & ((k <= 0) | (place <= k))
+        tl.store(share + i, tl.where(counts, worth / tl.log2(1.0 + place), 0.0), mask=inside)
+
+
+@triton.jit
+def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RANKED: tl.constexpr):
+    """By document: its rank, 1 / D(rank), and what a pair is weighted up by if this is its later document."""
+    r = tl.load(rank + where, mask=real, other=1.0) if RANKED else real.to(rank.dtype.element_ty)
+    worth, lift = r, r
+    if NEAR != 0:
+        worth = 1.0 / tl.log2(1.0 + r)
+        if NEAR == 2:
+            worth = tl.where((k <= 0) | (r <= k), worth, 0.0)
+    if SOUND:
+        lift = tl.where(r <= k, 1.0, 1.0 / (1.0 - 1.0 / tl.log2(1.0 + tl.maximum(r, 2.0))))
+    return r, worth, lift
+
+
+@triton.jit
+def _step(distance):
+    """1 / log2(1 + d) - 1 / log2(2 + d), d >= 1, without the loss of digits: log((2 + d) / (1 + d)) is a series."""
+    z = reciprocal(2.0 * distance + 3.0)
+    zz = z * z
+    series = 1.0 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11)))))
+    if distance.dtype == tl.float64:
+        series += zz * zz * zz * zz * zz * zz * (1 / 13 + zz * (1 / 15 + zz * (1 / 17 + zz * (1 / 19 + zz / 21))))
+    rise = z * series * 2.8853900817779268  # 2 / ln 2
+    low = tl.log2(1.0 + distance)
+    return rise * reciprocal(low * (low + rise))
+
+
+@triton.jit
+def _logarithm(small, q):
+    """-log(1 - q) = log(1 + small), where q = small / (1 + small)."""
+    if q.dtype == tl.float64:
+        return log1p(small)
+    else:
+        high = C4 + q * (C5 + q * (C6 + q * (C7 + q * C8)))
+        return q * (C0 + q * (C1 + q * (C2 + q * (C3 + q * high))))
+
+
+@triton.jit
+def _pairs(
+    scores, gains, weights, offsets, documents, lists, n, mask, rank, share, parts, slopes,
+    k, steep, steep_rest, mu, mu_rest,
+    KIND: tl.constexpr, GAINED: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, CUT: tl.constexpr,
+    SOUND: tl.constexpr, RANKED: tl.constexpr, WEIGHTED: tl.constexpr, GRADIENT: tl.constexpr,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """For each document, the values of the pairs it should win, and the derivative of all its pairs by its score."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    g_i = tl.load(gains + i, mask=real, other=0.0)
+    w_i = tl.load(weights + i, mask=real, other=0.0) if WEIGHTED else real.to(s_i.dtype)
+    r_i, d_i, lift_i = _discounts(rank, i, real, k, NEAR, SOUND, RANKED)
+    zero = tl.full([], 0.0, s_i.dtype)
+    sharp = zero + steep + steep_rest
+    factor = zero + mu + mu_rest
+    value = tl.zeros([ROWS, COLUMNS], s_i.dtype)
+    slope = tl.zeros([ROWS, COLUMNS], s_i.dtype)
+    IDEALS: tl.constexpr = 1 if PADDED else ROWS  # rows of padded input are all of one list
+    ideal = tl.zeros([IDEALS, COLUMNS], s_i.dtype)
+    mixed = tl.zeros([ROWS, COLUMNS], tl.int32)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        g_j = tl.load(gains + j, mask=there, other=0.0)
+        w_j = tl.load(weights + j, mask=there, other=0.0) if WEIGHTED else there.to(s_i.dtype)
+        r_j, d_j, lift_j = _discounts(rank, j, there, k, NEAR, SOUND, RANKED)
+        mine = there[None, :]
+        if not PADDED:
+            mine = mine & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        if GAINED != 0:
+            share_j = tl.load(share + j, mask=there, other=0.0)
+            ideal += tl.where(mine, share_j[None, :], 0.0)
+        better = g_i[:, None] - g_j[None, :]
+        counted = mine
+        if CUT == 1:
+            counted = mine & ((r_i[:, None] <= k) | (r_j[None, :] <= k))
+        elif CUT == 2:
+            counted = mine & (r_i[:, None] <= k) & (r_j[None, :] <= k)
+        # Weights of "i over j" and of "j over i".
+        if KIND == 2:
+            mixed = mixed | (mine & (better != 0.0)).to(tl.int32)
+            counted = counted & (i[:, None] != j[None, :])
+            if NEAR != 0:
+                win = tl.where(counted, (g_i * d_i * w_i)[:, None], 0.0)
+                lose = tl.where(counted, (g_j * d_j * w_j)[None, :], 0.0)
+            else:
+                win = tl.where(counted, (g_i * w_i)[:, None], 0.0)
+                lose = tl.where(counted, (g_j * w_j)[None, :], 0.0)
+        else:
+            win = tl.where(counted & (better > 0.0), w_i[:, None], 0.0)
+            lose = tl.where(counted & (better < 0.0), w_j[None, :], 0.0)
+            if KIND == 1:
+                swap = tl.abs(better)
+                if NEAR != 0 or FAR != 0:
+                    apart = tl.zeros([ROWS, COLUMNS], s_i.dtype)
+                    if NEAR != 0:
+                        apart += tl.abs(d_i[:, None] - d_j[None, :])
+                    if FAR != 0:
+                        step = _step(tl.maximum(tl.abs(r_i[:, None] - r_j[None, :]), 1.0))
+                        apart += step * factor if FAR == 2 else step
+                    swap = swap * apart
+                if SOUND:
+                    swap = swap * tl.where(r_i[:, None] > r_j[None, :], lift_i[:, None], lift_j[None, :])
+                win = win * swap
+                lose = lose * swap
+        gap = s_i[:, None] - s_j[None, :]
+        if KIND == 3:
+            short = sharp - gap
+            value += win * tl.maximum(short, 0.0)
+            slope += tl.where(sharp + gap > 0.0, lose, 0.0) - tl.where(short > 0.0, win, 0.0)
+        else:
+            gap = gap * sharp
+            small = tl.exp2(tl.abs(gap) * -1.4426950408889634)
+            high = reciprocal(1.0 + small)
+            low = small * high
+            up = gap > 0.0
+            value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
+            slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
+    scale = tl.full([ROWS], 1.0, s_i.dtype)
+    if GAINED != 0:
+        total = tl.sum(ideal, 1)
+        scale = tl.where(total > 0.0, 1.0 / tl.where(total > 0.0, total, 1.0), 0.0)
+    if KIND == 2:
+        scale = tl.where(tl.max(mixed, 1) > 0, scale, 0.0)
+    tl.store(parts + i, tl.where(real, tl.sum(value, 1) * scale, 0.0), mask=inside)
+    if GRADIENT:
+        if KIND != 3:
+            scale = scale * sharp
+        tl.store(slopes + i, tl.where(real, tl.sum(slope, 1) * scale, 0.0), mask=inside)
+
+
+@triton.jit
+def _totals(
+    labels, offsets, documents, lists, n, mask, parts, values, signal,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """One value a list, and whether two of its labels differ."""
+    start, end = list_bounds(offsets, n, PADDED)
+    total = tl.zeros([TILE], parts.dtype.element_ty)
+    low = tl.full([TILE], float("inf"), parts.dtype.element_ty)
+    high = tl.full([TILE], -float("inf"), parts.dtype.element_ty)
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        total += tl.load(parts + i, mask=real, other=0.0)
+        low = tl.minimum(low, tl.load(labels + i, mask=real, other=float("inf")))
+        high = tl.maximum(high, tl.load(labels + i, mask=real, other=-float("inf")))
+    tl.store(values + tl.program_id(0), tl.sum(total))
+    tl.store(signal + tl.program_id(0), (tl.max(high) > tl.min(low)).to(tl.uint8))
