@@ -46,7 +46,7 @@ def approx_ndcg(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if (loss := fused("learndcg", lists, reduction, (k or 0, beta, 0.0), _params(temperature))) is not None:
+    if (loss := fused("learndcg", lists, reduction, (k or 0, beta, 0.0, 0), _params(temperature))) is not None:
         return loss
     return relaxed_loss(Formula("nDCG", k), operator, lists, reduction, beta)
 
@@ -77,7 +77,7 @@ def approx_precision(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if (loss := fused("approx_precision", lists, reduction, (k, beta, threshold), _params(temperature))) is not None:
+    if (loss := fused("approx_precision", lists, reduction, (k, beta, threshold, 0), _params(temperature))) is not None:
         return loss
     return relaxed_loss(Formula("P", k, threshold=threshold), operator, lists, reduction, beta)
 
@@ -112,7 +112,7 @@ def approx_mrr(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
-    if (loss := fused("approx_mrr", lists, reduction, (k or 0, beta, threshold), _params(temperature))) is not None:
+    if (loss := fused("approx_mrr", lists, reduction, (k or 0, beta, threshold, 0), _params(temperature))) is not None:
         return loss
     relevant, ranks = metric.relevant(lists), operator._ranks(lists.scores, lists.mask)
     logits = torch.where(relevant, lists.scores / temperature, torch.finfo(ranks.dtype).min)
@@ -147,7 +147,7 @@ def approx_ap(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
-    if (loss := fused("approx_ap", lists, reduction, (k or 0, beta, threshold), _params(temperature))) is not None:
+    if (loss := fused("approx_ap", lists, reduction, (k or 0, beta, threshold, 0), _params(temperature))) is not None:
         return loss
     relevant = metric.relevant(lists)
     ranks = operator._ranks(lists.scores, lists.mask)

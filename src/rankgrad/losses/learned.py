@@ -17,6 +17,7 @@ from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 LEARNABLE = ("gain", "discount", "alpha")
+LEARNED, LEARNED_CURVED = 1, 2  # how the kernel reads its parameters; 0: as numbers, not through a softplus
 
 
 class LearnDCG(nn.Module):
@@ -91,11 +92,13 @@ class LearnDCG(nn.Module):
     ) -> Tensor:
         """The loss; arguments as in every loss."""
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-        if (loss := fused("learndcg", lists, reduction, (self.k or 0, self.beta, 0.0), self._params())) is not None:
+        options = (self.k or 0, self.beta, 0.0, LEARNED_CURVED if self.discount == "curved" else LEARNED)
+        raw = torch.stack([self.raw_gain, self.raw_discount, self.raw_alpha])
+        if (loss := fused("learndcg", lists, reduction, options, raw)) is not None:
             return loss
         dtype = lists.scores.dtype
         gain = torch.where(lists.mask, self._gain(lists.labels), 0.0)
-        ranks = pairwise_ranks(lists.scores, lists.mask, self.alpha.to(dtype))
+        ranks = pairwise_ranks(lists.scores, lists.mask, softplus(self.raw_alpha.to(dtype)))
         dcg = (gain * soft_cutoff(ranks, self.k, self.beta) / self._discount(ranks)).sum(-1)
         ideal = ideal_dcg(gain, self.k, self._discount)
         value = torch.where(ideal > 0, dcg / torch.where(ideal > 0, ideal, 1.0), 0.0 * dcg)
@@ -103,16 +106,11 @@ class LearnDCG(nn.Module):
             value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
         return Formula("nDCG", self.k).loss(lists, value, reduction)
 
-    def _params(self) -> Tensor:
-        """What the kernel differentiates by: log of b_g, the slope of the curved discount (0: printed form), alpha."""
-        slope = 0.0 * self.raw_discount if self.discount == "log" else softplus(self.raw_discount).clamp(min=_TINY)
-        return torch.stack([torch.log1p(softplus(self.raw_gain)), slope, self.alpha])
-
     def _gain(self, labels: Tensor) -> Tensor:
         """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""
         if labels.shape[-1] == 0:
             return labels * self.raw_gain.to(labels.dtype)  # nothing, but in the graph: a gradient of 0, not None
-        log_base = torch.log1p(softplus(self.raw_gain)).to(labels.dtype).clamp(min=_TINY)
+        log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
         top = labels.amax(-1, keepdim=True)
         top = torch.where(top > 0, top, 1.0)
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
@@ -121,7 +119,7 @@ class LearnDCG(nn.Module):
         """d(r); in the printed form without ln(b_d), which cancels."""
         if self.discount == "log":
             return torch.log1p(ranks)
-        slope = softplus(self.raw_discount).to(ranks.dtype).clamp(min=_TINY)
+        slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
         return torch.log1p(slope * ranks) / torch.log1p(slope)
 
     def extra_repr(self) -> str:

@@ -16,6 +16,7 @@ from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
+TINY = 1e-30  # stands for a slope that softplus has rounded to 0
 MANY = 32  # different labels in a list
 ROWS = 16  # rows of the pair matrix that one task does
 
@@ -32,18 +33,31 @@ def run(
     options: list[float],
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Params: log of the gain base, slope of the curved discount (0: log), alpha.
+    """The operator, for this family. Options: k (0: none), beta, threshold, and how to read the three params.
 
-    Options: k (0: none), beta, threshold.
+    0: log of the gain base, slope of the curved discount (0: printed form), alpha. 1: LearnDCG's raw parameters, with
+    the printed discount; 2: with the curved one.
     """
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 3, gradient)
-    log_base, slope, alpha = (float(value) for value in params.detach().double())
-    k, beta, threshold = options
+    k, beta, threshold, form = options
+    (log_base, slope, alpha), chain = _numbers(params.detach().tolist(), form)
     launch(
         _approx, *flat, *results, _CODES[name], k, beta, threshold, log_base, slope, alpha, flat.scores.dtype.type(1)
     )
+    if form:
+        np.multiply(results.extras, chain, out=results.extras)
     return results.tensors()
+
+
+def _numbers(params: list[float], form: float) -> tuple[list[float], list[float]]:
+    """What the formula takes, and its derivative by each param."""
+    if form == 0:
+        return params, [1.0, 1.0, 1.0]
+    soft = [max(raw, 0.0) + math.log1p(math.exp(-abs(raw))) for raw in params]
+    steep = [1.0 / (1.0 + math.exp(-raw)) if raw > -700 else 0.0 for raw in params]
+    slope = max(soft[1], TINY) if form == 2 else 0.0
+    return [math.log1p(soft[0]), slope, soft[2]], [steep[0] / (1.0 + soft[0]), steep[1], steep[2]]
 
 
 @kernel(parallel=True)

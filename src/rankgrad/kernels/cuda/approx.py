@@ -33,7 +33,7 @@ def run(
     labels = labels.detach().to(scores.dtype).contiguous()
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
-    k, beta, threshold = options
+    k, beta, threshold, form = options
     # Numbers that are known here travel as arguments, which Triton makes float32; others are read on the device.
     fixed = params.device.type == "cpu" and not params.requires_grad and scores.dtype == torch.float32
     log_base, slope, alpha = params.tolist() if fixed else (0.0, 0.0, 0.0)
@@ -48,7 +48,7 @@ def run(
     given = (*layout.arguments(), as_bytes(mask, scores))
     numbers = (learned, log_base, slope, alpha)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
-    constants = {"CODE": code, "MASKED": mask is not None, "FIXED": fixed, **layout.constants()}
+    constants = {"CODE": code, "MASKED": mask is not None, "FIXED": fixed, "FORM": int(form), **layout.constants()}
     constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, else by counting pairs
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
     _ranks[layout.row_grid(ROWS)](
@@ -69,10 +69,37 @@ def run(
 
 
 @triton.jit
-def _alpha(learned, alpha, FIXED: tl.constexpr):
+def _softplus(raw):
+    return tl.maximum(raw, 0.0) + log1p(tl.exp(-tl.abs(raw)))
+
+
+@triton.jit
+def _alpha(learned, alpha, FIXED: tl.constexpr, FORM: tl.constexpr):
     if FIXED:
         return alpha
-    return tl.load(learned + 2)
+    value = tl.load(learned + 2)
+    return value if FORM == 0 else _softplus(value)
+
+
+@triton.jit
+def _base_and_slope(learned, log_base, slope, FIXED: tl.constexpr, FORM: tl.constexpr):
+    if FIXED:
+        return log_base, slope
+    first, second = tl.load(learned), tl.load(learned + 1)
+    if FORM == 0:
+        return first, second
+    curved = tl.maximum(_softplus(second), 1e-30)
+    return log1p(_softplus(first)), curved if FORM == 2 else curved * 0.0
+
+
+@triton.jit
+def _steep(learned, which: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr):
+    """The derivative of what the formula takes by its raw parameter."""
+    if FIXED or FORM == 0:
+        return 1.0
+    raw = tl.load(learned + which)
+    rise = 1.0 / (1.0 + tl.exp(-raw))
+    return rise / (1.0 + _softplus(raw)) if which == 0 else rise
 
 
 @triton.jit
@@ -86,12 +113,12 @@ def _powers(scores, where, real, alpha):
 def _ranks(
     scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
     rank, ideal, above, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
-    sharp = _alpha(learned, alpha, FIXED)
+    sharp = _alpha(learned, alpha, FIXED, FORM)
     x_i = _powers(scores, i, inside & real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     y_i = tl.load(labels + i, mask=real, other=0.0)
@@ -174,15 +201,13 @@ def _discount(r, slope):
 def _values(
     scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
     rank, ideal, above, by_rank, by_above, direct, values, signal, extras, k, beta, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    STEPS: tl.constexpr, SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     l = tl.program_id(0)
     start, end = list_bounds(offsets, n, PADDED)
-    sharp = _alpha(learned, alpha, FIXED)
-    if not FIXED:
-        log_base = tl.load(learned)
-        slope = tl.load(learned + 1)
+    sharp = _alpha(learned, alpha, FIXED, FORM)
+    log_base, slope = _base_and_slope(learned, log_base, slope, FIXED, FORM)
     hits = 0
     top = tl.full([], 0.0, scores.dtype.element_ty)
     highest = tl.full([], -float("inf"), scores.dtype.element_ty)
@@ -244,8 +269,8 @@ def _values(
     tl.store(values + l, tl.where(hits > 0, -value, 0.0))
     if not GRADIENT:
         return
-    tl.store(extras + 3 * l, -(by_base - value * best_base) / scale if CODE == 0 else total * 0.0)
-    tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale if CODE == 0 else total * 0.0)
+    tl.store(extras + 3 * l, -(by_base - value * best_base) / scale * _steep(learned, 0, FIXED, FORM))
+    tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale * _steep(learned, 1, FIXED, FORM))
     tl.store(extras + 3 * l + 2, total * 0.0)
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)
@@ -277,12 +302,12 @@ def _values(
 def _slopes(
     scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
     by_rank, by_above, direct, slopes, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
-    sharp = _alpha(learned, alpha, FIXED)
+    sharp = _alpha(learned, alpha, FIXED, FORM)
     x_i = _powers(scores, i, real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     c_i = tl.load(by_rank + i, mask=real, other=0.0)
@@ -317,8 +342,8 @@ def _slopes(
 @triton.jit
 def _by_alpha(
     scores, offsets, documents, lists, n, mask, learned, log_base, slope, alpha, slopes, extras,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    TILE: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    STEPS: tl.constexpr, SORTED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Only alpha s enters, so the derivative by alpha follows from those by the scores."""
     start, end = list_bounds(offsets, n, PADDED)
@@ -338,4 +363,5 @@ def _by_alpha(
         s = tl.load(scores + i, mask=real, other=0.0)
         by_score = tl.load(slopes + i, mask=real, other=0.0)
         total += tl.sum(tl.where(real, (s - middle) * by_score, 0.0))
-    tl.store(extras + 3 * tl.program_id(0) + 2, total / _alpha(learned, alpha, FIXED))
+    by_alpha = total / _alpha(learned, alpha, FIXED, FORM) * _steep(learned, 2, FIXED, FORM)
+    tl.store(extras + 3 * tl.program_id(0) + 2, by_alpha)
