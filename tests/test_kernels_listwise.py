@@ -1,0 +1,248 @@
+"""The fused softmax and Plackett-Luce losses against the plain ones."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses
+
+CASES = {
+    "softmax": {},
+    "listnet": {},
+    "listnet, softmax": {"targets": "softmax"},
+    "xe_ndcg": {"gamma": 0.4},
+    "poly1_softmax": {"epsilon": 0.3},
+    "unique_softmax": {},
+    "listmle": {},
+    "p_listmle": {},
+}
+LENGTHS = (3, 0, 1, 2, 63, 64, 65, 240)
+every_loss = pytest.mark.parametrize("case", CASES)
+
+
+def loss_of(case):
+    return functools.partial(getattr(losses, case.split(",")[0]), **CASES[case])
+
+
+class Lists:
+    """Random lists, flat and padded with NaN."""
+
+    def __init__(self, lengths=LENGTHS, spread=1.0, seed=0, grades=5, dtype=torch.float64):
+        generator = torch.Generator().manual_seed(seed)
+        documents = sum(lengths)
+        self.offsets = torch.tensor([0, *lengths]).cumsum(0)
+        self.scores = (torch.randn(documents, generator=generator, dtype=torch.float64) * spread).to(dtype)
+        self.labels = torch.randint(0, grades, (documents,), generator=generator)
+        self.weights = torch.rand(documents, generator=generator, dtype=torch.float64).to(dtype)
+        self.mask = torch.zeros(len(lengths), max(lengths) + 3, dtype=torch.bool)
+        for l, n in enumerate(lengths):
+            self.mask[l, torch.randperm(max(lengths) + 3, generator=generator)[:n]] = True
+
+    def scattered(self, values, junk):
+        return torch.full(self.mask.shape, junk, dtype=values.dtype).masked_scatter(self.mask, values)
+
+    def outcome(self, loss, backend, layout="flat", weighted=False, dtype=None, reduction="none"):
+        """Values and the gradients of the documents, under an upstream gradient that differs from list to list."""
+        leaf = self.scores.to(dtype or self.scores.dtype).requires_grad_()
+        arguments = {"weights": self.weights.to(leaf.dtype)} if weighted else {}
+        if layout == "flat":
+            batch = (leaf, self.labels)
+            arguments["offsets"] = self.offsets
+        else:
+            batch = (self.scattered(leaf, torch.nan), self.scattered(self.labels, -7))
+            arguments = {name: self.scattered(values, torch.nan) for name, values in arguments.items()}
+            arguments["mask"] = self.mask
+        with rg.backend(backend):
+            values = loss(*batch, **arguments, reduction=reduction)
+        upstream = torch.linspace(1.0, 2.0, max(values.numel(), 2), dtype=values.dtype)[: values.numel()]
+        (gradient,) = torch.autograd.grad(values, leaf, upstream.reshape(values.shape))
+        return values.detach(), gradient
+
+
+def likelihood(scores, labels, *, offsets, weights=None, reduction="none", position_aware=False):
+    """(P-)ListMLE with all its n^2 terms. Far from 0 the derivative of plain's logcumsumexp loses its digits."""
+    values = []
+    for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        order = labels[first:last].argsort(descending=True, stable=True)
+        s, n = scores[first:last][order], last - first
+        terms = -torch.where(torch.ones(n, n).triu() > 0, s, -torch.inf).log_softmax(-1).diagonal()
+        if weights is not None:
+            terms = terms * weights[first:last][order]
+        if position_aware and n > 1:
+            last_share = 0.5 ** (n - 1)
+            terms = terms * (0.5 ** torch.arange(n, dtype=s.dtype) - last_share) / (1 - last_share)
+        ordered = n > 1 and bool(labels[first:last].min() < labels[first:last].max())
+        values.append(terms.sum() if ordered else 0.0 * terms.sum())
+    return torch.stack(values)
+
+
+def truth_of(case):
+    """What to hold the kernel against at any range of scores."""
+    if "listmle" in case:
+        return functools.partial(likelihood, position_aware=case == "p_listmle")
+    return loss_of(case)
+
+
+def assert_equal(ours, truth, tolerance):
+    """Values each, gradients by the length of their difference."""
+    torch.testing.assert_close(ours[0].double(), truth[0].double(), rtol=tolerance, atol=tolerance)
+    off = (ours[1].double() - truth[1].double()).norm() / truth[1].double().norm().clamp(min=1e-30)
+    assert off <= tolerance
+
+
+@every_loss
+@pytest.mark.parametrize("layout", ["flat", "scattered"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_plain(case, layout, weighted):
+    lists = Lists(seed=len(case))
+    fused = lists.outcome(loss_of(case), "fused", layout, weighted)
+    plain = lists.outcome(loss_of(case), "plain", layout, weighted)
+    torch.testing.assert_close(fused[0], plain[0], rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(fused[1], plain[1], rtol=1e-10, atol=1e-12)
+
+
+@every_loss
+@pytest.mark.parametrize("spread", [1e-3, 30.0, 60.0, 1e3, 1e10, 1e30])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 2e-6)])
+def test_equals_plain_float64_at_any_range(case, spread, dtype, tolerance):
+    lists = Lists(spread=spread, seed=3, dtype=dtype)
+    fused = lists.outcome(loss_of(case), "fused", weighted=True)
+    assert fused[0].dtype == dtype
+    assert_equal(fused, lists.outcome(truth_of(case), "plain", weighted=True, dtype=torch.float64), tolerance)
+
+
+@every_loss
+@pytest.mark.parametrize(
+    "scores", [[1e30, 1e30, -1e30, 1e30, 0.0], [-1e30, 0.0, 0.0, 1e30, 1e30], [5e3, 5e3, 0.0, 0, 1]]
+)
+def test_ties_far_apart(case, scores):
+    lists = Lists(lengths=(5,), seed=1)
+    lists.scores = torch.tensor(scores, dtype=torch.float64)
+    lists.labels = torch.tensor([2, 0, 2, 1, 1])
+    assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(truth_of(case), "plain"), 1e-12)
+
+
+@every_loss
+def test_one_long_list(case):
+    lists = Lists(lengths=(1000,), seed=9)
+    assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(loss_of(case), "plain"), 1e-10)
+
+
+@every_loss
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("layout", ["flat", "scattered"])
+def test_every_reduction(case, reduction, layout):
+    lists = Lists(lengths=(4, 1, 0, 7), seed=2)
+    lists.labels[:4] = 0  # a list without signal, which the mean leaves out
+    fused = lists.outcome(loss_of(case), "fused", layout, reduction=reduction)
+    assert_equal(fused, lists.outcome(loss_of(case), "plain", layout, reduction=reduction), 1e-12)
+
+
+@every_loss
+@pytest.mark.parametrize("label", [0, 3])
+def test_equal_labels(case, label):
+    lists = Lists(lengths=(6, 2, 1), seed=4)
+    lists.labels[:] = label
+    fused = lists.outcome(loss_of(case), "fused")
+    plain = lists.outcome(loss_of(case), "plain")
+    torch.testing.assert_close(fused, plain, rtol=1e-12, atol=1e-12)
+    if "listmle" in case or label == 0:
+        assert not fused[0].any()
+        assert not fused[1].any()
+
+
+@pytest.mark.parametrize("case", ["listmle", "p_listmle", "unique_softmax", "listnet"])
+def test_labels_that_are_no_grades(case):
+    lists = Lists(lengths=(70, 300, 3), seed=5)
+    lists.labels = torch.rand(373, dtype=torch.float64).round(decimals=2) * 7 - (1.5 if "listmle" in case else 0.0)
+    assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(loss_of(case), "plain"), 1e-11)
+
+
+@pytest.mark.parametrize("case", ["xe_ndcg", "listnet, softmax", "listnet"])
+def test_large_labels(case):
+    lists = Lists(lengths=(7, 5), seed=6)
+    lists.labels = lists.labels * 300
+    assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(loss_of(case), "plain"), 1e-11)
+
+
+@every_loss
+def test_every_entry_is_written(case, monkeypatch):
+    lists = Lists(lengths=(4, 0, 1, 9), seed=7)
+    lists.labels[:4] = 0
+    expected = lists.outcome(loss_of(case), "fused", "scattered")
+    empty = np.empty
+
+    def poisoned(*arguments, **options):
+        array = empty(*arguments, **options)
+        array.fill(np.nan if array.dtype.kind == "f" else 1)
+        return array
+
+    monkeypatch.setattr(np, "empty", poisoned)
+    torch.testing.assert_close(lists.outcome(loss_of(case), "fused", "scattered"), expected, rtol=0, atol=0)
+
+
+@every_loss
+def test_the_number_of_threads_changes_nothing(case):
+    lists = Lists(lengths=(240, 0, 700, 1) * 40, seed=8, dtype=torch.float32)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(lists.outcome(loss_of(case), "fused"))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=0)
+
+
+@every_loss
+def test_a_nan_spoils_its_own_list_only(case):
+    lists = Lists(lengths=(5, 5), seed=10)
+    lists.labels[:] = torch.tensor([2, 1, 0, 1, 0] * 2)
+    lists.scores[3] = torch.nan
+    values, gradient = lists.outcome(loss_of(case), "fused")
+    assert values[0].isnan()
+    assert gradient[:5].isnan().any()
+    assert values[1].isfinite()
+    assert gradient[5:].isfinite().all()
+
+
+@every_loss
+def test_without_gradient_the_values_are_the_same(case):
+    lists = Lists(seed=11)
+    with rg.backend("fused"):
+        values = loss_of(case)(lists.scores, lists.labels, offsets=lists.offsets, reduction="none")
+    torch.testing.assert_close(values, lists.outcome(loss_of(case), "fused")[0], rtol=0, atol=0)
+
+
+def test_gamma_as_a_tensor_is_plain():
+    lists = Lists(seed=12)
+    gamma = torch.full_like(lists.scores, 0.4)
+    loss = functools.partial(losses.xe_ndcg, gamma=gamma)
+    assert_equal(lists.outcome(loss, "auto"), lists.outcome(loss_of("xe_ndcg"), "fused"), 1e-12)
+
+
+@pytest.mark.parametrize("case", ["softmax", "p_listmle"])
+def test_compiles_whole(case):
+    torch._dynamo.reset()
+    lists = Lists(lengths=(6, 3), seed=13)
+    compiled = torch.compile(loss_of(case), fullgraph=True, backend="aot_eager")
+    for layout in ("flat", "scattered"):
+        eager = lists.outcome(loss_of(case), "fused", layout)
+        torch.testing.assert_close(lists.outcome(compiled, "fused", layout), eager, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_the_operator_is_well_registered(gradient):
+    from rankgrad.kernels import op
+
+    lists = Lists(lengths=(4, 2), seed=14)
+    scores = lists.scores.requires_grad_(gradient)
+    inputs = ("listmle", scores, lists.labels, lists.weights, None, lists.offsets, 0, torch.empty(0), [], gradient)
+    assert op.FAMILIES["listmle"] == "listwise"
+    torch.library.opcheck(torch.ops.rankgrad.loss.default, inputs)

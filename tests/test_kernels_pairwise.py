@@ -1,0 +1,231 @@
+"""The fused pairwise losses against the plain ones, on the CPU."""
+
+import math
+import resource
+
+import numpy as np
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses, metrics
+
+LENGTHS = (0, 1, 2, 63, 64, 65, 240)
+CASES = {
+    "ranknet": (losses.ranknet, {}),
+    "ranknet@10": (losses.ranknet, {"k": 10, "sigma": 0.7}),
+    "ranknet@10 both": (losses.ranknet, {"k": 10, "pairs": "both"}),
+    "hinge": (losses.hinge, {}),
+    "hinge 0.3": (losses.hinge, {"margin": 0.3}),
+    "lambdarank": (losses.lambdarank, {}),
+    "lambdarank@5": (losses.lambdarank, {"k": 5, "sigma": 2.0}),
+    "lambdarank linear": (losses.lambdarank, {"metric": metrics.nDCG(gain="linear") @ 7}),
+    "lambdaloss": (losses.lambdaloss, {}),
+    "lambdaloss@1": (losses.lambdaloss, {"k": 1}),
+    "lambdaloss@5": (losses.lambdaloss, {"k": 5}),
+    "lambdaloss@5 heuristic": (losses.lambdaloss, {"k": 5, "truncation": "heuristic"}),
+    "lambdaloss linear": (losses.lambdaloss, {"metric": metrics.nDCG(gain="linear")}),
+    **{
+        f"{scheme}@{k}": (losses.lambdaloss, {"scheme": scheme, "k": k, "mu": 3.0})
+        for scheme in ("ndcg1", "ndcg2pp", "arp1", "arp2")
+        for k in (None, 5)
+    },
+}
+every_case = pytest.mark.parametrize(("loss", "options"), CASES.values(), ids=CASES)
+
+
+class Lists:
+    """Random lists, flat and scattered over padding."""
+
+    def __init__(self, lengths=LENGTHS, seed=0, scale=1.0, labels=(0, 1, 2, 3, 4), tied=False):
+        random = np.random.default_rng(seed)
+        documents = sum(lengths)
+        scores = random.normal(size=documents)
+        scores = np.round(scores) if tied else scores
+        self.scores = torch.tensor(scores * scale)
+        self.labels = torch.tensor(random.choice(labels, documents))
+        self.weights = torch.tensor(random.uniform(0.2, 2.0, documents))
+        self.offsets = torch.tensor([0, *lengths]).cumsum(0)
+        width = max(lengths) + 3
+        places = [l * width + np.sort(random.choice(width, n, replace=False)) for l, n in enumerate(lengths)]
+        self.places = torch.tensor(np.concatenate(places), dtype=torch.long)
+        self.shape = (len(lengths), width)
+
+    def outcome(self, loss, options, backend, dtype=torch.float64, padded=False, weighted=False, reduction="none"):
+        """Values, and gradients by document under an upstream gradient that differs from list to list."""
+        leaf = self._lay_out(self.scores.to(dtype), padded).requires_grad_()
+        layout = {"mask": ~self._lay_out(self.scores, True).isnan()} if padded else {"offsets": self.offsets}
+        if weighted:
+            layout["weights"] = self._lay_out(self.weights.to(dtype), padded)
+        labels = self._lay_out(self.labels.to(dtype), padded) if padded else self.labels
+        with rg.backend(backend):
+            values = loss(leaf, labels, **layout, **options, reduction=reduction)
+        upstream = 1.0 + 0.3 * torch.arange(values.numel(), dtype=dtype).reshape(values.shape)
+        (gradient,) = torch.autograd.grad(values, leaf, upstream)
+        if not padded:
+            return values.detach(), gradient
+        documents = gradient.reshape(-1)[self.places]
+        others = torch.ones(gradient.numel(), dtype=torch.bool).index_fill(0, self.places, False)
+        assert (gradient.reshape(-1)[others] == 0).all()
+        return values.detach(), documents
+
+    def _lay_out(self, values, padded):
+        if not padded:
+            return values.clone()
+        junk = torch.full((math.prod(self.shape),), math.nan, dtype=values.dtype)
+        return junk.index_copy(0, self.places, values).reshape(self.shape)
+
+
+def assert_near(actual, expected, dtype=torch.float64):
+    """Equal to a tolerance of the dtype, relative to the largest entry: derivatives are sums that cancel."""
+    for a, e in zip(actual, expected, strict=True):
+        size = float(e.abs().max()) if e.numel() else 0.0
+        assert torch.isfinite(a).all()
+        torch.testing.assert_close(
+            a.double(), e, rtol=0, atol=max(size, 1e-30) * (1e-11 if dtype == torch.float64 else 3e-6)
+        )
+
+
+@every_case
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_fused_equals_plain(loss, options, padded, weighted):
+    lists = Lists()
+    expected = lists.outcome(loss, options, "plain", weighted=weighted)
+    for dtype in (torch.float64, torch.float32):
+        actual = lists.outcome(loss, options, "fused", dtype, padded, weighted)
+        assert_near(actual, expected, dtype)
+    assert expected[1].abs().max() > 0
+
+
+@every_case
+@pytest.mark.parametrize("scale", [1e-3, 1e1, 1e2, 1e4, 1e30])
+def test_every_range_of_scores(loss, options, scale):
+    lists = Lists((7, 65, 130), seed=1, scale=scale)
+    lists.scores = lists.scores.float().double()
+    expected = lists.outcome(loss, options, "plain")
+    for dtype in (torch.float64, torch.float32):
+        assert_near(lists.outcome(loss, options, "fused", dtype), expected, dtype)
+
+
+@every_case
+@pytest.mark.parametrize("lists", [Lists(tied=True, seed=2), Lists(labels=(0, 1), seed=3)], ids=["ties", "binary"])
+def test_ties(loss, options, lists):
+    expected = lists.outcome(loss, options, "plain")
+    for dtype in (torch.float64, torch.float32):
+        assert_near(lists.outcome(loss, options, "fused", dtype), expected, dtype)
+
+
+@pytest.mark.parametrize("name", ["ranknet", "hinge", "lambdarank@5", "lambdaloss@5", "ndcg2pp@None", "ndcg1@None"])
+def test_long_lists_are_cut_into_strips(name):
+    lists = Lists((1000, 5, 1600), seed=4)
+    expected = lists.outcome(*CASES[name], "plain")
+    for dtype in (torch.float64, torch.float32):
+        assert_near(lists.outcome(*CASES[name], "fused", dtype), expected, dtype)
+
+
+@every_case
+@pytest.mark.parametrize("label", [0, 3])
+def test_equal_labels_give_zero(loss, options, label):
+    values, gradient = Lists(labels=(label,)).outcome(loss, options, "fused")
+    assert (values == 0).all()
+    assert (gradient == 0).all()
+
+
+@every_case
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_reductions(loss, options, reduction):
+    lists = Lists((0, 5, 1, 30), seed=5)
+    assert_near(
+        lists.outcome(loss, options, "fused", reduction=reduction),
+        lists.outcome(loss, options, "plain", reduction=reduction),
+    )
+
+
+@every_case
+def test_every_entry_is_written(loss, options, monkeypatch):
+    """Memory that nobody cleared may hold anything; here it holds NaN."""
+    lists = Lists()
+    expected = lists.outcome(loss, options, "plain")
+    room, calls = np.empty, []
+
+    def filled(shape, dtype=float):
+        calls.append(shape)
+        array = room(shape, dtype)
+        array.fill(True if array.dtype == bool else np.nan)
+        return array
+
+    monkeypatch.setattr("rankgrad.kernels.cpu.np.empty", filled)
+    actual = lists.outcome(loss, options, "fused", padded=True)
+    assert calls
+    assert_near(actual, expected)
+
+
+@every_case
+def test_threads_change_nothing(loss, options):
+    lists, before = Lists((700, 3, 65, 1200), seed=6), torch.get_num_threads()
+    try:
+        outcomes = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            outcomes.append(lists.outcome(loss, options, "fused", torch.float32))
+    finally:
+        torch.set_num_threads(before)
+    for one, two in zip(*outcomes, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_nan_scores_are_not_hidden():
+    scores = torch.tensor([[1.0, math.nan, 0.0], [1.0, 2.0, 0.0]])
+    labels = torch.tensor([[1, 0, 2], [1, 0, 2]])
+    for loss in (losses.ranknet, losses.hinge, losses.lambdarank, losses.lambdaloss):
+        with rg.backend("fused"):
+            assert loss(scores, labels, reduction="none").isnan().tolist() == [True, False]
+
+
+def test_metrics_and_gains_without_a_kernel_stay_plain():
+    lists = Lists((5, 20), seed=7)
+    for options in ({"metric": "AP"}, {"metric": metrics.nDCG(gain=lambda y: y**2)}, {"sigma": -1.0}):
+        for loss in (losses.lambdarank, losses.lambdaloss):
+            assert_near(lists.outcome(loss, options, "auto"), lists.outcome(loss, options, "plain"))
+
+
+@pytest.mark.parametrize("name", ["ranknet", "hinge", "lambdarank@5", "lambdaloss@5", "ndcg1@None"])
+def test_compiled_in_one_graph(name):
+    loss, options = CASES[name]
+    lists = Lists((5, 0, 20), seed=8)
+
+    def call(scores, labels, offsets):
+        return loss(scores, labels, offsets=offsets, **options)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    outcomes = []
+    for function in (call, compiled):
+        scores = lists.scores.clone().requires_grad_()
+        value = function(scores, lists.labels, lists.offsets)
+        outcomes.append((value.detach(), *torch.autograd.grad(value, scores)))
+    assert_near(*outcomes)
+
+
+def test_the_operator_is_registered_properly():
+    from rankgrad.kernels import op  # noqa: F401
+
+    lists = Lists((5, 0, 20), seed=9)
+    arguments = ("lambdaloss", lists.scores.requires_grad_(), lists.labels, lists.weights, None, lists.offsets, 0)
+    options = [1.0, 5.0, 0.0, 0.0, 1.0, 1.0, 10.0]
+    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(torch.ops.rankgrad.loss, (*arguments, torch.empty(0), options, True), test_utils=checks)
+
+
+def test_memory_is_linear():
+    """30,000 documents, whose pairs would take 3.6 GB a matrix."""
+    lists, before = Lists((30_000,), seed=10), _peak()
+    values, gradient = lists.outcome(losses.lambdaloss, {"k": 5}, "fused", torch.float32)
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(gradient).all()
+    assert _peak() - before < 100_000
+
+
+def _peak():
+    """The most memory this process ever held, in KB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,95 @@
+"""The Triton kernels of the pairwise losses, interpreted on the CPU, against the plain losses."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
+pytest.importorskip("triton")
+from rankgrad.kernels.cuda import pairwise
+
+# Name, options of the plain loss, and those of the kernel.
+CASES = {
+    "ranknet": ("ranknet", {}, [1.0, 0.0, 0.0]),
+    "ranknet@10 any": ("ranknet", {"k": 10, "sigma": 0.7}, [0.7, 10.0, 0.0]),
+    "ranknet@10 both": ("ranknet", {"k": 10, "pairs": "both"}, [1.0, 10.0, 1.0]),
+    "hinge": ("hinge", {"margin": 0.3}, [0.3]),
+    "lambdarank": ("lambdarank", {}, [1.0, 0.0, 0.0, 0.0]),
+    "lambdarank@5 linear": ("lambdarank", {"metric": "nDCG(gain='linear')@5"}, [1.0, 5.0, 0.0, 1.0]),
+    "ndcg1@5": ("lambdaloss", {"scheme": "ndcg1", "k": 5}, [1.0, 5.0, 0.0, 0.0, 0.0, 0.0, 10.0]),
+    "ndcg2": ("lambdaloss", {}, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 10.0]),
+    "ndcg2@1": ("lambdaloss", {"k": 1}, [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 10.0]),
+    "ndcg2@5 heuristic": (
+        "lambdaloss",
+        {"k": 5, "truncation": "heuristic"},
+        [1.0, 5.0, 0.0, 0.0, 1.0, 0.0, 10.0],
+    ),
+    "ndcg2pp": ("lambdaloss", {"scheme": "ndcg2pp", "mu": 0.7}, [1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.7]),
+    "arp1": ("lambdaloss", {"scheme": "arp1"}, [1.0, 0.0, 0.0, 0.0, 3.0, 0.0, 10.0]),
+    "arp2@5": ("lambdaloss", {"scheme": "arp2", "k": 5}, [1.0, 5.0, 0.0, 0.0, 4.0, 0.0, 10.0]),
+}
+# Lengths, size of the scores, the lowest label and the one after the highest, whether scores tie.
+BATCHES = [
+    ((0, 1, 2, 65), 1.0, (0, 5), False),
+    ((40, 3), 100.0, (0, 5), True),
+    ((33, 0, 31), 1e30, (0, 2), False),
+    ((9, 4), 1e-3, (3, 4), False),
+]
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_interpreted_equals_plain(case, batch):
+    name, options, numbers = case
+    lengths, scale, grades, tied = batch
+    random = np.random.default_rng(0)
+    lists, width, documents = len(lengths), max(lengths) + 2, sum(lengths)
+    drawn = random.normal(size=documents)
+    scores = torch.tensor((np.round(drawn, 1) if tied else drawn) * scale).float().double().requires_grad_()
+    labels = torch.tensor(random.integers(*grades, documents))
+    weights = torch.tensor(random.uniform(0.5, 2.0, documents))
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    with rg.backend("plain"):
+        loss = getattr(losses, name)
+        values = loss(scores, labels, offsets=offsets, weights=weights, reduction="none", **options)
+    (gradient,) = torch.autograd.grad(values.sum(), scores)
+    different = [len(set(part.tolist())) > 1 for part in labels.split(lengths)]
+    places = np.concatenate([l * width + np.sort(random.choice(width, m, False)) for l, m in enumerate(lengths)])
+    places = torch.tensor(places, dtype=torch.long)
+
+    def scatter(column):
+        junk = torch.full((lists * width,), torch.nan, dtype=torch.float64)
+        return junk.index_copy(0, places, column.detach().double())
+
+    mask = ~scatter(scores).isnan()
+    nothing = torch.empty(0)
+    for dtype in (torch.float64, torch.float32):
+        flat = (scores.to(dtype), labels, weights, None, offsets, 0, nothing, numbers, True)
+        padded = (
+            scatter(scores).to(dtype),
+            scatter(labels),
+            scatter(weights),
+            mask,
+            None,
+            width,
+            nothing,
+            numbers,
+            True,
+        )
+        for arguments in (flat, padded):
+            value, signal, slopes, extras = pairwise.run(name, *arguments)
+            assert signal.tolist() == different
+            assert extras.shape == (lists, 0)
+            if arguments is padded:
+                assert (slopes[~mask] == 0).all()
+                slopes = slopes[places]
+            tolerance = 1e-11 if dtype == torch.float64 else 3e-6
+            for actual, expected in ((value, values), (slopes, gradient)):
+                largest = max(float(expected.detach().abs().max()), 1e-30)
+                torch.testing.assert_close(actual.double(), expected.detach(), rtol=0, atol=tolerance * largest)
