@@ -8,12 +8,16 @@ BIN    := $(VENV)/bin
 demo: $(VENV)/.installed
 	$(BIN)/rankgrad demo
 
-test: lint types
-	$(BIN)/pytest -n 2 -m "not long"
+# Two processes of one thread each: on two cores, threads that wait for each other cost more than they bring.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-# The long checks: fuzzing, kills, quick recipes.
+test: lint types
+	$(PYTEST) -m "not long"
+	TRITON_INTERPRET=1 $(PYTEST) tests/test_triton_*.py
+
+# The long checks: fuzzing, every backend, big lists.
 test-all: test
-	$(BIN)/pytest -n 2 -m long
+	$(PYTEST) -m long
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -16,9 +16,10 @@ _chosen: ContextVar[str | None] = ContextVar("rankgrad_backend", default=None)
 def backend(name: str) -> Iterator[None]:
     """Choose the implementation of the losses inside a `with` block.
 
-    `"auto"` (the default) takes the fused kernel where one exists for the loss and the device, `"fused"` insists on it,
-    `"plain"` takes the readable PyTorch version, which is the truth. Outside of any block the environment variable
-    `RANKGRAD_BACKEND` decides.
+    `"auto"` (the default) takes the fused kernel where one exists for the loss and the device; `"fused"` does so inside
+    `torch.func` transforms too, and is an error on a device without kernels; `"plain"` takes the readable PyTorch
+    version, which is the truth. Losses and options without a kernel are plain in every case. Outside of any block the
+    environment variable `RANKGRAD_BACKEND` decides.
 
     Example:
         >>> with backend("plain"):
