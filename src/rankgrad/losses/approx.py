@@ -69,7 +69,7 @@ def approx_precision(
 
     Example:
         >>> approx_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=2)
-        tensor(-0.4966)
+        tensor(-0.4967)
 
     References:
         Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.
@@ -139,7 +139,7 @@ def approx_ap(
 
     Example:
         >>> approx_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 1.]]))
-        tensor(-0.8109)
+        tensor(-0.8898)
 
     References:
         Qin, Liu and Li, "A General Approximation Framework for Direct Optimization of IR Measures", 2010.

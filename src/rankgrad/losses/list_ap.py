@@ -35,7 +35,7 @@ def list_ap(
 
     Example:
         >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.3958)
+        tensor(-0.4167)
 
     References:
         Revaud et al., "Learning with Average Precision: Training Image Retrieval with a Listwise Loss", ICCV 2019.

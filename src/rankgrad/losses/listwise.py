@@ -14,6 +14,7 @@ from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.fused import fused
 from rankgrad.losses.pairwise import has_order
 from rankgrad.metrics.order import order
+from rankgrad.relax.optimal_transport import least_scale
 
 
 def softmax(
@@ -209,7 +210,7 @@ def p_listmle(
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
-        tensor(2.1169)
+        tensor(2.1166)
 
     References:
         Lan et al., "Position-Aware ListMLE: A Sequential Learning Process for Ranking", UAI 2014.
@@ -290,7 +291,8 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 def _unit(values: Tensor) -> Tensor:
     """The vector at length 1, `(..., n)`; divided by its largest entry first, so that the square of 1e30 fits."""
     largest = _top(values.abs()).detach()
-    scaled = values / torch.where(largest > 0, largest, 1.0)
+    some = largest > least_scale(values.dtype)
+    scaled = torch.where(some, values / torch.where(some, largest, 1.0), 0.0 * values)
     squares = (scaled * scaled).sum(-1, keepdim=True)
     return torch.where(squares > 0, scaled / torch.where(squares > 0, squares, 1.0).sqrt(), 0.0 * scaled)
 

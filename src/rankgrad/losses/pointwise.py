@@ -51,7 +51,7 @@ def rmse(
 
     Example:
         >>> rmse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), levels=2)
-        tensor(1.4618)
+        tensor(1.4546)
 
     References:
         Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.

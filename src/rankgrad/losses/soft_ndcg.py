@@ -4,10 +4,13 @@ from typing import Any
 
 from torch import Tensor
 
-from rankgrad.lists import as_lists
+from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
+from rankgrad.losses.fused import fused
 from rankgrad.losses.relaxed import on_ranks, relaxed_loss
 from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
+
+BETA = 10.0  # sharpness of the cutoff of soft ranks
 
 
 def neural_ndcg(
@@ -39,14 +42,16 @@ def neural_ndcg(
 
     Example:
         >>> neural_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.6718)
+        tensor(-0.6865)
 
     References:
         Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    return relaxed_loss(Formula("nDCG", k), neural_sort(temperature, sinkhorn_rounds, transposed), lists, reduction)
+    operator = neural_sort(temperature, sinkhorn_rounds, transposed)
+    loss = fused("neural_ndcg", lists, reduction, (k or 0, temperature, transposed, sinkhorn_rounds))
+    return relaxed_loss(Formula("nDCG", k), operator, lists, reduction) if loss is None else loss
 
 
 def softrank_ndcg(
@@ -67,7 +72,7 @@ def softrank_ndcg(
 
     Example:
         >>> softrank_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.6854)
+        tensor(-0.6743)
 
     References:
         Taylor et al., "SoftRank: Optimizing Non-Smooth Rank Metrics", WSDM 2008.
@@ -99,7 +104,11 @@ def softsort_ndcg(
     References:
         Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator", ICML 2020.
     """
-    return _at_ranks(soft_sort(temperature, p), k, scores, labels, mask, offsets, reduction)
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    operator = soft_sort(temperature, p)
+    loss = fused("softsort_ndcg", lists, reduction, (k or 0, BETA, temperature, p))
+    return _at_ranks(operator, k, lists, reduction) if loss is None else loss
 
 
 def fastsort_ndcg(
@@ -122,7 +131,12 @@ def fastsort_ndcg(
     References:
         Blondel et al., "Fast Differentiable Sorting and Ranking", ICML 2020.
     """
-    return _at_ranks(fast_sort(temperature, regularisation), k, scores, labels, mask, offsets, reduction)
+    check_cutoff(k)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    operator, loss = fast_sort(temperature, regularisation), None
+    if lists.given.scores.device.type == "cpu":  # violators are pooled one by one, which is no work for a GPU
+        loss = fused("fastsort_ndcg", lists, reduction, (k or 0, BETA, temperature, regularisation == "entropic"))
+    return _at_ranks(operator, k, lists, reduction) if loss is None else loss
 
 
 def ot_ndcg(
@@ -145,14 +159,12 @@ def ot_ndcg(
     References:
         Cuturi, Teboul and Vert, "Differentiable Ranking and Sorting using Optimal Transport", NeurIPS 2019.
     """
-    return _at_ranks(optimal_transport(temperature, rounds), k, scores, labels, mask, offsets, reduction)
-
-
-def _at_ranks(
-    operator: Relaxation, k: int | None, scores: Any, labels: Any, mask: Any, offsets: Any, reduction: str
-) -> Tensor:
-    """ApproxNDCG's formula at the soft ranks of any operator."""
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+    return _at_ranks(optimal_transport(temperature, rounds), k, lists, reduction)
+
+
+def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
+    """ApproxNDCG's formula at the soft ranks of any operator."""
     metric = Formula("nDCG", k)
-    return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask)), reduction)
+    return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

@@ -52,12 +52,17 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores brought to [0, 1] within their list, `(..., n)`; all 0 where they are all equal, and in the padding."""
+    """Scores brought to [0, 1] within their list, `(..., n)`; all 0 where they are as good as equal, and in padding."""
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max
     low = torch.where(mask, scores, largest).amin(-1, keepdim=True)
     high = torch.where(mask, scores, -largest).amax(-1, keepdim=True)
     width = high - low
-    spread = mask & (width > 0)
-    return torch.where(spread, (scores - low) / torch.where(width > 0, width, 1.0), 0.0)
+    apart = width > least_scale(scores.dtype)
+    return torch.where(mask & apart, (scores - low) / torch.where(apart, width, 1.0), 0.0)
+
+
+def least_scale(dtype: torch.dtype) -> float:
+    """What scores may be divided by: the derivative, one over it, must leave room for sums. 1e-31 in float32."""
+    return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

@@ -25,7 +25,8 @@ from rankgrad.kernels.cpu.order import bits, descending
 
 ROOM = 4 << 20  # bytes of matrix that a list may keep
 WIDE = 16  # entries that a vector instruction takes; bands begin and end at its multiples
-GIVEN, SCALE, BACK, END = 0, 1, 2, 3  # what a sweep makes of the sums of rows
+# What a sweep makes of the sums of rows. Not Python's integers, for each of which Numba would compile it again.
+FIRST, GIVEN, SCALE, BACK, END = np.arange(5)
 
 
 class Band(NamedTuple):
@@ -187,7 +188,7 @@ def _fill(band, b, block):
 
 
 @helper
-def _sweep(band, fresh, vector, mode, own, extra, factor, near, far):
+def _sweep(band, vector, mode, own, extra, factor, near, far):
     """Rows times `vector`, from which `mode` makes their factors; then `near` is the sum of factors times rows.
 
     `far` is that of factors times rows times distances, column less row.
@@ -195,13 +196,14 @@ def _sweep(band, fresh, vector, mode, own, extra, factor, near, far):
     for j in range(len(near)):
         near[j] = 0.0
         far[j] = 0.0
+    kept = len(band.at) == 1 or band.at[1] > 0
     for b in range(len(band.at)):
         width, at, low = band.width[b], band.at[b], band.low[b]
-        if fresh or (b > 0 and band.at[b] == 0):
+        if mode == FIRST or not kept:
             _fill(band, b, band.cells[at : at + 4 * width])
         k0, k1 = band.cells[at : at + width], band.cells[at + width : at + 2 * width]
         k2, k3 = band.cells[at + 2 * width : at + 3 * width], band.cells[at + 3 * width : at + 4 * width]
-        if mode != GIVEN:
+        if mode > GIVEN:
             part = vector[low : low + width]
             s0 = s1 = s2 = s3 = part[0] * 0
             for j in range(width):
@@ -241,19 +243,19 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         extra[r] = 0.0
     for j in range(wide):
         v[0, j] = 1.0
-    _sweep(band, True, near, GIVEN, near, near, u[0], near, far)
+    _sweep(band, near, FIRST, near, near, u[0], near, far)
     # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
     for t in range(1, rounds + 1):
         for j in range(wide):
             v[t, j] = 1.0 / near[j] if near[j] > 0 else 0.0
             side[t, j] = far[j]
         if t < rounds or not transposed:
-            _sweep(band, False, v[t], SCALE, u[t], u[t], u[t], near, far)
+            _sweep(band, v[t], SCALE, u[t], u[t], u[t], near, far)
     last_u = rounds - 1 if transposed and rounds > 0 else rounds
 
     for j in range(wide):
         by_v[j] = v[rounds, j] * gained[j]
-    _sweep(band, False, by_v, END, extra, extra, factor, near, far)
+    _sweep(band, by_v, END, extra, extra, factor, near, far)
     value = 0.0
     for r in range(m):
         worth = discount[r] if k == 0 or r < k else 0.0
@@ -263,7 +265,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
     whole, moved = np.empty(wide), np.empty(wide)
     if not gradient:
         return value, whole, moved
-    _sweep(band, False, near, GIVEN, near, near, factor, near, far)
+    _sweep(band, near, GIVEN, near, near, factor, near, far)
     for j in range(wide):
         by_v[j] = gained[j] * near[j]
         moved[j] = v[rounds, j] * gained[j] * far[j]
@@ -273,7 +275,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         for r in range(tall):
             factor[r] = -extra[r] * u[rounds, r] * u[rounds, r]
             extra[r] = 0.0
-        _sweep(band, False, near, GIVEN, near, near, factor, near, far)
+        _sweep(band, near, GIVEN, near, near, factor, near, far)
         for j in range(wide):
             by_v[j] += near[j]
             moved[j] += v[rounds, j] * far[j]
@@ -281,14 +283,14 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         for j in range(wide):
             by_v[j] *= -v[t, j] * v[t, j]
             moved[j] += by_v[j] * side[t, j]
-        _sweep(band, False, by_v, BACK if t > 1 else END, u[t - 1], extra, factor, near, far)
+        _sweep(band, by_v, BACK if t > 1 else END, u[t - 1], extra, factor, near, far)
         for j in range(wide):
             by_v[j] = near[j]
             moved[j] += v[t - 1, j] * far[j] if t > 1 else 0.0
         for r in range(tall):
             extra[r] = 0.0
     if rounds == 0:
-        _sweep(band, False, near, GIVEN, near, near, extra, near, far)
+        _sweep(band, near, GIVEN, near, near, extra, near, far)
     for j in range(wide):
         whole[j] -= near[j]
         moved[j] -= far[j]

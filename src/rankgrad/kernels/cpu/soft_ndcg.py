@@ -19,6 +19,8 @@ from rankgrad.kernels.cpu.ideal import discounts, gather, shares
 from rankgrad.kernels.cpu.order import bits, descending
 
 _LOG_2 = math.log(2.0)
+# Which matrix to multiply with. Not Python's booleans, for each of which Numba would compile it again.
+ENTRIES, DERIVATIVES = np.bool_(False), np.bool_(True)
 
 
 def run(
@@ -120,11 +122,11 @@ def _softsort(score, gain, k, beta, temperature, p):
     given, made = np.empty((6, m)), np.empty((6, m))
     for i in range(m):
         given[0, i] = 1.0
-    _product(given, made, 0, 1, score, reach, p, False)
+    _product(given[:1], made[:1], score, reach, p, ENTRIES)
     for i in range(m):
         given[1, i] = 1.0 / made[0, i]
         given[2, i] = (i + 1.0) / made[0, i]
-    _product(given, made, 1, 3, score, reach, p, False)
+    _product(given[1:3], made[1:3], score, reach, p, ENTRIES)
     rank, by_rank = np.empty(m), np.empty(m)
     for i in range(m):
         rank[i] = made[2, i] / made[1, i]
@@ -132,23 +134,25 @@ def _softsort(score, gain, k, beta, temperature, p):
     for i in range(m):
         given[3, i] = -by_rank[i] * rank[i] / made[1, i]
         given[4, i] = by_rank[i] / made[1, i]
-    _product(given, made, 3, 5, score, reach, p, False)
+    _product(given[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
         given[5, i] = -(made[3, i] + (i + 1.0) * made[4, i]) * given[1, i] * given[1, i]
     # An entry is taken twice, at (i, j) and at (j, i), each time between two of the vectors.
-    _product(given, made, 0, 6, score, reach, p, True)
+    _product(given, made, score, reach, p, DERIVATIVES)
     for i in range(m):
-        pairs = given[1, i] * made[3, i] + given[3, i] * made[1, i] + given[2, i] * made[4, i] + given[4, i] * made[2, i]
+        pairs = (
+            given[1, i] * made[3, i] + given[3, i] * made[1, i] + given[2, i] * made[4, i] + given[4, i] * made[2, i]
+        )
         by_rank[i] = (pairs + given[0, i] * made[5, i] + given[5, i] * made[0, i]) * per_unit
     return value, by_rank
 
 
 @helper
-def _product(given, made, begin, end, score, reach, p, slanted):
-    """Products of the matrix e, or of the derivative of e(i, j) by x_i, with the vectors `begin` to `end` of `given`."""
+def _product(given, made, score, reach, p, slanted):
+    """Products of the matrix e, or of the derivative of e(i, j) by x_i, with vectors, `(vectors, m)`."""
     m = len(score)
     if p == 1:
-        for a in range(begin, end):
+        for a in range(len(given)):
             for backwards in (False, True):
                 carry = level = 0.0
                 for step in range(m):
@@ -177,7 +181,7 @@ def _product(given, made, begin, end, score, reach, p, slanted):
         for j in range(len(others)):
             apart = others[j] - x[i]
             entries[j] = exp(-apart * apart) * (2.0 * apart if slanted else 1.0)
-        for a in range(begin, end):
+        for a in range(len(given)):
             vector = given[a, low:high]
             total = 0.0
             for j in range(len(vector)):
@@ -225,6 +229,10 @@ def _fastsort(score, gain, k, beta, temperature, entropic):
             total += by_rank[m - 1 - i] * (rank[m - 1 - i] if entropic else 1.0)
         for i in range(start[b], start[b + 1]):
             j = m - 1 - i
-            by_z = rank[j] * (by_rank[j] - total / ranks[b]) if entropic else by_rank[j] - total / (start[b + 1] - start[b])
+            by_z = (
+                rank[j] * (by_rank[j] - total / ranks[b])
+                if entropic
+                else by_rank[j] - total / (start[b + 1] - start[b])
+            )
             by_rank[j] = -by_z / temperature
     return value, by_rank

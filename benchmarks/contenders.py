@@ -1,0 +1,136 @@
+"""Ways to run a loss forward and backward: made, checked against the truth, and timed side by side."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import rankgrad as rg
+
+
+class Wrong(Exception):
+    """A value or a gradient that is not the truth's."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`run` does one forward and backward pass; `outcome` gives the value and the gradient that it left."""
+
+    run: Callable[[], object]
+    outcome: Callable[[], tuple[Tensor, Tensor]]
+    backend: str
+    exact: bool = True
+
+
+def step(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor, backend: str, exact: bool = True) -> Contender:
+    """A contender from a loss; one that is not `exact`, like those with epsilons in logarithms, has more leeway."""
+    leaf = scores.detach().clone().requires_grad_()
+    parameters = list(getattr(loss, "parameters", list)())
+    kept: list[Tensor] = []
+
+    def run() -> None:
+        for tensor in (leaf, *parameters):
+            tensor.grad = None
+        value = loss(leaf, labels)
+        value.backward()
+        kept[:] = [value.detach()]
+
+    def outcome() -> tuple[Tensor, Tensor]:
+        assert leaf.grad is not None
+        return kept[0], leaf.grad
+
+    return Contender(run, outcome, backend, exact)
+
+
+def graphed(eager: Contender) -> Contender:
+    """The same inside a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), rg.backend(eager.backend):
+        for _ in range(3):
+            eager.run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), rg.backend(eager.backend):
+        eager.run()
+    for tensor in eager.outcome():
+        tensor.fill_(torch.nan)  # so that only a replay can make it right
+    return Contender(graph.replay, eager.outcome, eager.backend)
+
+
+def uses_kernel(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> bool:
+    """Whether there is a fused form of this loss on this device."""
+    from rankgrad.kernels import op
+
+    called, original = [], op.loss
+
+    def watched(name: str, *rest: object) -> object:
+        called.append(name)
+        return original(name, *rest)  # type: ignore[arg-type]
+
+    op.loss = watched  # type: ignore[assignment]
+    try:
+        loss(scores[..., :8], labels[..., :8])
+    finally:
+        op.loss = original
+    return bool(called)
+
+
+def check(contender: Contender, truth: tuple[Tensor, Tensor]) -> None:
+    """Raise `Wrong` unless the value and the gradient are those of the truth."""
+    for what, found, expected, most in zip(("value", "gradient"), once(contender), truth, (1e-5, 1e-4), strict=True):
+        off = float((found - expected).norm() / expected.norm())
+        if not off <= most * (1 if contender.exact else 10):
+            raise Wrong(f"{what} off by {off:.1e}")
+
+
+def once(contender: Contender) -> tuple[Tensor, Tensor]:
+    """The value and the gradient of one run, in float64 on the CPU."""
+    with rg.backend(contender.backend):
+        contender.run()
+    value, gradient = contender.outcome()
+    return value.double().cpu(), gradient.double().cpu()
+
+
+def sample(contenders: dict[str, Contender], repeats: int, device: str) -> dict[str, tuple[float, float]]:
+    """The median time of a run and half the distance of its quartiles, in seconds; samples of all are interleaved."""
+    calls = {kind: _calls(contender, device) for kind, contender in contenders.items()}
+    times: dict[str, list[float]] = {kind: [] for kind in contenders}
+    for _ in range(repeats):
+        for kind, contender in contenders.items():
+            times[kind].append(_time(contender, calls[kind], device))
+    found = {}
+    for kind, seconds in times.items():
+        low, middle, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
+        found[kind] = (middle, (high - low) / 2)
+    return found
+
+
+def _calls(contender: Contender, device: str, enough: float = 0.01) -> int:
+    """How many runs make a sample long enough to be timed."""
+    _time(contender, 2, device)
+    return max(1, min(1000, int(enough / _time(contender, 3, device))))
+
+
+def _time(contender: Contender, calls: int, device: str) -> float:
+    with rg.backend(contender.backend):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            contender.run()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) / calls
+
+
+def peak_memory(contender: Contender) -> int:
+    """Bytes of a GPU that a run takes beside its input, gradient included."""
+    once(contender)
+    before = torch.cuda.memory_allocated() - contender.outcome()[1].nbytes
+    torch.cuda.reset_peak_memory_stats()
+    once(contender)
+    return torch.cuda.max_memory_allocated() - before

@@ -1,0 +1,107 @@
+"""One list of 100,000 documents, a training step of each loss that promises linear memory, and the memory it took.
+
+Every loss has a process of its own, because the peak of a process never falls. Run by `losses.py --long`.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from setting import setting
+from torch import Tensor
+
+import rankgrad as rg
+
+DOCUMENTS = 100_000
+ALLOWED = 1e9  # bytes, the whole process on the CPU
+LOSSES = (
+    *("ranknet", "hinge", "lambdarank", "lambdaloss"),
+    *("approx_ndcg", "approx_mrr", "approx_ap", "approx_precision", "LearnDCG"),
+    *("softmax", "listnet", "xe_ndcg", "poly1_softmax", "unique_softmax", "listmle", "p_listmle"),
+)
+
+
+def rows(device: str) -> list[dict[str, Any]]:
+    """One row a loss."""
+    found = []
+    for name in LOSSES:
+        command = [sys.executable, __file__, name, device, str(torch.get_num_threads())]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        if answer.returncode:
+            print(f"{name}: {answer.stderr.strip().splitlines()[-1]}")
+            continue
+        row = {**json.loads(answer.stdout), **setting(device)}
+        verdict = "under" if row["MB in all"] < ALLOWED / 1e6 else "OVER"
+        where = f"{row['commit']}, torch {row['torch']}, {row['chip']}"
+        print(
+            f"{name}: {row['fused']['seconds']:.2f} s, {row['MB extra']:.0f} MB extra, {row['MB in all']:.0f} MB in "
+            f"all, {verdict} 1 GB [{where}]"
+        )
+        found.append(row)
+    return found
+
+
+def train(name: str, device: str, steps: int = 3) -> dict[str, Any]:
+    """Steps of a small model on a long list, after one on a short list that has the kernels compiled."""
+    made = getattr(rg.losses, name)
+    loss = made().to(device) if isinstance(made, type) else made
+    _step(loss, DOCUMENTS // 1000, device)
+    before = _memory("VmRSS", device)
+    _forget_peak(device)
+    times = [_step(loss, DOCUMENTS, device) for _ in range(steps)]
+    total = _memory("VmHWM", device)
+    return {
+        "loss": name,
+        "lists": 1,
+        "documents": DOCUMENTS,
+        "fused": {"seconds": statistics.median(times), "spread": (max(times) - min(times)) / 2},
+        "MB extra": (total - before) / 1e6,
+        "MB in all": total / 1e6,
+    }
+
+
+def _step(loss: Callable[..., Tensor], documents: int, device: str) -> float:
+    """Forward and backward; seconds. No plain loss is there to check with, but what all of them share is checked."""
+    generator = torch.Generator().manual_seed(documents)
+    features = torch.randn(documents, 8, generator=generator).to(device)
+    labels = torch.randint(0, 5, (documents,), generator=generator).to(device)
+    model = torch.nn.Linear(8, 1).to(device)
+    start = time.perf_counter()
+    scores = model(features)[:, 0]
+    scores.retain_grad()
+    with rg.backend("fused"):
+        loss(scores, labels).backward()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    # A constant added to all scores changes nothing, so the derivatives add up to 0.
+    slopes = scores.grad.double()
+    if not slopes.sum().abs() <= 1e-4 * slopes.abs().sum():
+        sys.exit(f"derivatives add up to {float(slopes.sum()):.2g}; no time is printed")
+    return seconds
+
+
+def _memory(key: str, device: str) -> int:
+    """Bytes held now (`VmRSS`) or at most so far (`VmHWM`): of the process, or of the GPU."""
+    if device == "cuda":
+        return torch.cuda.memory_allocated() if key == "VmRSS" else torch.cuda.max_memory_allocated()
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    return int(line.split()[1]) * 1024
+
+
+def _forget_peak(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[3]))
+    print(json.dumps(train(sys.argv[1], sys.argv[2])))

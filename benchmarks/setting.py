@@ -1,0 +1,29 @@
+"""Where and on what a benchmark ran, for every row that it prints."""
+
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+
+def setting(device: str = "cpu") -> dict[str, str]:
+    """The commit, the version of torch, and the chip."""
+    return {"commit": _commit(), "torch": torch.__version__, "chip": _gpu() if device == "cuda" else _cpu()}
+
+
+def _commit() -> str:
+    where = Path(__file__).parent
+    found = subprocess.run(["git", "-C", where, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return found.stdout.strip() or "no commit"
+
+
+def _gpu() -> str:
+    return torch.cuda.get_device_name()
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    name = names[0].split(":")[1].strip() if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} thread(s)"

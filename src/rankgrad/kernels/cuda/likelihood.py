@@ -1,0 +1,294 @@
+"""Losses in which a document competes with those of lower label: ListMLE, its position-aware form, unique softmax.
+
+ListMLE: an order by label, then one program a list, which scans it from the end for the sums that remain after each
+choice, and from the front for the slopes. Up to `COUNTED` documents a list the order is counted, pair by pair, in one
+launch; beyond, PyTorch sorts. Unique softmax is two walks over the pairs of a list, and a sum.
+
+A sum of exponentials is kept as e^top * rest, where top is its own largest exponent: nothing underflows that counts.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
+
+ROWS, COLUMNS = 32, 64
+TILE, WIDEST = 1024, 2048  # documents at a time, where the length of a list is not known, and at most
+COUNTED = 2048
+
+# The first arguments of every kernel: scores, labels, weights, mask, offsets, documents, lists, n.
+Given = tuple[Any, ...]
+
+
+def plackett_luce(
+    layout: Layout,
+    given: Given,
+    filled: tuple[Tensor, Tensor, Tensor],
+    constants: dict[str, Any],
+    gradient: bool,
+    mask: Tensor | None,
+    position_aware: bool,
+) -> None:
+    """Fill values, signal and slopes of ListMLE."""
+    scores, labels = given[:2]
+    length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
+    if length <= COUNTED:
+        order = torch.empty(layout.documents, dtype=torch.int32, device=scores.device)
+        _order[layout.row_grid(ROWS)](*given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+    else:
+        order = sorted_order(layout, labels.to(scores.dtype), mask)
+    top, rest = torch.empty_like(scores), torch.empty_like(scores)
+    tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
+    _likelihood[layout.list_grid()](
+        *given, *filled, order, top, rest, POSITION_AWARE=position_aware, GRADIENT=gradient, TILE=tile,
+        num_warps=4 if tile <= 1024 else 8, **constants,
+    )  # fmt: skip
+
+
+def unique_softmax(
+    layout: Layout,
+    given: Given,
+    filled: tuple[Tensor, Tensor, Tensor],
+    constants: dict[str, Any],
+    gradient: bool,
+) -> None:
+    """Fill values, signal and slopes of unique softmax."""
+    scores = given[0]
+    values, signal, slopes = filled
+    top, share, terms = (torch.empty_like(scores) for _ in range(3))
+    grid, blocks = layout.row_grid(ROWS), {"ROWS": ROWS, "COLUMNS": COLUMNS}
+    _fields[grid](*given, top, share, terms, **blocks, **constants)
+    tile = min(triton.next_power_of_2(max(layout.n, 16)), TILE) if layout.padded else TILE
+    _sums[layout.list_grid()](*given, terms, values, signal, TILE=tile, **constants)
+    if gradient:
+        _slopes[grid](*given, top, share, slopes, **blocks, **constants)
+
+
+def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
+    """Places of the documents by falling label, ties by position, `(D,)`; padding last in its list."""
+    if layout.padded:
+        table = labels.view(layout.lists, layout.n)
+        if mask is not None:
+            table = table.masked_fill(~mask.view(table.shape), -torch.inf)
+        inside = table.sort(dim=1, descending=True, stable=True).indices
+        starts = torch.arange(layout.lists, device=labels.device)[:, None] * layout.n
+        return (inside + starts).view(-1).to(torch.int32)
+    by_label = labels.sort(descending=True, stable=True).indices
+    owner = torch.searchsorted(layout.offsets, by_label, right=True)
+    return by_label[owner.sort(stable=True).indices].to(torch.int32)
+
+
+@triton.jit
+def _order(
+    scores, labels, weights, mask, offsets, documents, lists, n, order,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Put each real document at the place of its rank by label."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    y_i = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
+    before = tl.zeros([ROWS, COLUMNS], tl.int32)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        y_j = tl.load(labels + j, mask=there, other=0).to(scores.dtype.element_ty)
+        ahead = (y_j[None, :] > y_i[:, None]) | ((y_j[None, :] == y_i[:, None]) & (j[None, :] < i[:, None]))
+        ahead = ahead & there[None, :]
+        if not PADDED:
+            ahead = ahead & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        before += ahead.to(tl.int32)
+    tl.store(order + start + tl.sum(before, 1), i.to(tl.int32), mask=real)
+
+
+@triton.jit
+def _join(top_a, rest_a, top_b, rest_b):
+    """The sum of e^top_a rest_a and e^top_b rest_b, in the same form."""
+    top = tl.maximum(top_a, top_b)
+    return top, rest_a * tl.exp(top_a - top) + rest_b * tl.exp(top_b - top)
+
+
+@triton.jit
+def _nothing(scores):
+    """The top of an empty sum: finite, so that the difference of two of them is no NaN."""
+    if scores.dtype.element_ty == tl.float64:
+        return tl.full([], -1e300, tl.float64)
+    else:
+        return tl.full([], -3e38, tl.float32)
+
+
+@triton.jit
+def _counts(weights, i, rank, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
+    """What the choice of each document counts; `last` is the share of the last rank, 2^(1 - n)."""
+    v = tl.where(inside, tl.where(ordered, last * 0.0 + 1.0, 0.0), 0.0)
+    if POSITION_AWARE:
+        v = v * tl.maximum(tl.exp2(-rank.to(last.dtype)) - last, 0.0) / (1.0 - last)
+    if WEIGHTED:
+        v = v * tl.load(weights + i, mask=inside, other=0).to(last.dtype)
+    return v
+
+
+@triton.jit
+def _likelihood(
+    scores, labels, weights, mask, offsets, documents, lists, n, values, signal, slopes, order, tops, rests,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    POSITION_AWARE: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    l = tl.program_id(0)
+    start, end = list_bounds(offsets, n, PADDED)
+    count = 0
+    low = tl.full([], float("inf"), scores.dtype.element_ty)
+    high = tl.full([], -float("inf"), scores.dtype.element_ty)
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        inside = i < end
+        real = present(mask, i, inside, MASKED)
+        y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
+        count += tl.sum(real.to(tl.int32))
+        low = tl.minimum(low, tl.min(tl.where(real, y, float("inf"))))
+        high = tl.maximum(high, tl.max(tl.where(real, y, -float("inf"))))
+        if GRADIENT and MASKED:
+            tl.store(slopes + i, tl.zeros([TILE], scores.dtype.element_ty), mask=inside & (real == 0))
+    ordered = low < high
+    last = tl.exp2(1.0 - tl.maximum(count, 2).to(scores.dtype.element_ty))
+    tiles = tl.cdiv(count, TILE)
+
+    value = tl.full([], 0.0, scores.dtype.element_ty)
+    after_top, after_rest = _nothing(scores), value
+    for tile in range(tiles):
+        rank = (tiles - 1 - tile) * TILE + tl.arange(0, TILE)
+        inside = rank < count
+        i = tl.load(order + start + rank, mask=inside, other=0)
+        s = tl.load(scores + i, mask=inside, other=0.0)
+        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
+        top = tl.where(inside, s, _nothing(scores))
+        rest = tl.where(inside, 1.0, top * 0.0)
+        top, rest = tl.associative_scan((top, rest), 0, _join, reverse=True)
+        top, rest = _join(top, rest, after_top, after_rest)
+        if GRADIENT:
+            tl.store(tops + start + rank, top, mask=inside)
+            tl.store(rests + start + rank, rest, mask=inside)
+        value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
+        first = tl.arange(0, TILE) == 0
+        after_top, after_rest = tl.sum(tl.where(first, top, 0.0)), tl.sum(tl.where(first, rest, 0.0))
+    tl.store(values + l, value)
+    tl.store(signal + l, ordered.to(tl.uint8))
+    if not GRADIENT:
+        return
+
+    tl.debug_barrier()  # the sums that other threads of this program stored
+    until_top, until_rest = _nothing(scores), value * 0.0
+    for tile in range(tiles):
+        rank = tile * TILE + tl.arange(0, TILE)
+        inside = rank < count
+        i = tl.load(order + start + rank, mask=inside, other=0)
+        s = tl.load(scores + i, mask=inside, other=0.0)
+        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
+        top = tl.load(tops + start + rank, mask=inside, other=0.0)
+        rest = tl.load(rests + start + rank, mask=inside, other=1.0)
+        top = tl.where(inside, -top, _nothing(scores))
+        top, rest = tl.associative_scan((top, v / rest), 0, _join)
+        top, rest = _join(top, rest, until_top, until_rest)
+        tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
+        end_of_tile = tl.arange(0, TILE) == TILE - 1
+        until_top, until_rest = tl.sum(tl.where(end_of_tile, top, 0.0)), tl.sum(tl.where(end_of_tile, rest, 0.0))
+
+
+@triton.jit
+def _gain(labels, weights, i, real, scores, WEIGHTED: tl.constexpr):
+    """The label and w (2^y - 1)."""
+    y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
+    t = tl.exp2(y) - 1.0
+    if WEIGHTED:
+        t = t * tl.load(weights + i, mask=real, other=0).to(scores.dtype.element_ty)
+    return y, tl.where(real, t, 0.0)
+
+
+@triton.jit
+def _fields(
+    scores, labels, weights, mask, offsets, documents, lists, n, tops, shares, terms,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The sum of exponentials that each document competes in, and its part of the loss."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    y_i, t_i = _gain(labels, weights, i, real, scores, WEIGHTED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    highest = tl.zeros([ROWS, COLUMNS], s_i.dtype) + s_i[:, None]
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        rival = there[None, :] & (tl.load(labels + j, mask=there, other=0).to(s_i.dtype)[None, :] < y_i[:, None])
+        if not PADDED:
+            rival = rival & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        highest = tl.maximum(highest, tl.where(rival, s_j[None, :], -float("inf")))
+    top = tl.max(highest, 1)
+    total = tl.zeros([ROWS, COLUMNS], s_i.dtype)
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        rival = there[None, :] & (tl.load(labels + j, mask=there, other=0).to(s_i.dtype)[None, :] < y_i[:, None])
+        if not PADDED:
+            rival = rival & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        total += tl.exp(tl.where(rival, s_j[None, :] - top[:, None], -float("inf")))
+    rest = tl.sum(total, 1) + tl.exp(s_i - top)
+    tl.store(tops + i, top, mask=inside)
+    tl.store(shares + i, t_i / rest, mask=inside)
+    tl.store(terms + i, tl.where(real, t_i * (tl.log(rest) + (top - s_i)), 0.0), mask=inside)
+
+
+@triton.jit
+def _sums(
+    scores, labels, weights, mask, offsets, documents, lists, n, terms, values, signal,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    start, end = list_bounds(offsets, n, PADDED)
+    value = tl.full([], 0.0, scores.dtype.element_ty)
+    relevant = 0
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
+        relevant += tl.sum((real & (y > 0.0)).to(tl.int32))
+        value += tl.sum(tl.load(terms + i, mask=real, other=0.0))
+    tl.store(values + tl.program_id(0), value)
+    tl.store(signal + tl.program_id(0), (relevant > 0).to(tl.uint8))
+
+
+@triton.jit
+def _slopes(
+    scores, labels, weights, mask, offsets, documents, lists, n, tops, shares, slopes,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Each document's part in its own field and in those of the documents of higher label."""
+    j, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, j, inside, MASKED)
+    y_j, t_j = _gain(labels, weights, j, real, scores, WEIGHTED)
+    s_j = tl.load(scores + j, mask=real, other=0.0)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    total = tl.zeros([ROWS, COLUMNS], s_j.dtype)
+    for column in range(first, last, COLUMNS):
+        i = column + tl.arange(0, COLUMNS)
+        there = present(mask, i, i < last, MASKED)
+        above = there[None, :] & (tl.load(labels + i, mask=there, other=0).to(s_j.dtype)[None, :] > y_j[:, None])
+        if not PADDED:
+            above = above & (i[None, :] >= start[:, None]) & (i[None, :] < end[:, None])
+        top = tl.load(tops + i, mask=there, other=0.0)
+        share = tl.load(shares + i, mask=there, other=0.0)
+        total += share[None, :] * tl.exp(tl.where(above, s_j[:, None] - top[None, :], -float("inf")))
+    top = tl.load(tops + j, mask=real, other=0.0)
+    own = tl.load(shares + j, mask=real, other=0.0) * tl.exp(s_j - top)
+    tl.store(slopes + j, tl.where(real, tl.sum(total, 1) + own - t_j, 0.0), mask=inside)

@@ -1,0 +1,348 @@
+"""NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
+
+Two launches. The first puts the documents of each list in descending order. The second, one program a list, does all
+rounds forth and back, as `kernels/cpu/neural_ndcg.py` explains them, and computes K anew in every sweep: only the
+scaling vectors are stored. Where a block of columns holds the whole list, a sweep computes each entry once, for the
+sum of its row and then for those of the columns; else twice.
+
+Logits of a block of rows are taken relative to those of its middle row, which float64 gives exactly: the difference,
+rows times scores nearby, is small where entries count, and float32 will do.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present, rows
+from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
+
+ROWS, COLUMNS = 32, 64  # of a block, when sorting
+WIDEST = 1024  # columns of a block of K, where it is to hold the list
+ENTRIES = 8192  # of a block of K
+FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this loss; options as on the CPU."""
+    scores = scores.detach().contiguous()
+    labels = labels.detach().to(scores.dtype).contiguous()
+    layout = Layout(scores, offsets, n)
+    k, temperature, transposed, rounds = options
+    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
+    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
+    slopes = torch.empty_like(scores)
+    extras = scores.new_empty((layout.lists if gradient else 0, 0))
+    # In descending order: scores and sums of distances, labels, places in the ideal order, where they came from.
+    score, spread = (torch.empty_like(scores, dtype=torch.float64) for _ in range(2))
+    label, best, origin = torch.empty_like(scores), *(torch.empty_like(scores, dtype=torch.int32) for _ in range(2))
+    u, v, side = scores.new_empty((3, int(rounds) + 1, layout.documents))
+    work = scores.new_empty((8, layout.documents))
+    given = (as_bytes(mask, scores), *layout.arguments())
+    constants = {"MASKED": mask is not None, **layout.constants()}
+    _sort[layout.row_grid(ROWS)](
+        scores, labels, *given, score, spread, label, best, origin, slopes, ROWS=ROWS, COLUMNS=COLUMNS, **constants
+    )
+    width = triton.next_power_of_2(max(n, 16)) if layout.padded else 0
+    whole = layout.padded and width <= WIDEST
+    wide = width if whole else 128
+    tall = max(min(ENTRIES // wide, 32), 1)
+    _neural[layout.list_grid()](
+        *given, score, spread, label, best, origin, u, v, side, work, values, signal.view(torch.uint8), slopes,
+        int(k), int(rounds), *split(temperature),
+        TRANSPOSED=transposed > 0, GRADIENT=gradient, WHOLE=whole, TALL=tall, WIDE=wide,
+        num_warps=8 if tall * wide >= 4096 else 4, num_stages=1, **constants,
+    )  # fmt: skip
+    return values, signal, slopes if gradient else scores.new_empty(0), extras
+
+
+@triton.jit
+def _sort(
+    scores, labels, mask, offsets, documents, lists, n, score, spread, label, best, origin, slopes,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Real documents to the front of their list in descending order of scores, by counting; slopes of others to 0."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    y_i = tl.load(labels + i, mask=real, other=0.0)
+    higher, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
+    distance = tl.zeros([ROWS], tl.float64)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        y_j = tl.load(labels + j, mask=there, other=0.0)
+        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        higher += tl.sum((pair & ahead(s_j, s_i, j, i)).to(tl.int32), 1)
+        better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
+        apart = tl.abs(s_i.to(tl.float64)[:, None] - s_j.to(tl.float64)[None, :])
+        distance += tl.sum(tl.where(pair, apart, 0.0), 1)
+    to = start + higher
+    tl.store(score + to, s_i.to(tl.float64), mask=real)
+    tl.store(spread + to, distance, mask=real)
+    tl.store(label + to, y_i, mask=real)
+    tl.store(best + to, better + 1, mask=real)
+    tl.store(origin + to, i, mask=real)
+    tl.store(slopes + i, s_i * 0.0, mask=inside)
+
+
+@triton.jit
+def _logits(score, spread, m, tau, row, column, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """The logits of a block, up to a constant for each row."""
+    middle = tl.minimum(row + TALL // 2, m - 1)
+    s_middle, b_middle = tl.load(score + middle), tl.load(spread + middle)
+    j = column + tl.arange(0, WIDE)
+    apart = (tl.load(score + j, mask=j < m, other=0.0) - s_middle) / tau
+    fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) / tau
+    # Beyond these float32 would be infinite, and the difference of two of them no number.
+    apart = tl.minimum(tl.maximum(apart, -1e34), 1e34).to(like.dtype)
+    fall = tl.minimum(tl.maximum(fall, -1e37), 0.0).to(like.dtype)
+    turn = (2 * (middle - row - tl.arange(0, TALL))).to(like.dtype)
+    zero = tl.zeros([TALL, WIDE], like.dtype)
+    # One rounding, the same wherever this is computed.
+    return tl.fma(zero + turn[:, None], zero + apart[None, :], zero + fall[None, :])
+
+
+@triton.jit
+def _block(score, spread, shift, m, tau, row, column, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """A block of K."""
+    r = row + tl.arange(0, TALL)
+    j = column + tl.arange(0, WIDE)
+    logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+    entry = tl.exp(tl.minimum(logit - tl.load(shift + r, mask=r < m, other=0.0)[:, None], 0.0))
+    return tl.where((r < m)[:, None] & (j < m)[None, :], entry, 0.0)
+
+
+@triton.jit
+def _shift(score, spread, shift, m, tau, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """Fill `shift` with the logarithm of the sum of the exponentials of each row."""
+    for row in range(0, m, TALL):
+        r = row + tl.arange(0, TALL)
+        highest = tl.zeros([TALL], like.dtype) - float("inf")
+        for column in range(0, m, WIDE):
+            j = column + tl.arange(0, WIDE)
+            logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+            highest = tl.maximum(highest, tl.max(tl.where((j < m)[None, :], logit, -float("inf")), 1))
+        total = tl.zeros([TALL], like.dtype)
+        for column in range(0, m, WIDE):
+            j = column + tl.arange(0, WIDE)
+            logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+            total += tl.sum(tl.where((j < m)[None, :], tl.exp(logit - highest[:, None]), 0.0), 1)
+        tl.store(shift + r, highest + tl.log(total), mask=r < m)
+
+
+@triton.jit
+def _factor(
+    dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
+    MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
+):  # fmt: skip
+    """What the sums of rows become: the factors of the rows and, when reading, those beside the gains; the value."""
+    none = dot * 0.0
+    if MODE == FORTH:
+        scaled = tl.where(dot > 0.0, 1.0 / tl.where(dot > 0.0, dot, 1.0), 0.0)
+        f = tl.where(real, tl.where(t > 0, scaled, none + 1.0), none)
+        tl.store(u + t * stride + r, f, mask=real)
+        return f, none, none
+    elif MODE == READ:
+        final = tl.load(u + t * stride + r, mask=real, other=0.0)
+        worth = tl.where(real & ((r < k) | (k == 0)), 1.0 / tl.log2(2.0 + r.to(dot.dtype)), none)
+        scaled = (rounds > 0) & (not TRANSPOSED)
+        f = tl.where(scaled, -worth * dot * final * final, none)
+        tl.store(extra + r, tl.where(scaled, none, worth * dot), mask=real)
+        tl.store(factor + r, f, mask=real)
+        tl.store(weighed + r, worth * final, mask=real)
+        return f, worth * final, worth * final * dot
+    else:
+        own = tl.load(u + tl.maximum(t - 1, 0) * stride + r, mask=real, other=0.0)
+        given = tl.load(extra + r, mask=real & (t == rounds), other=0.0)
+        f = tl.where(rounds > 0, dot, none) + given
+        f = tl.where(real, tl.where(t > 1, -f * own * own, f), none)
+        return f, none, none
+
+
+@triton.jit
+def _sweep(
+    score, spread, shift, m, tau, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
+    MODE: tl.constexpr, TRANSPOSED: tl.constexpr, WHOLE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Rows times `vector`, from which `_factor` makes their factors; then `near` is the sum of factors times rows.
+
+    `far` is that of factors times rows times distances, column less row. Returns the value, when reading.
+    """
+    value = tl.zeros([TALL], like.dtype)
+    if WHOLE:
+        j = tl.arange(0, WIDE)
+        aim = tl.load(vector + j, mask=j < m, other=0.0)
+        g = tl.load(gained + j, mask=j < m, other=0.0)
+        sums, distances = tl.zeros([TALL, WIDE], like.dtype), tl.zeros([TALL, WIDE], like.dtype)
+        for row in range(0, m, TALL):
+            r = row + tl.arange(0, TALL)
+            entry = _block(score, spread, shift, m, tau, row, 0, like, TALL, WIDE)
+            dot = tl.sum(entry * aim[None, :], 1)
+            f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
+            value += part
+            share = entry * (f[:, None] + w[:, None] * g[None, :]) if MODE == READ else entry * f[:, None]
+            sums += share
+            distances += share * (j[None, :] - r[:, None]).to(like.dtype)
+        tl.store(near + j, tl.sum(sums, 0), mask=j < m)
+        tl.store(far + j, tl.sum(distances, 0), mask=j < m)
+    else:
+        for row in range(0, m, TALL):
+            r = row + tl.arange(0, TALL)
+            dots = tl.zeros([TALL, WIDE], like.dtype)
+            for column in range(0, m, WIDE):
+                j = column + tl.arange(0, WIDE)
+                aim = tl.load(vector + j, mask=j < m, other=0.0)
+                dots += _block(score, spread, shift, m, tau, row, column, like, TALL, WIDE) * aim[None, :]
+            dot = tl.sum(dots, 1)
+            f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
+            value += part
+            tl.store(factor + r, f, mask=r < m)
+        tl.debug_barrier()
+        for column in range(0, m, WIDE):
+            j = column + tl.arange(0, WIDE)
+            g = tl.load(gained + j, mask=j < m, other=0.0)
+            sums, distances = tl.zeros([TALL, WIDE], like.dtype), tl.zeros([TALL, WIDE], like.dtype)
+            for row in range(0, m, TALL):
+                r = row + tl.arange(0, TALL)
+                f = tl.load(factor + r, mask=r < m, other=0.0)
+                share = _block(score, spread, shift, m, tau, row, column, like, TALL, WIDE)
+                if MODE == READ:
+                    w = tl.load(weighed + r, mask=r < m, other=0.0)
+                    share = share * (f[:, None] + w[:, None] * g[None, :])
+                else:
+                    share = share * f[:, None]
+                sums += share
+                distances += share * (j[None, :] - r[:, None]).to(like.dtype)
+            tl.store(near + j, tl.sum(sums, 0), mask=j < m)
+            tl.store(far + j, tl.sum(distances, 0), mask=j < m)
+    tl.debug_barrier()
+    return tl.sum(value)
+
+
+@triton.jit(do_not_specialize=["k", "rounds"])
+def _neural(
+    mask, offsets, documents, lists, n, score, spread, label, best, origin, u, v, side, work, values, signal, slopes,
+    k, rounds, temperature, temperature_rest,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
+    WHOLE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    start, end = list_bounds(offsets, n, PADDED)
+    like = tl.full([], 0.0, values.dtype.element_ty)
+    tau = tl.full([], 0.0, tl.float64) + temperature + temperature_rest
+    m = 0
+    for column in range(start, end, WIDE):
+        i = column + tl.arange(0, WIDE)
+        m += tl.sum(present(mask, i, i < end, MASKED).to(tl.int32))
+    top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
+    tl.store(signal + tl.program_id(0), (top > 0.0).to(tl.uint8))
+    m = tl.where(top > 0.0, m, 0)  # without a relevant document there is nothing to do
+    score, spread, u, v, side = score + start, spread + start, u + start, v + start, side + start
+    stride = tl.full([], 0, tl.int64) + documents
+    work += start
+    shift, gained, vector, moved = work, work + stride, work + 2 * stride, work + 3 * stride
+    near, far, extra, factor = work + 4 * stride, work + 5 * stride, work + 6 * stride, work + 7 * stride
+    weighed = moved  # is over before the other begins
+
+    for column in range(0, m, WIDE):
+        j = column + tl.arange(0, WIDE)
+        g = gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal
+        tl.store(gained + j, g, mask=j < m)
+        tl.store(v + j, g * 0.0 + 1.0, mask=j < m)
+    _shift(score, spread, shift, m, tau, like, TALL, WIDE)
+    tl.debug_barrier()
+
+    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
+    for t in range(0, last + 1):
+        _sweep(
+            score, spread, shift, m, tau, v + t * stride, gained, t, rounds, k, u, stride,
+            extra, factor, weighed, near, far, like, FORTH, TRANSPOSED, WHOLE, TALL, WIDE,
+        )  # fmt: skip
+        if t < rounds:
+            following = (t + 1) * stride
+            for column in range(0, m, WIDE):
+                j = column + tl.arange(0, WIDE)
+                total = tl.load(near + j, mask=j < m, other=1.0)
+                tl.store(v + following + j, tl.where(total > 0.0, 1.0 / total, 0.0), mask=j < m)
+                tl.store(side + following + j, tl.load(far + j, mask=j < m, other=0.0), mask=j < m)
+        tl.debug_barrier()
+
+    final = rounds * stride
+    for column in range(0, m, WIDE):
+        j = column + tl.arange(0, WIDE)
+        g = tl.load(gained + j, mask=j < m, other=0.0)
+        tl.store(vector + j, g * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
+    tl.debug_barrier()
+    value = _sweep(
+        score, spread, shift, m, tau, vector, gained, last, rounds, k, u, stride,
+        extra, factor, weighed, near, far, like, READ, TRANSPOSED, WHOLE, TALL, WIDE,
+    )  # fmt: skip
+    tl.store(values + tl.program_id(0), -value)
+    if not GRADIENT:
+        return
+
+    # `vector` is the derivative by v[t]; `moved[j]`, the sum over r of (j - r) times the derivative by the logit (r, j).
+    for column in range(0, m, WIDE):
+        j = column + tl.arange(0, WIDE)
+        distance = tl.load(far + j, mask=j < m, other=0.0)
+        tl.store(moved + j, distance * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
+        tl.store(vector + j, tl.load(near + j, mask=j < m, other=0.0), mask=j < m)
+    tl.debug_barrier()
+    for step in range(0, tl.maximum(rounds, 1)):
+        t = rounds - step
+        here, before = t * stride, tl.maximum(t - 1, 0) * stride
+        for column in range(0, m, WIDE):
+            j = column + tl.arange(0, WIDE)
+            inside = (j < m) & (rounds > 0)
+            scale = tl.load(v + here + j, mask=inside, other=0.0)
+            by_sum = -tl.load(vector + j, mask=inside, other=0.0) * scale * scale
+            turned = by_sum * tl.load(side + here + j, mask=inside, other=0.0)
+            tl.store(vector + j, by_sum, mask=inside)
+            tl.store(moved + j, tl.load(moved + j, mask=inside, other=0.0) + turned, mask=inside)
+        tl.debug_barrier()
+        _sweep(
+            score, spread, shift, m, tau, vector, gained, t, rounds, k, u, stride,
+            extra, factor, weighed, near, far, like, BACK, TRANSPOSED, WHOLE, TALL, WIDE,
+        )  # fmt: skip
+        for column in range(0, m, WIDE):
+            j = column + tl.arange(0, WIDE)
+            distance = tl.load(far + j, mask=j < m, other=0.0)
+            distance *= tl.where(t > 1, tl.load(v + before + j, mask=j < m, other=0.0), -1.0)
+            tl.store(moved + j, tl.load(moved + j, mask=j < m, other=0.0) + distance, mask=j < m)
+            # Unscaled columns keep the derivative they have; others have none but through the sums of rows.
+            kept = tl.where(rounds > 0, distance * 0.0, tl.load(vector + j, mask=j < m, other=0.0))
+            total = tl.load(near + j, mask=j < m, other=0.0)
+            tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)
+        tl.debug_barrier()
+
+    # From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores.
+    for column in range(0, m, WIDE):
+        j = column + tl.arange(0, WIDE)
+        s_j = tl.load(score + j, mask=j < m, other=0.0)
+        own = tl.load(vector + j, mask=j < m, other=0.0)
+        others, above = tl.zeros([WIDE], like.dtype), tl.zeros([WIDE], like.dtype)
+        for row in range(0, m, TALL):
+            r = row + tl.arange(0, TALL)
+            s_r = tl.load(score + r, mask=r < m, other=0.0)
+            higher = (s_r[:, None] > s_j[None, :]).to(like.dtype) - (s_r[:, None] < s_j[None, :]).to(like.dtype)
+            higher = tl.where((r < m)[:, None], higher, 0.0)
+            above += tl.sum(higher, 0)
+            others += tl.sum(higher * tl.load(vector + r, mask=r < m, other=0.0)[:, None], 0)
+        uneven = (m - 1 - 2 * j).to(like.dtype) + above
+        slope = 2.0 * tl.load(moved + j, mask=j < m, other=0.0) + uneven * own + others
+        tl.store(slopes + tl.load(origin + start + j, mask=j < m, other=0), (-slope / tau).to(like.dtype), mask=j < m)

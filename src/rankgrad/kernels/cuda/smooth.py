@@ -1,0 +1,174 @@
+"""Metrics on SmoothI's rank indicators, the product in them held constant.
+
+One program a list does rank after rank, each a softmax over the list, and adds its share of the slopes right away. In
+average precision the factor of a rank holds a sum over the later ones: that over all ranks less that over the earlier.
+NDCG takes a launch before, for the ideal order.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present
+from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
+
+_CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}
+ROWS, COLUMNS, TILE = 32, 64, 1024
+_LOG_2 = tl.constexpr(math.log(2.0))
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for this family; options as on the CPU."""
+    scores = scores.detach().contiguous()
+    labels = labels.detach().to(scores.dtype).contiguous()
+    layout = Layout(scores, offsets, n)
+    code = _CODES[name]
+    k, alpha, delta, threshold = options
+    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
+    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
+    left, slopes = torch.empty_like(scores), torch.empty_like(scores)
+    later = torch.empty_like(scores) if code == 2 else left
+    best = torch.empty_like(scores, dtype=torch.int32) if code == 0 else left
+    given = (labels, as_bytes(mask, scores), *layout.arguments())
+    constants = {"MASKED": mask is not None, **layout.constants()}
+    if code == 0:
+        places[layout.row_grid(ROWS)](*given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+    tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
+    # A product that is rounded in one place and not in another would make softmaxes of large scores wrong: no fusion.
+    _smooth[layout.list_grid()](
+        scores, *given, best, left, later, values, signal.view(torch.uint8), slopes,
+        int(k), *split(alpha), *split(delta), *split(threshold),
+        CODE=code, TILE=tile, num_warps=4 if tile <= 512 else 8, num_stages=1, enable_fp_fusion=False, **constants,
+    )  # fmt: skip
+    extras = scores.new_empty((layout.lists if gradient else 0, 0))
+    return values, signal, slopes if gradient else scores.new_empty(0), extras
+
+
+@triton.jit
+def _seen(labels, i, real, threshold, CODE: tl.constexpr):
+    """What a rank is asked for: its label, or whether it is relevant."""
+    y = tl.load(labels + i, mask=real, other=0.0)
+    if CODE == 0:
+        return y
+    return tl.where(real & (y > threshold), y * 0.0 + 1.0, y * 0.0)
+
+
+@triton.jit(do_not_specialize=["k"])
+def _smooth(
+    scores, labels, mask, offsets, documents, lists, n, best, left, later, values, signal, slopes,
+    k, alpha, alpha_rest, delta, delta_rest, threshold, threshold_rest,
+    CODE: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    start, end = list_bounds(offsets, n, PADDED)
+    zero = tl.full([], 0.0, scores.dtype.element_ty)
+    alpha = zero + alpha + alpha_rest
+    delta = zero + delta + delta_rest
+    threshold = zero + threshold + threshold_rest
+    lowest = zero + float("inf")
+    count, hits = 0, 0
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        s = tl.load(scores + i, mask=real, other=0.0)
+        y = tl.load(labels + i, mask=real, other=0.0)
+        lowest = tl.minimum(lowest, tl.min(tl.where(real, s, float("inf"))))
+        count += tl.sum(real.to(tl.int32))
+        hits += tl.sum((real & (y > threshold)).to(tl.int32))
+        tl.store(left + i, zero + tl.where(real, 1.0, 0.0), mask=i < end)
+        tl.store(slopes + i, zero + tl.zeros([TILE], zero.dtype), mask=i < end)
+        if CODE == 2:
+            tl.store(later + i, zero + tl.zeros([TILE], zero.dtype), mask=i < end)
+    some = hits > 0
+    top, ideal = zero, zero + 1.0
+    if CODE == 0:
+        top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
+    tl.debug_barrier()
+
+    value, above, steps = zero, zero, zero
+    depth = tl.where(k == 0, count, tl.minimum(k, count))
+    for r in range(1, tl.where(some, depth, 0) + 1):
+        rank = zero + r
+        highest = zero - float("inf")
+        for column in range(start, end, TILE):
+            i = column + tl.arange(0, TILE)
+            real = present(mask, i, i < end, MASKED)
+            x = alpha * (tl.load(scores + i, mask=real, other=0.0) - lowest)
+            logit = x * tl.load(left + i, mask=real, other=0.0)
+            highest = tl.maximum(highest, tl.max(tl.where(real, logit, -float("inf"))))
+        mass, mean = zero, zero
+        for column in range(start, end, TILE):
+            i = column + tl.arange(0, TILE)
+            real = present(mask, i, i < end, MASKED)
+            x = alpha * (tl.load(scores + i, mask=real, other=0.0) - lowest)
+            power = tl.exp(x * tl.load(left + i, mask=real, other=0.0) - highest)
+            mass += tl.sum(tl.where(real, power, 0.0))
+            mean += tl.sum(tl.where(real, power * _seen(labels, i, real, threshold, CODE), 0.0))
+        mean = mean / mass
+        if CODE == 0:
+            gained = tl.exp2(mean - top)
+            worth = 1.0 / (tl.log2(1.0 + rank) * ideal)
+            value += (gained - tl.exp2(-top)) * worth
+            factor = gained * _LOG_2 * worth
+        elif CODE == 1:
+            value += mean
+            factor = zero + 1.0
+        else:
+            above += mean
+            value += mean * above / rank
+            factor = above / rank - steps
+            steps += mean / rank
+        for column in range(start, end, TILE):
+            i = column + tl.arange(0, TILE)
+            real = present(mask, i, i < end, MASKED)
+            x = alpha * (tl.load(scores + i, mask=real, other=0.0) - lowest)
+            rest = tl.load(left + i, mask=real, other=0.0)
+            share = tl.exp(x * rest - highest) / mass
+            change = share * (_seen(labels, i, real, threshold, CODE) - mean) * rest
+            tl.store(slopes + i, tl.load(slopes + i, mask=real, other=0.0) + factor * change, mask=real)
+            if CODE == 2:
+                tl.store(later + i, tl.load(later + i, mask=real, other=0.0) + change, mask=real)
+            tl.store(left + i, rest * (1.0 - share - delta), mask=real)
+        tl.debug_barrier()
+
+    scale = zero - 1.0
+    if CODE == 1:
+        scale = scale / k
+    if CODE == 2:
+        scale = scale / tl.maximum(hits, 1)
+    tl.store(values + tl.program_id(0), scale * value)
+    tl.store(signal + tl.program_id(0), some.to(tl.uint8))
+
+    # The lowest scores, by which all are shifted, share the derivative of the shift.
+    total, ties = zero, zero
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        slope = tl.load(slopes + i, mask=real, other=0.0)
+        if CODE == 2:
+            slope += steps * tl.load(later + i, mask=real, other=0.0)
+        total += tl.sum(slope)
+        ties += tl.sum(tl.where(real & (tl.load(scores + i, mask=real, other=0.0) == lowest), 1.0, 0.0))
+    shift = total / tl.maximum(ties, 1.0)
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        slope = tl.load(slopes + i, mask=real, other=0.0)
+        if CODE == 2:
+            slope += steps * tl.load(later + i, mask=real, other=0.0)
+        at_bottom = tl.load(scores + i, mask=real, other=0.0) == lowest
+        slope = scale * alpha * (slope - tl.where(at_bottom, shift, 0.0))
+        tl.store(slopes + i, tl.where(real, slope, 0.0), mask=i < end)

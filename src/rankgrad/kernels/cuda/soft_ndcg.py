@@ -1,0 +1,222 @@
+"""NDCG at the mean ranks of SoftSort. (FastSort pools violators one by one, and has no kernel here.)
+
+SoftSort's matrix, before its rows are divided by their sums, is symmetric, e(i, j) = exp(-|x_i - x_j|^p): the row of a
+rank is that of the document that has it. Five launches compute it anew: sums of rows, mean ranks, per list the value
+and its derivative by each rank, the derivative by each sum, the slopes.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present, rows
+from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
+
+ROWS, COLUMNS, TILE = 32, 64, 1024
+_LOG_2 = tl.constexpr(math.log(2.0))
+
+
+def run(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: list[float],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operator, for SoftSort; options as on the CPU."""
+    scores = scores.detach().contiguous()
+    labels = labels.detach().to(scores.dtype).contiguous()
+    layout = Layout(scores, offsets, n)
+    k, beta, temperature, p = options
+    unit = split(1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature))
+    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
+    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
+    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
+    extras = scores.new_empty((layout.lists if gradient else 0, 0))
+    place, best = (torch.empty_like(scores, dtype=torch.int32) for _ in range(2))
+    share, soft, total, by_rank, by_share = (torch.empty_like(scores) for _ in range(5))
+    given = (scores, as_bytes(mask, scores), *layout.arguments())
+    constants = {"MASKED": mask is not None, **layout.constants()}
+    block = {"P": int(p), "ROWS": ROWS, "COLUMNS": COLUMNS}
+    by_rows, by_lists = layout.row_grid(ROWS), layout.list_grid()
+    _sums[by_rows](*given, labels, place, best, share, *unit, **block, **constants)
+    _mean_ranks[by_rows](*given, place, share, soft, total, *unit, **block, **constants)
+    _values[by_lists](
+        *given, labels, best, soft, total, by_rank, values, signal.view(torch.uint8), k, *split(beta),
+        TILE=TILE, **constants,
+    )  # fmt: skip
+    if gradient:
+        _by_share[by_rows](*given, place, share, soft, by_rank, by_share, *unit, **block, **constants)
+        _slopes[by_rows](*given, place, share, soft, by_rank, by_share, slopes, *unit, **block, **constants)
+    return values, signal, slopes, extras
+
+
+@triton.jit
+def _entry(s_i, s_j, unit, P: tl.constexpr):
+    """e(i, j) and its derivative by s_i, `(rows, columns)`; ties have none."""
+    x = unit * (s_i[:, None] - s_j[None, :])
+    if P == 1:
+        e = tl.exp(-tl.abs(x))
+        return e, tl.where(x > 0.0, -unit * e, tl.where(x < 0.0, unit * e, x * 0.0))
+    x = tl.minimum(tl.maximum(x, -1e15), 1e15)  # the square of which is no infinity, nor its product with 0
+    e = tl.exp(-x * x)
+    return e, -2.0 * unit * x * e
+
+
+@triton.jit
+def _sums(
+    scores, mask, offsets, documents, lists, n, labels, place, best, share, unit, unit_rest,
+    P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """1 over the sum of each row; the rank of each document, and its place in the ideal order."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    y_i = tl.load(labels + i, mask=real, other=0.0)
+    unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
+    total = tl.zeros([ROWS], s_i.dtype)
+    higher, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        y_j = tl.load(labels + j, mask=there, other=0.0)
+        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        e, _ = _entry(s_i, s_j, unit, P)
+        total += tl.sum(tl.where(pair, e, 0.0), 1)
+        higher += tl.sum((pair & ahead(s_j, s_i, j, i)).to(tl.int32), 1)
+        better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
+    tl.store(share + i, 1.0 / tl.where(real, total, 1.0), mask=inside)
+    tl.store(place + i, higher + 1, mask=inside)
+    tl.store(best + i, better + 1, mask=inside)
+
+
+@triton.jit
+def _mean_ranks(
+    scores, mask, offsets, documents, lists, n, place, share, soft, total, unit, unit_rest,
+    P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The mean rank of each column, and its sum. Counted from the own rank, so that long lists keep their digits."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    r_i = tl.load(place + i, mask=real, other=0)
+    unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
+    mass, moved = tl.zeros([ROWS], s_i.dtype), tl.zeros([ROWS], s_i.dtype)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        r_j = tl.load(place + j, mask=there, other=0)
+        z_j = tl.load(share + j, mask=there, other=0.0)
+        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        e, _ = _entry(s_i, s_j, unit, P)
+        part = tl.where(pair, e * z_j[None, :], 0.0)
+        mass += tl.sum(part, 1)
+        moved += tl.sum(part * (r_j[None, :] - r_i[:, None]).to(s_i.dtype), 1)
+    tl.store(soft + i, r_i.to(s_i.dtype) + moved / tl.where(real, mass, 1.0), mask=inside)
+    tl.store(total + i, mass, mask=inside)
+
+
+@triton.jit
+def _values(
+    scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Minus NDCG at the soft ranks; the derivative by each, over the sum of its column."""
+    start, end = list_bounds(offsets, n, PADDED)
+    top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
+    beta = top * 0.0 + beta + beta_rest
+    value = top * 0.0
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        real = present(mask, i, i < end, MASKED)
+        y = tl.load(labels + i, mask=real, other=0.0)
+        r = tl.load(soft + i, mask=real, other=1.0)
+        g = gain(y, top) / ideal
+        d = tl.log2(1.0 + r)
+        kept = tl.where(k > 0, 1.0 / (1.0 + tl.exp(-beta * (k + 0.5 - r))), r * 0.0 + 1.0)
+        fading = tl.where(k > 0, -beta * kept * (1.0 - kept), r * 0.0)
+        change = -g * (fading - kept / (d * _LOG_2 * (1.0 + r))) / d
+        value -= tl.sum(tl.where(real, g * kept / d, 0.0))
+        tl.store(by_rank + i, tl.where(real, change / tl.load(total + i, mask=real, other=1.0), 0.0), mask=i < end)
+    tl.store(values + tl.program_id(0), tl.where(top > 0.0, value, value * 0.0))
+    tl.store(signal + tl.program_id(0), (top > 0.0).to(tl.uint8))
+
+
+@triton.jit
+def _by_share(
+    scores, mask, offsets, documents, lists, n, place, share, soft, by_rank, by_share, unit, unit_rest,
+    P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The derivative by the sum of each row."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    r_i = tl.load(place + i, mask=real, other=0).to(s_i.dtype)
+    z_i = tl.load(share + i, mask=real, other=0.0)
+    unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
+    change = tl.zeros([ROWS], s_i.dtype)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        pi_j = tl.load(soft + j, mask=there, other=0.0)
+        c_j = tl.load(by_rank + j, mask=there, other=0.0)
+        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        e, _ = _entry(s_i, s_j, unit, P)
+        change += tl.sum(tl.where(pair, e * c_j[None, :] * (r_i[:, None] - pi_j[None, :]), 0.0), 1)
+    tl.store(by_share + i, -change * z_i * z_i, mask=inside)
+
+
+@triton.jit
+def _slopes(
+    scores, mask, offsets, documents, lists, n, place, share, soft, by_rank, by_share, slopes, unit, unit_rest,
+    P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The derivative by each score: it is in its row and in its column."""
+    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
+    real = present(mask, i, inside, MASKED)
+    s_i = tl.load(scores + i, mask=real, other=0.0)
+    r_i = tl.load(place + i, mask=real, other=0).to(s_i.dtype)
+    z_i = tl.load(share + i, mask=real, other=0.0)
+    pi_i = tl.load(soft + i, mask=real, other=0.0)
+    c_i = tl.load(by_rank + i, mask=real, other=0.0)
+    b_i = tl.load(by_share + i, mask=real, other=0.0)
+    unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
+    slope = tl.zeros([ROWS], s_i.dtype)
+    first = tl.min(tl.where(inside, start, documents))
+    last = tl.max(tl.where(inside, end, 0))
+    for column in range(first, last, COLUMNS):
+        j = column + tl.arange(0, COLUMNS)
+        there = present(mask, j, j < last, MASKED)
+        s_j = tl.load(scores + j, mask=there, other=0.0)
+        r_j = tl.load(place + j, mask=there, other=0).to(s_i.dtype)
+        z_j = tl.load(share + j, mask=there, other=0.0)
+        pi_j = tl.load(soft + j, mask=there, other=0.0)
+        c_j = tl.load(by_rank + j, mask=there, other=0.0)
+        b_j = tl.load(by_share + j, mask=there, other=0.0)
+        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
+        _, steep = _entry(s_i, s_j, unit, P)
+        as_row = z_i[:, None] * c_j[None, :] * (r_i[:, None] - pi_j[None, :])
+        as_column = z_j[None, :] * c_i[:, None] * (r_j[None, :] - pi_i[:, None])
+        slope += tl.sum(tl.where(pair, steep * (as_row + as_column + b_i[:, None] + b_j[None, :]), 0.0), 1)
+    tl.store(slopes + i, tl.where(real, slope, 0.0), mask=inside)

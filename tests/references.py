@@ -1,0 +1,392 @@
+"""Every loss in plain loops, as its formula reads: the scores and labels of one list in, a number out.
+
+One function for each member of `rankgrad.losses.__all__`, of the same name. A list without signal gives 0.
+"""
+
+import functools
+import math
+
+import references_metrics
+import references_relax as relax
+from references_relax import sigmoid
+
+
+def _signal(kind):
+    """What a list needs, or its loss is 0: `documents`, `different` labels, or a `relevant` document."""
+
+    def decorate(loss):
+        @functools.wraps(loss)
+        def guarded(scores, labels, **options):
+            return loss(list(scores), list(labels), **options) if carries(kind, labels, options) else 0.0
+
+        guarded.signal = kind
+        return guarded
+
+    return decorate
+
+
+def carries(kind, labels, options):
+    if kind == "documents":
+        return len(labels) > 0
+    if kind == "different":
+        return len(set(labels)) > 1
+    return any(y > options.get("threshold", 0.0) for y in labels)
+
+
+@_signal("documents")
+def mse(scores, labels, weights=None):
+    w = _ones(weights, labels)
+    return sum(w[i] * (scores[i] - labels[i]) ** 2 for i in range(len(labels))) / len(labels)
+
+
+@_signal("documents")
+def rmse(scores, labels, levels, weights=None):
+    return math.sqrt(mse([levels * sigmoid(s) for s in scores], labels, weights=weights))
+
+
+@_signal("documents")
+def bce(scores, labels, threshold=0.0, weights=None):
+    w = _ones(weights, labels)
+    total = 0.0
+    for s, y, weight in zip(scores, labels, w, strict=True):
+        total += weight * softplus(-s if y > threshold else s)
+    return total / len(labels)
+
+
+@_signal("different")
+def ranknet(scores, labels, k=None, pairs="any", sigma=1.0, weights=None):
+    def weight(i, j):
+        inside = [_rank(scores, d) <= (k or math.inf) for d in (i, j)]
+        return float(any(inside) if pairs == "any" else all(inside))
+
+    return _pairs(scores, labels, weight, sigma, weights)
+
+
+@_signal("different")
+def hinge(scores, labels, margin=1.0, weights=None):
+    w, total = _ones(weights, labels), 0.0
+    for i, j in _ordered(labels):
+        total += w[i] * max(0.0, margin - (scores[i] - scores[j]))
+    return total
+
+
+@_signal("different")
+def lambdarank(scores, labels, k=None, metric="ndcg", sigma=1.0, weights=None):
+    return _pairs(scores, labels, lambda i, j: swap_difference(metric, scores, labels, i, j, k), sigma, weights)
+
+
+@_signal("different")
+def lambdaloss(
+    scores, labels, k=None, scheme="ndcg2", truncation=None, metric="ndcg", mu=10.0, sigma=1.0, weights=None
+):
+    if metric != "ndcg":
+        return lambdarank(scores, labels, k=k, metric=metric, sigma=sigma, weights=weights)
+    truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
+    rank = [_rank(scores, i) for i in range(len(scores))]
+    best = _ideal(labels, k)
+    cut = k or math.inf
+
+    def delta(i, j):
+        gap = abs(rank[i] - rank[j])
+        return 1 / _discount(gap) - 1 / _discount(gap + 1)
+
+    def weight(i, j):
+        gains = abs(_gain(labels[i]) - _gain(labels[j])) / best
+        rho = abs(1 / _discount(rank[i]) - 1 / _discount(rank[j]))
+        value = {
+            "ndcg1": lambda: _gain(labels[i]) / best / _discount(rank[i]),
+            "ndcg2": lambda: gains * delta(i, j),
+            "ndcg2pp": lambda: gains * (rho + mu * delta(i, j)),
+            "arp1": lambda: labels[i],
+            "arp2": lambda: abs(labels[i] - labels[j]),
+        }[scheme]()
+        if truncation == "heuristic":
+            return value if min(rank[i], rank[j]) <= cut else 0.0
+        beyond = max(rank[i], rank[j])
+        return value / (1 - 1 / _discount(beyond)) if beyond > cut else value
+
+    return _pairs(scores, labels, weight, sigma, weights, every=scheme in ("ndcg1", "arp1"))
+
+
+@_signal("relevant")
+def softmax(scores, labels, weights=None):
+    w, logp = _ones(weights, labels), log_softmax(scores)
+    return -sum(w[i] * labels[i] * logp[i] for i in range(len(labels)))
+
+
+@_signal("relevant")
+def listnet(scores, labels, targets="sum", weights=None):
+    w = _ones(weights, labels)
+    share = [w[i] * (labels[i] if targets == "sum" else math.exp(labels[i])) for i in range(len(labels))]
+    return -sum(p / sum(share) * l for p, l in zip(share, log_softmax(scores), strict=True))
+
+
+@_signal("different")
+def listmle(scores, labels, weights=None):
+    return _plackett_luce(scores, labels, weights, lambda place, n: 1.0)
+
+
+@_signal("different")
+def p_listmle(scores, labels, weights=None):
+    return _plackett_luce(scores, labels, weights, lambda place, n: (2 ** (n - place) - 1) / (2 ** (n - 1) - 1))
+
+
+@_signal("relevant")
+def unique_softmax(scores, labels, weights=None):
+    w, total = _ones(weights, labels), 0.0
+    for i, (s, y) in enumerate(zip(scores, labels, strict=True)):
+        against = [s] + [t for t, z in zip(scores, labels, strict=True) if z < y]
+        total -= w[i] * _gain(y) * log_softmax(against)[0]
+    return total
+
+
+@_signal("relevant")
+def poly1_softmax(scores, labels, epsilon=1.0, weights=None):
+    w = _ones(weights, labels)
+    share = [w[i] * labels[i] for i in range(len(labels))]
+    hit = sum(p / sum(share) * math.exp(l) for p, l in zip(share, log_softmax(scores), strict=True))
+    return softmax(scores, labels, weights=weights) + epsilon * (1 - hit)
+
+
+@_signal("relevant")
+def xe_ndcg(scores, labels, gamma=0.0, weights=None):
+    w = _ones(weights, labels)
+    gamma = [gamma] * len(labels) if isinstance(gamma, float) else gamma
+    phi = [w[i] * (2 ** labels[i] - gamma[i]) for i in range(len(labels))]
+    return -sum(p / sum(phi) * l for p, l in zip(phi, log_softmax(scores), strict=True))
+
+
+@_signal("relevant")
+def rank_cosine(scores, labels):
+    if not any(scores):
+        return 0.5
+    product = sum(s * y for s, y in zip(scores, labels, strict=True))
+    return (1 - product / math.hypot(*scores) / math.hypot(*labels)) / 2
+
+
+@_signal("relevant")
+def approx_ndcg(scores, labels, k=None, temperature=1.0, beta=10.0):
+    return ndcg_at(relax.sigmoid_ranks(scores, temperature), labels, k, beta)
+
+
+@_signal("relevant")
+def approx_mrr(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0):
+    ranks = relax.sigmoid_ranks(scores, temperature)
+    relevant = [i for i, y in enumerate(labels) if y > threshold]
+    logp = log_softmax([scores[i] / temperature for i in relevant])
+    return -sum(math.exp(l) * cutoff(ranks[i], k, beta) / ranks[i] for i, l in zip(relevant, logp, strict=True))
+
+
+@_signal("relevant")
+def approx_ap(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0):
+    ranks = relax.sigmoid_ranks(scores, temperature)
+    relevant = [i for i, y in enumerate(labels) if y > threshold]
+    total = 0.0
+    for i in relevant:
+        above = sum(sigmoid((scores[j] - scores[i]) / temperature) for j in relevant if j != i)
+        total += (1 + above) / ranks[i] * cutoff(ranks[i], k, beta)
+    return -total / len(relevant)
+
+
+@_signal("relevant")
+def approx_precision(scores, labels, k=10, temperature=1.0, beta=10.0, threshold=0.0):
+    ranks = relax.sigmoid_ranks(scores, temperature)
+    return -sum(cutoff(r, k, beta) for r, y in zip(ranks, labels, strict=True) if y > threshold) / k
+
+
+@_signal("relevant")
+def list_ap(scores, labels, bins=20, threshold=0.0):
+    top, low = max(scores), min(scores)
+    level = [1 + (bins - 1) * ((top - s) / (top - low) if top > low else 0.0) for s in scores]
+
+    def near(b, only):
+        return sum(max(0.0, 1 - abs(x - b)) for x, y in zip(level, labels, strict=True) if not only or y > threshold)
+
+    total = every = found = 0.0
+    for b in range(1, bins + 1):
+        found += near(b, True)
+        every += near(b, False)
+        total += near(b, True) * found / every if every else 0.0
+    return -total / found
+
+
+@_signal("relevant")
+def neural_ndcg(scores, labels, k=None, temperature=1.0, transposed=False, sinkhorn_rounds=30):
+    n = len(scores)
+    p = relax.neural_sort(scores, temperature)
+    gains = [_gain(y) for y in labels]
+    if transposed:
+        unsort = relax.sinkhorn([list(column) for column in zip(*p, strict=True)], sinkhorn_rounds)
+        discounts = [1 / _discount(r) if r <= (k or n) else 0.0 for r in range(1, n + 1)]
+        return -sum(gains[j] * sum(unsort[j][r] * discounts[r] for r in range(n)) for j in range(n)) / _ideal(labels, k)
+    p = relax.sinkhorn(p, sinkhorn_rounds)
+    at = [sum(p[r][j] * gains[j] for j in range(n)) for r in range(n)]
+    return -sum(at[r] / _discount(r + 1) for r in range(min(n, k or n))) / _ideal(labels, k)
+
+
+@_signal("relevant")
+def softrank_ndcg(scores, labels, k=None, sigma=1.0):
+    return relaxed("ndcg", labels, permutation=relax.soft_rank(scores, sigma), k=k)
+
+
+@_signal("relevant")
+def smooth_ndcg(scores, labels, k=10, alpha=1.0, delta=0.1, stop_gradient=True):
+    at = _at_ranks(scores, labels, k, alpha, delta)
+    return -sum(_gain(y) / _discount(r) for r, y in enumerate(at, 1)) / _ideal(labels, k)
+
+
+@_signal("relevant")
+def smooth_precision(scores, labels, k=10, alpha=1.0, delta=0.1, stop_gradient=True, threshold=0.0):
+    return -sum(_at_ranks(scores, [float(y > threshold) for y in labels], k, alpha, delta)) / k
+
+
+@_signal("relevant")
+def smooth_ap(scores, labels, k=None, alpha=1.0, delta=0.1, stop_gradient=True, threshold=0.0):
+    at = _at_ranks(scores, [float(y > threshold) for y in labels], k, alpha, delta)
+    total = sum(at[r] * sum(at[: r + 1]) / (r + 1) for r in range(len(at)))
+    return -total / sum(y > threshold for y in labels)
+
+
+@_signal("relevant")
+def ot_ndcg(scores, labels, k=None, temperature=0.01, rounds=30):
+    return ndcg_at(relax.mean_ranks(relax.optimal_transport(scores, temperature, rounds)), labels, k)
+
+
+@_signal("relevant")
+def fastsort_ndcg(scores, labels, k=None, temperature=1.0, regularisation="l2"):
+    return ndcg_at(relax.fast_sort(scores, temperature, regularisation), labels, k)
+
+
+@_signal("relevant")
+def softsort_ndcg(scores, labels, k=None, temperature=1.0, p=1):
+    return ndcg_at(relax.mean_ranks(relax.soft_sort(scores, temperature, p)), labels, k)
+
+
+@_signal("relevant")
+def LearnDCG(scores, labels, gain_base=2.0, discount_base=2.0, alpha=1.0, discount="log", k=None, beta=10.0):
+    def d(r):
+        u = discount_base - 1 if discount == "curved" else 1.0
+        return math.log(1 + u * r) / math.log(discount_base)
+
+    ranks = relax.sigmoid_ranks(scores, 1 / alpha)
+    gains = [gain_base**y - 1 for y in labels]
+    value = sum(g / d(r) * cutoff(r, k, beta) for g, r in zip(gains, ranks, strict=True))
+    best = sorted(gains, reverse=True)[: k or len(gains)]
+    return -value / sum(g / d(i) for i, g in enumerate(best, 1))
+
+
+def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):
+    """Minus a metric (plus, for ARP) of one list, on a soft permutation or on soft ranks."""
+    if not carries("relevant", labels, {"threshold": threshold}):
+        return 0.0
+    n, cut = len(labels), k or len(labels)
+    relevant = [float(y > threshold) for y in labels]
+    gains = [_gain(y) for y in labels]
+    stops = [_gain(y) / 2**max_label for y in labels]
+    if permutation is None and metric in ("rr", "ap", "err"):
+        permutation = relax.lift(ranks)
+    if permutation is None:
+        keep = [cutoff(r, k, beta) for r in ranks]
+        found = sum(c * t for c, t in zip(keep, relevant, strict=True))
+        dcg = sum(c * g / _discount(r) for c, g, r in zip(keep, gains, ranks, strict=True))
+        late = sum(y * (c * r + (1 - c) * (cut + 1)) for c, y, r in zip(keep, labels, ranks, strict=True))
+    else:
+        at_rank = functools.partial(_expected, permutation)
+        rel, stop = at_rank(relevant), at_rank(stops)
+        found = sum(rel[:cut])
+        dcg = sum(g / _discount(r) for r, g in enumerate(at_rank(gains)[:cut], 1))
+        late = sum(y * min(r, cut + 1) for r, y in enumerate(at_rank(labels), 1))
+    if metric in ("ndcg", "dcg"):
+        return -dcg / (_ideal(labels, k) if metric == "ndcg" else 1.0)
+    if metric in ("precision", "recall"):
+        return -found / (cut if metric == "precision" else sum(relevant))
+    if metric == "arp":
+        return late / sum(labels)
+    if metric == "ap":
+        return -sum(rel[r] * sum(rel[: r + 1]) / (r + 1) for r in range(min(cut, n))) / sum(relevant)
+    total, going_on = 0.0, 1.0
+    for r, here in enumerate((rel if metric == "rr" else stop)[:cut], 1):
+        total += going_on * here / r
+        going_on *= max(0.0, 1 - here)  # a lifted permutation may hold more than one document at a rank
+    return -total
+
+
+def swap_difference(metric, scores, labels, i, j, k):
+    """How much the metric of the ranked list changes when documents i and j trade places."""
+    order = references_metrics.stable_order(scores)
+    swapped = [{i: j, j: i}.get(d, d) for d in order]
+    measure = references_metrics.ALL[metric]
+    before, after = (measure([labels[d] for d in documents], k=k) for documents in (order, swapped))
+    return abs(before - after) if before is not None else 0.0
+
+
+def ndcg_at(ranks, labels, k=None, beta=10.0):
+    """Minus NDCG at soft ranks: ApproxNDCG's formula."""
+    value = sum(_gain(y) / _discount(r) * cutoff(r, k, beta) for r, y in zip(ranks, labels, strict=True))
+    return -value / _ideal(labels, k)
+
+
+def cutoff(rank, k, beta):
+    return 1.0 if k is None else sigmoid(beta * (k + 0.5 - rank))
+
+
+def log_softmax(scores):
+    top = max(scores)
+    return [s - top - math.log(sum(math.exp(t - top) for t in scores)) for s in scores]
+
+
+def softplus(x):
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def _pairs(scores, labels, weight, sigma, weights, every=False):
+    w, total = _ones(weights, labels), 0.0
+    for i, j in _ordered(labels, every):
+        total += w[i] * weight(i, j) * softplus(-sigma * (scores[i] - scores[j]))
+    return total
+
+
+def _ordered(labels, every=False):
+    n = len(labels)
+    return [(i, j) for i in range(n) for j in range(n) if i != j and (every or labels[i] > labels[j])]
+
+
+def _plackett_luce(scores, labels, weights, factor):
+    w = _ones(weights, labels)
+    left = sorted(range(len(labels)), key=lambda i: -labels[i])
+    total, n = 0.0, len(left)
+    for place in range(1, n + 1):
+        total -= factor(place, n) * w[left[0]] * log_softmax([scores[i] for i in left])[0]
+        left = left[1:]
+    return total
+
+
+def _at_ranks(scores, values, k, alpha, delta):
+    """The expected value at ranks 1 to k under SmoothI's indicators."""
+    indicators = relax.smoothi(scores, alpha, delta)[: k or len(scores)]
+    return _expected(indicators, values)
+
+
+def _expected(rows, values):
+    return [sum(share * value for share, value in zip(row, values, strict=True)) for row in rows]
+
+
+def _rank(scores, i):
+    return references_metrics.stable_order(scores).index(i) + 1
+
+
+def _ideal(labels, k):
+    best = sorted(labels, reverse=True)[: k or len(labels)]
+    return sum(_gain(y) / _discount(r) for r, y in enumerate(best, 1))
+
+
+def _gain(y):
+    return 2**y - 1
+
+
+def _discount(rank):
+    return math.log2(1 + rank)
+
+
+def _ones(weights, labels):
+    return [1.0] * len(labels) if weights is None else list(weights)

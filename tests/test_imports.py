@@ -1,0 +1,148 @@
+"""Who may import whom, and what an import may cost."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "rankgrad"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+# Rooms of the house, and the rooms and modules each may know. All may know the ground floor.
+GROUND = {"errors", "backend"}
+MAY_KNOW = {
+    "errors": set(),
+    "backend": set(),
+    "lists": set(),
+    "metrics": {"lists"},
+    "relax": {"lists", "metrics.order"},
+    "kernels": set(),
+    "losses": {"lists", "metrics", "relax", "kernels"},
+    "rankers": {"lists"},
+    "data": {"lists", "metrics"},
+    "training": {"lists", "metrics", "relax", "losses", "rankers", "data"},
+    "trees": {"lists", "metrics", "relax", "losses", "data"},
+    "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},
+    "ranker": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees"},
+    "experiments": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees", "text", "ranker"},
+}
+MAY_KNOW["cli"] = {*MAY_KNOW, "__init__"}
+# What costs a noticeable time to import, and so waits until it is used.
+HEAVY = {
+    "numba", "scipy", "sklearn", "pandas", "polars", "pyarrow", "lightning_fabric", "lightning", "triton", "altair",
+    "onnx", "onnxruntime", "lightgbm", "xgboost", "ray", "sentence_transformers",
+}  # fmt: skip
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imports(path, only_at_load=False):
+    """Modules that a file imports, whole names; with `only_at_load` those that run when it is imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    late = set()
+    for node in ast.walk(tree):
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if only_at_load and (function or typing):
+            late.update(ast.walk(node))
+    for node in ast.walk(tree):
+        if node in late:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import hides which room it goes to"
+            if node.module == "rankgrad":  # `from rankgrad import losses` is an import of the room
+                yield from (f"rankgrad.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def allowed(room, target):
+    known = MAY_KNOW[room] | (
+        {"errors"} if room == "backend" else GROUND if room not in GROUND | {"kernels"} else set()
+    )
+    return any(target == name or target.startswith(f"{name}.") for name in {*known, room})
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_rooms_know_only_those_below(path):
+    room = room_of(path)
+    if room == "__init__":
+        return
+    assert room in MAY_KNOW, f"{room} is a new room: say in MAY_KNOW whom it may know"
+    for name in imports(path):
+        first, _, target = name.partition(".")
+        if first == "rankgrad" and target and target != "__version__":
+            assert allowed(room, target), f"{room} must not know {target}"
+
+
+def test_kernels_know_torch_and_their_compiler_only():
+    compilers = {"cpu": {"numba", "llvmlite"}, "cuda": {"triton"}}
+    for path in (SOURCE / "kernels").rglob("*.py"):
+        parts = path.relative_to(SOURCE / "kernels").parts
+        known = {"torch", "numpy", "rankgrad", *sys.stdlib_module_names, *compilers.get(parts[0], ())}
+        others = {name.partition(".")[0] for name in imports(path)} - known
+        # The package itself may start either compiler.
+        assert not others - (set() if parts[0] in compilers else set().union(*compilers.values())), path
+
+
+def test_the_walk_sees_what_it_should(tmp_path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        "import numba\nfrom typing import TYPE_CHECKING\nfrom rankgrad import losses\nfrom rankgrad.lists import x\n"
+        "if TYPE_CHECKING:\n    import pandas\ndef f():\n    import scipy.stats\n"
+    )
+    early = {"numba", "typing", "rankgrad.losses", "rankgrad.lists"}
+    assert set(imports(module, only_at_load=True)) == early
+    assert set(imports(module)) == early | {"pandas", "scipy.stats"}
+    assert not allowed("data", "losses")
+    assert not allowed("relax", "metrics.measure")
+    assert allowed("relax", "metrics.order")
+    assert not allowed("kernels", "errors")
+    assert not allowed("losses", "training.loop")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_modules_are_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def run(*command):
+    """Seconds that a fresh process takes, and what it printed."""
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
+    return time.perf_counter() - start, done.stdout
+
+
+def heavy_after(statement, also=frozenset()):
+    """Which heavy modules a statement loads in a fresh process that has torch already."""
+    names = run("-c", f"import sys, torch; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)")[
+        1
+    ]
+    loaded = set(names.split())
+    return sorted({name for name in loaded if name in also or name.partition(".")[0] in HEAVY})
+
+
+def test_importing_rankgrad_costs_little_more_than_torch():
+    # Best of several, taken in turns: what else runs on the machine slows both.
+    turns = [[run("-c", f"import {name}")[0] for name in ("torch", "rankgrad")] for _ in range(3)]
+    torch, ours = (min(times) for times in zip(*turns, strict=True))
+    assert ours - torch < 0.3
+
+
+@pytest.mark.parametrize("room", ["", ".losses", ".metrics", ".relax", ".data"])
+def test_rooms_load_nothing_heavy(room):
+    # The machinery of torch.compile takes two seconds to load, which a mere decorator can bring about.
+    assert heavy_after(f"import rankgrad{room}", also={"torch._dynamo"}) == []
+
+
+def test_help_is_quick():
+    program = "import sys; from rankgrad.cli import app; app(['--help'], standalone_mode=False)"
+    assert min(run("-c", program)[0] for _ in range(3)) < 1.5
+    assert heavy_after(program.partition("; ")[2]) == []

@@ -1,0 +1,197 @@
+"""The two layouts, going between them, reductions, and what is said about bad ones."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankgrad.lists import as_lists, compute_dtype, reduce, to_flat, to_padded, values_are_cheap
+
+lengths_of_lists = st.lists(st.integers(0, 5), max_size=6)
+
+
+@given(lengths=lengths_of_lists, extra=st.integers(0, 3))
+def test_flat_to_padded_and_back(lengths, extra):
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    values = torch.arange(1.0, float(offsets[-1]) + 1)
+    n = max(lengths, default=0) + extra
+    padded, mask = to_padded(values, offsets, n)
+    assert padded.shape == mask.shape == (len(lengths), n)
+    assert mask.sum(-1).tolist() == lengths
+    assert not padded[~mask].any()
+    flat, back = to_flat(padded, mask)
+    assert torch.equal(flat, values)
+    assert torch.equal(back, offsets)
+
+
+@given(rows=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), max_size=5))
+def test_any_mask_to_flat(rows):
+    mask = torch.tensor(rows, dtype=torch.bool).reshape(-1, 4)
+    values = torch.arange(mask.numel(), dtype=torch.float64).reshape(mask.shape)
+    flat, offsets = to_flat(values, mask)
+    assert offsets.diff().tolist() == [sum(row) for row in rows]
+    assert flat.tolist() == [4 * l + i for l, row in enumerate(rows) for i, real in enumerate(row) if real]
+
+
+def test_to_padded_without_a_width_takes_the_longest():
+    padded, mask = to_padded(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 1, 3]), fill=-1)
+    assert padded.tolist() == [[5, -1], [-1, -1], [6, 7]]
+    assert mask.tolist() == [[True, False], [False, False], [True, True]]
+
+
+def test_to_padded_carries_trailing_dimensions_and_gradients():
+    features = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    offsets = torch.tensor([0, 2, 2, 5])
+    padded, _ = to_padded(features, offsets)
+    assert padded.shape == (3, 3, 3)
+    assert torch.autograd.gradcheck(lambda x: to_padded(x, offsets)[0], (features,))
+
+
+def test_to_flat_of_deeper_layouts():
+    mask = torch.tensor([[[True, False], [True, True]], [[False, False], [False, True]]])
+    flat, offsets = to_flat(torch.arange(8).reshape(2, 2, 2), mask)
+    assert flat.tolist() == [0, 2, 3, 7]
+    assert offsets.tolist() == [0, 1, 3, 3, 4]
+
+
+@settings(max_examples=15)
+@given(lengths=lengths_of_lists)
+def test_every_layout_becomes_the_same_lists(lengths):
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    scores = torch.arange(float(offsets[-1]))
+    labels = (scores % 3).long()
+    padded, mask = to_padded(scores, offsets)
+    marks, _ = to_padded(labels, offsets, fill=7)
+    given_flat = as_lists(scores, labels, offsets=offsets, weights=scores)
+    given_padded = as_lists(padded.masked_fill(~mask, math.nan), marks, mask=mask, weights=padded)
+    nest = torch.nested.nested_tensor_from_jagged
+    given_nested = as_lists(nest(scores, offsets), nest(labels, offsets))
+    for lists in (given_flat, given_padded, given_nested):
+        assert torch.equal(lists.scores, padded)
+        assert torch.equal(lists.labels, torch.where(mask, marks, 0).float())
+        assert torch.equal(lists.mask, mask)
+    assert torch.equal(given_flat.weights, given_padded.weights)
+    assert given_nested.weights is None
+
+
+def test_without_mask_every_document_is_real():
+    lists = as_lists(torch.zeros(2, 3), torch.zeros(2, 3))
+    assert lists.mask.all()
+    assert as_lists(torch.zeros(3), torch.zeros(3)).mask.shape == (3,)
+
+
+def test_arrays_and_plain_lists_are_welcome():
+    frozen = np.array([[1.0, 2.0]])
+    frozen.flags.writeable = False
+    lists = as_lists(frozen, [[1, 0]], mask=np.array([[True, False]]))
+    assert lists.scores.tolist() == [[1.0, 0.0]]
+    assert lists.scores.dtype == torch.float64
+
+
+def test_binary_labels_may_be_booleans():
+    assert as_lists(torch.zeros(2), torch.tensor([True, False])).labels.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "computed"),
+    [
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+        (torch.int64, torch.float64),
+        (torch.uint8, torch.float64),
+    ],
+)
+def test_dtype_of_computation(given_dtype, computed):
+    assert compute_dtype(given_dtype) == computed
+    lists = as_lists(torch.ones(2, dtype=given_dtype), torch.ones(2, dtype=torch.int32))
+    assert lists.scores.dtype == lists.labels.dtype == computed
+
+
+def test_padding_takes_no_gradient():
+    scores = torch.tensor([[1.0, math.nan, 2.0]], requires_grad=True)
+    mask = torch.tensor([[True, False, True]])
+    (as_lists(scores, torch.zeros(1, 3), mask=mask).scores ** 2).sum().backward()
+    assert scores.grad.tolist() == [[2.0, 0.0, 4.0]]
+
+
+def test_reductions():
+    values, signal = torch.tensor([3.0, 0.0, 5.0]), torch.tensor([True, False, True])
+    assert reduce(values, signal, "none") is values
+    assert reduce(values, signal, "sum") == 8
+    assert reduce(values, signal, "mean") == 4
+    nothing = reduce(torch.zeros(2, requires_grad=True) * 1, torch.zeros(2, dtype=torch.bool), "mean")
+    assert nothing == 0
+    assert nothing.requires_grad
+    assert reduce(torch.zeros(0), torch.zeros(0, dtype=torch.bool), "mean") == 0
+
+
+def test_a_list_with_a_document_carries_signal_unless_told():
+    lists = as_lists(torch.zeros(3, 2), torch.zeros(3, 2), mask=torch.tensor([[1, 0], [0, 0], [1, 1]]).bool())
+    assert lists.reduce(torch.tensor([2.0, 0.0, 4.0]), "mean") == 3
+    assert lists.reduce(torch.tensor([2.0, 0.0, 0.0]), "mean", torch.tensor([True, False, False])) == 2
+
+
+def test_values_are_looked_at_on_the_cpu_only():
+    assert values_are_cheap(torch.zeros(1))
+    assert not values_are_cheap(torch.zeros(1, device="meta"))
+    seen = []
+    torch.func.vmap(lambda x: seen.append(values_are_cheap(x)) or x)(torch.zeros(2))
+    assert seen == [False]
+    # No look at the values of a tensor that is not here.
+    meta = torch.zeros(2, 3, device="meta")
+    assert as_lists(meta, meta, lowest_label=0).scores.device.type == "meta"
+
+
+S = torch.zeros(2, 3)
+FLAT = torch.zeros(3)
+BAD = {
+    "scores must be a tensor or an array of numbers; got str": lambda: as_lists("abc", S),
+    "scores must be a tensor or an array of numbers; got dict": lambda: as_lists({}, S),
+    "scores must be real numbers; got torch.complex64": lambda: as_lists(S.to(torch.complex64), S),
+    "labels must have the shape of scores, (2, 3); got (6,)": lambda: as_lists(S, S.reshape(-1)),
+    "weights must have the shape of scores, (2, 3); got (2, 1)": lambda: as_lists(S, S, weights=S[:, :1]),
+    "mask must be boolean, True for a real document; got torch.int64": lambda: as_lists(S, S, mask=S.long()),
+    "mask must have the shape of scores, (2, 3); got (3,)": lambda: as_lists(S, S, mask=FLAT.bool()),
+    "mask must be None where offsets are given; got both": lambda: as_lists(
+        FLAT, FLAT, mask=FLAT.bool(), offsets=[0, 3]
+    ),
+    "offsets must never fall; got [0, 2, 1, 3]": lambda: as_lists(FLAT, FLAT, offsets=[0, 2, 1, 3]),
+    "offsets must run from 0 to the number of documents, 3; got 0 to 4": lambda: as_lists(FLAT, FLAT, offsets=[0, 4]),
+    "offsets must be integers; got torch.float32": lambda: as_lists(FLAT, FLAT, offsets=[0.0, 3.0]),
+    "offsets must be one-dimensional with lists + 1 entries; got (1, 2)": lambda: as_lists(
+        FLAT, FLAT, offsets=[[0, 3]]
+    ),
+    "offsets must be on the device of scores, cpu; got meta": lambda: as_lists(
+        FLAT, FLAT, offsets=torch.zeros(2, dtype=torch.long, device="meta")
+    ),
+    "labels must be finite; got nan": lambda: as_lists(FLAT, torch.tensor([0, math.nan, 1])),
+    "labels must be finite; got -inf": lambda: as_lists(FLAT, torch.tensor([0, -math.inf, 1])),
+    "labels must be at least 0 (padding is named by mask, not by a label); got -1": lambda: as_lists(
+        FLAT, torch.tensor([0, -1, 1]), lowest_label=0
+    ),
+    "reduction must be one of 'mean', 'sum', 'none'; got 'max'": lambda: reduce(FLAT, FLAT.bool(), "max"),
+    "scores must be nested lists of scalars; got a nested tensor of 3 dimensions": lambda: as_lists(
+        torch.nested.nested_tensor([torch.zeros(2, 4)], layout=torch.jagged), FLAT
+    ),
+    "scores must be a nested tensor of layout torch.jagged; got torch.strided": lambda: as_lists(
+        torch.nested.nested_tensor([torch.zeros(2)]), FLAT
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("sentence", BAD)
+def test_bad_input_is_told_in_one_sentence(sentence):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        BAD[sentence]()
+    assert str(caught.value) == sentence
+
+
+def test_a_label_that_padding_hides_is_nobodys_business():
+    labels = torch.tensor([0.0, math.nan, -1.0])
+    as_lists(FLAT, labels, mask=torch.tensor([True, False, False]), lowest_label=0)

@@ -1,0 +1,230 @@
+"""Every loss against plain loops, and every gradient against finite differences."""
+
+import inspect
+import random
+
+import pytest
+import references
+import torch
+from every_loss import (
+    BACKEND,
+    CUT,
+    GUMBEL,
+    METRICS,
+    NAMED,
+    OPERATORS,
+    OPTIONS,
+    RELAXED,
+    UNCUT,
+    each_loss,
+    every_loss,
+)
+from strategies import Document, RaggedLists
+
+from rankgrad import backend, losses, metrics, relax
+from rankgrad.losses import gumbel, relaxed
+from rankgrad.losses.relaxed import METRICS as RELAXABLE
+
+
+@pytest.fixture(autouse=True)
+def _backend():
+    with backend(BACKEND):
+        yield
+
+
+def test_every_member_is_tested():
+    assert set(OPTIONS) == set(losses.__all__)
+    assert all(hasattr(references, name) for name in losses.__all__)
+
+
+def test_every_cutoff_and_every_weight_is_tested():
+    for name, choices in OPTIONS.items():
+        loss = getattr(losses, name)
+        if "k" in inspect.signature(loss).parameters:
+            assert any("k" in options for options in choices), name
+        if "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters:
+            assert any(case.name == name and "weights" in case.extras for case in NAMED), name
+
+
+ALL = [*NAMED, *GUMBEL, *CUT, *UNCUT]
+
+
+@every_loss(ALL)
+def test_equals_the_plain_loop(loss, lists):
+    columns = {"weights": "weight", "noise": "noise", "gamma": "gamma"}
+    extras = [lists.column(columns[name]) for name in loss.extras]
+    expected = [
+        loss.reference(scores, labels, **dict(zip(loss.extras, more, strict=True)))
+        for scores, labels, *more in zip(lists.column("score"), lists.column("label"), *extras, strict=True)
+    ]
+    expected = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(loss(lists.flat()).detach(), expected, rtol=1e-9, atol=1e-10)
+
+
+def tie_free(seed=0, lengths=(5, 1, 4, 2)):
+    """Lists away from ties and from every place where a derivative jumps, each with labels that differ."""
+    draw = random.Random(seed)
+    return RaggedLists(
+        tuple(
+            tuple(
+                Document(draw.gauss(0, 1.5), float((i * 2 + 1) % 4), draw.uniform(0.2, 2), draw.gauss(0, 1), 0.3)
+                for i in range(n)
+            )
+            for n in lengths
+        )
+    )
+
+
+@each_loss([case for case in ALL if case.exact_gradient])
+def test_gradient_equals_finite_differences(loss):
+    batch = tie_free(lengths=(4, 1, 3)).flat()
+    made = loss.make()
+    parameters = [p for p in getattr(made, "parameters", list)() if p.requires_grad]
+
+    def value(leaf, *_):
+        return loss(batch._replace(leaf=leaf, scores=leaf), loss=made)
+
+    assert value(batch.leaf).requires_grad  # gradcheck passes over what is no function of its input
+    # Many products: for those one random direction a list; for the named losses every derivative.
+    fast = loss.name == "relaxed"
+    assert torch.autograd.gradcheck(value, (batch.leaf, *parameters), atol=1e-6, rtol=1e-4, fast_mode=fast)
+
+
+def held(scores, alpha, delta):
+    """SmoothI's indicators of one list with the product detached, by autograd."""
+    shifted = scores - scores.min()
+    left, rows = torch.ones_like(scores), []
+    for _ in range(len(scores)):
+        rows.append((alpha * shifted * left.detach()).softmax(-1))
+        left = left * (1 - rows[-1] - delta)
+    return torch.stack(rows)
+
+
+HELD = {
+    "smooth_ndcg": lambda at, y: ((2 ** (at @ y) - 1) / ideal_discount(at)).sum() / ideal(y),
+    "smooth_precision": lambda at, y: (at @ (y > 0).double()).sum() / len(y),
+    "smooth_ap": lambda at, y: average(at @ (y > 0).double()) / (y > 0).sum(),
+}
+
+
+def ideal_discount(values):
+    return torch.log2(torch.arange(len(values)) + 2.0)
+
+
+def ideal(labels):
+    return ((2**labels - 1).sort(descending=True).values / ideal_discount(labels)).sum()
+
+
+def average(found):
+    return (found * found.cumsum(0) / torch.arange(1, len(found) + 1)).sum()
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_stopped_gradient_is_that_of_the_detached_product(name):
+    for documents in tie_free().lists:
+        scores = torch.tensor([d.score for d in documents], dtype=torch.float64, requires_grad=True)
+        labels = torch.tensor([d.label for d in documents], dtype=torch.float64)
+        options = {"k": len(labels), "alpha": 2.0, "delta": 0.2}
+        (found,) = torch.autograd.grad(getattr(losses, name)(scores, labels, **options), scores)
+        (expected,) = torch.autograd.grad(-HELD[name](held(scores, 2.0, 0.2), labels), scores)
+        torch.testing.assert_close(found, expected)
+
+
+def test_stopping_the_gradient_changes_it():
+    scores, labels = torch.tensor([2.0, 1.0, 3.0], requires_grad=True), torch.tensor([2.0, 0.0, 1.0])
+    stopped, full = (
+        torch.autograd.grad(losses.smooth_ndcg(scores, labels, stop_gradient=stop), scores)[0] for stop in (True, False)
+    )
+    assert not torch.allclose(stopped, full)
+
+
+def test_rmse_at_a_perfect_fit_has_zero_gradient():
+    scores = torch.zeros(1, 3, requires_grad=True)
+    loss = losses.rmse(scores, torch.full((1, 3), 2.0), levels=4)
+    loss.backward()
+    assert loss == 0
+    assert not scores.grad.any()
+
+
+def test_softmax_is_listnet_times_the_sum_of_the_labels():
+    batch = tie_free().padded()
+    sums = torch.where(batch.layout["mask"], batch.labels, 0).sum(-1)
+    softmax, listnet = (
+        loss(batch.scores, batch.labels, **batch.layout, reduction="none") for loss in (losses.softmax, losses.listnet)
+    )
+    torch.testing.assert_close(softmax, listnet * sums)
+
+
+def test_learndcg_that_learns_nothing_is_approx_ndcg():
+    batch = tie_free().flat()
+    learn = losses.LearnDCG(learn=()).double()
+    torch.testing.assert_close(
+        learn(batch.scores, batch.labels, **batch.layout),
+        losses.approx_ndcg(batch.scores, batch.labels, **batch.layout),
+        rtol=1e-7,
+        atol=1e-7,
+    )
+    assert not any(parameter.requires_grad for parameter in learn.parameters())
+
+
+def test_named_losses_are_products():
+    """What is one operator times one metric equals that product."""
+    batch = tie_free().flat()
+    arguments = (batch.scores, batch.labels)
+    for named, product in (
+        (losses.approx_ndcg(*arguments, **batch.layout, k=2), relaxed(metrics.nDCG @ 2, relax.sigmoid_ranks())),
+        (losses.approx_precision(*arguments, **batch.layout, k=2), relaxed(metrics.P @ 2, relax.sigmoid_ranks())),
+        (losses.neural_ndcg(*arguments, **batch.layout), relaxed(metrics.nDCG, relax.neural_sort(1.0, 30))),
+        (losses.softrank_ndcg(*arguments, **batch.layout), relaxed(metrics.nDCG, relax.soft_rank())),
+        (losses.smooth_ap(*arguments, **batch.layout), relaxed(metrics.AP, relax.smoothi())),
+    ):
+        torch.testing.assert_close(product(*arguments, **batch.layout), named)
+
+
+def test_options_of_the_metric_reach_the_relaxed_loss():
+    scores, labels = torch.tensor([3.0, 2.0, 1.0, 0.0]), torch.tensor([0, 1, 2, 1])
+    sharp = relax.neural_sort(temperature=1e-3)
+    for metric in (
+        metrics.nDCG(gain="linear"),
+        metrics.nDCG(discount=lambda rank: rank),
+        metrics.RR(first="best"),
+        metrics.RR(threshold=1),
+        metrics.ERR(max_label=2),
+        metrics.P(threshold=1) @ 3,
+    ):
+        loss = relaxed(metric, sharp)(scores, labels)
+        torch.testing.assert_close(loss, -metric.measure(scores, labels), rtol=1e-5, atol=1e-5)
+
+
+def test_gumbel_draws_from_its_own_stream():
+    scores, labels = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1, 0, 2]])
+    one, other = (gumbel(losses.approx_ndcg, samples=3, seed=7) for _ in range(2))
+    torch.manual_seed(0)
+    first = one(scores, labels)
+    torch.manual_seed(1)
+    assert other(scores, labels) == first
+    assert one(scores, labels) != first
+
+
+def test_gumbel_averages_its_samples():
+    scores, labels = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1, 0, 2]])
+    noise = torch.randn(4, 1, 3, generator=torch.Generator().manual_seed(0))
+    each = torch.stack([losses.approx_ndcg(scores + 0.5 * g, labels) for g in noise])
+    torch.testing.assert_close(gumbel(losses.approx_ndcg, scale=0.5)(scores, labels, noise=noise), each.mean())
+
+
+def test_gumbel_trains_the_parameters_of_its_loss():
+    loss = gumbel(losses.LearnDCG(discount="curved"), seed=0)
+    loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1, 0, 2]])).backward()
+    assert all(parameter.grad is not None and parameter.grad != 0 for parameter in loss.parameters())
+
+
+def test_every_metric_meets_every_operator():
+    kinds = [
+        kind
+        for kind in map(relax.__dict__.get, relax.__all__)
+        if isinstance(kind, type) and issubclass(kind, relax.Relaxation) and kind is not relax.Relaxation
+    ]
+    assert {type(operator) for operator in OPERATORS} == set(kinds)
+    assert len(RELAXED) == len(kinds) * len(METRICS) == 56
+    assert set(METRICS) == set(RELAXABLE)
