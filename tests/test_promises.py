@@ -176,7 +176,8 @@ def test_long_lists_are_finite_in_float32(loss):
     assert outcome.gradient.isfinite().all()
 
 
-@each_loss([case for case in NAMED if case.name not in ("mse", "rmse", "unique_softmax", "lambdaloss", "softmax")])
+# The gain 2^200 of `unique_softmax` is not divided by an ideal, and no float32.
+@each_loss([case for case in NAMED if case.name != "unique_softmax"])
 def test_large_labels_do_not_overflow(loss):
     lists = RaggedLists(((Document(1.0, 200.0), Document(2.0, 0.0), Document(0.5, 150.0)),), dtype=torch.float32)
     outcome = loss.outcome(lists.flat())

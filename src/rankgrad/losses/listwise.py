@@ -266,12 +266,21 @@ def _plackett_luce(lists: Lists) -> Tensor:
     """The negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 where none is left."""
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
-    # Shifted so that the largest score is 0: the derivative of logcumsumexp loses digits far from it.
-    shifted = lists.scores - _top(torch.where(lists.mask, lists.scores, _lowest(lists.scores))).detach()
-    chosen = torch.where(real, shifted.gather(-1, by_label), _lowest(shifted))
-    remaining = chosen.flip(-1).logcumsumexp(-1).flip(-1)  # padding comes last, and so adds nothing
-    terms = torch.where(real, remaining - chosen, 0.0)
+    chosen = torch.where(real, lists.scores.gather(-1, by_label), _lowest(lists.scores))
+    terms = torch.where(real, _logsumexp_from_here(chosen) - chosen, 0.0)  # padding comes last, and so adds nothing
     return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
+
+
+def _logsumexp_from_here(values: Tensor) -> Tensor:
+    """`log(sum of e^v_j over j >= i)`, `(..., n)`, by doubling the reach: 1, 2, 4, ... places.
+
+    The derivative of logcumsumexp adds logarithms of gradients to the values, and so loses the gradient far from 0.
+    """
+    reach = 1
+    while reach < values.shape[-1]:
+        further = torch.nn.functional.pad(values[..., reach:], (0, reach), value=_lowest(values))
+        values, reach = torch.logaddexp(values, further), 2 * reach
+    return values
 
 
 def _weighted(lists: Lists, mass: Tensor) -> Tensor:
