@@ -46,7 +46,9 @@ def loss_page(name: str, advice: Advice) -> str:
     for figure in advice.get("figures", []):
         parts += [f"![{figure}](../figures/{figure}.svg)"]
     parts += ["## Parameters", parameters(getattr(losses, name), doc["args"])]
-    parts += ["## Example", f"```python\n{doc['example']}\n```", "## Reference", doc["references"]]
+    # The blank line ends the output: the pages are doctests, too.
+    example = f"```python\n>>> import torch\n>>> from rankgrad.losses import {name}\n{doc['example']}\n\n```"
+    parts += ["## Example", example, "## Reference", doc["references"]]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

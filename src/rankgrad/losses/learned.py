@@ -38,8 +38,8 @@ class LearnDCG(nn.Module):
 
     Example:
         >>> learn = LearnDCG(discount="curved")
-        >>> learn(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(-0.6309, grad_fn=<DivBackward0>)
+        >>> learn(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]])).detach()
+        tensor(-0.6309)
 
     References:
         "LearnDCG: End-to-End Joint Optimization of Ranker and Loss in Neural Ranking", 2026.
