@@ -32,7 +32,7 @@ class Row:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
     lists: Annotated[int, typer.Option(min=30, help="Training lists to generate.")] = 1000,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training lists.")] = 20,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training lists.")] = 40,
     seed: Annotated[int, typer.Option(help="Of the data and the rankers.")] = 0,
 ) -> None:
     """Generate lists, rank them by baselines and by three losses, print the table and write a report.
