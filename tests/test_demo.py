@@ -1,0 +1,47 @@
+"""The command line as a newcomer meets it: the demo, the help, the errors."""
+
+import re
+import subprocess
+import sys
+
+
+def rankgrad(*arguments):
+    code = "from rankgrad.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
+
+
+def test_demo_ends_with_a_table_and_the_path_of_a_report(tmp_path):
+    done = rankgrad("demo", "--lists", "60", "--epochs", "2", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    for ranker in ("random order", "MLP, mse", "MLP, softmax", "MLP, lambdaloss", "achievable"):
+        assert ranker in done.stdout
+    assert "report:" in done.stdout.splitlines()[-2] + done.stdout.splitlines()[-1]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<circle") == 7
+    assert "http" not in page  # nothing to load: it works offline
+    shares = [float(share) for share in re.findall(r"([\d.]+)%</td>", page)]
+    assert shares[-1] == 100.0
+    assert max(shares) == 100.0  # nobody beats the order that the labels were drawn from, on average
+    assert shares[0] == min(shares)
+
+
+def test_help_names_every_verb_and_an_example():
+    from rankgrad.cli import VERBS
+
+    whole = rankgrad("--help").stdout
+    for verb in VERBS:
+        assert verb in whole
+        one = rankgrad(verb, "--help").stdout
+        assert f"rankgrad {verb}" in one
+        assert len(one.splitlines()) <= 50
+
+
+def test_bad_input_is_one_sentence_not_a_traceback():
+    done = rankgrad("inspect", "no-such-folder")
+    assert done.returncode == 2
+    assert done.stderr.startswith("rankgrad: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_version():
+    assert re.fullmatch(r"rankgrad \d+\.\d+\.\d+\n", rankgrad("--version").stdout)
