@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from performance_page import performance_page
 
 from rankgrad import losses
 
@@ -26,7 +27,8 @@ def advice() -> dict[str, Advice]:
 def pages(when: dict[str, Advice]) -> dict[str, str]:
     """Every generated text, by its path below docs/."""
     made = {f"losses/{name}.md": loss_page(name, when[name]) for name in losses.__all__}
-    return made | {"losses/README.md": index_page(when), "which-loss.md": which_page(when)}
+    made |= {"losses/README.md": index_page(when), "which-loss.md": which_page(when)}
+    return made | {"performance.md": f"{NOTE}\n\n{performance_page()}"}
 
 
 def loss_page(name: str, advice: Advice) -> str:
