@@ -1,0 +1,160 @@
+"""Metrics at soft ranks: minus the value of a list, and its derivative by the rank of each relevant document."""
+
+import math
+
+import numpy as np
+
+from rankgrad.kernels.cpu import helper
+
+MANY = 32  # different labels in a list
+
+
+@helper
+def sigmoid(x):
+    if x >= 0:
+        return 1.0 / (1.0 + math.exp(-x))
+    small = math.exp(x)
+    return small / (1.0 + small)
+
+
+@helper
+def cut(rank, k, beta):
+    """The soft cutoff and its derivative by the rank."""
+    if k <= 0:
+        return 1.0, 0.0
+    inside = sigmoid(beta * (k + 0.5 - rank))
+    return inside, -beta * inside * (1.0 - inside)
+
+
+@helper
+def ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, sums, extras, l, gradient):
+    """Minus NDCG; its derivatives by the ranks, by the log of the gain base and by the slope of the discount."""
+    if gradient:
+        extras[l, :] = 0.0
+    if last == first:
+        return 0.0
+    # Labels are mostly a few grades: the gain of each is computed once, and the ideal order needs no sort of documents.
+    grades = np.empty(last - first, labels.dtype)
+    counts = np.zeros(last - first, np.int64)
+    grade = np.empty(last - first, np.int64)
+    found = 0
+    for i in range(first, last):
+        y = labels[place[i]]
+        g = 0
+        while g < found and grades[g] != y:
+            g += 1
+            if g == MANY:
+                g = found  # so many that looking them up costs more than computing them again
+        if g == found:
+            grades[found] = y
+            found += 1
+        counts[g] += 1
+        grade[i - first] = g
+    order = np.argsort(-grades[:found])
+    top = float(grades[order[0]])
+    gains, by_bases = np.empty(found), np.empty(found)
+    ideal = ideal_base = ideal_slope = 0.0
+    best_sum, best_slope = sums
+    before, depth = 0, last - first if k <= 0 else min(last - first, int(k))
+    for g in order:
+        gains[g], by_bases[g] = _gain(float(grades[g]), top, log_base)
+        until = min(before + counts[g], depth)
+        if until > before:
+            ideal += gains[g] * (best_sum[until] - best_sum[before])
+            ideal_base += by_bases[g] * (best_sum[until] - best_sum[before])
+            ideal_slope += gains[g] * (best_slope[until] - best_slope[before])
+        before = max(until, before)
+    dcg = dcg_base = dcg_slope = 0.0
+    for i in range(first, last):
+        gain, by_base = gains[grade[i - first]], by_bases[grade[i - first]]
+        d, by_r, by_slope = _discount(rank[i], slope)
+        inside, fading = cut(rank[i], k, beta)
+        share = 1.0 / d
+        dcg += gain * inside * share
+        dcg_base += by_base * inside * share
+        dcg_slope -= gain * inside * by_slope * share * share
+        by_rank[i] = gain * (fading - inside * by_r * share) * share / -ideal
+    value = dcg / ideal
+    if gradient:
+        extras[l, 0] = -(dcg_base - value * ideal_base) / ideal
+        extras[l, 1] = -(dcg_slope - value * ideal_slope) / ideal
+    return -value
+
+
+@helper
+def ideal_discounts(longest, slope):
+    """Running sums of 1 / d(r) and of its derivative by the slope, from 0 ranks up."""
+    sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
+    for r in range(1, longest + 1):
+        d, _, by_slope = _discount(float(r), slope)
+        sums[r] = sums[r - 1] + 1.0 / d
+        by_slopes[r] = by_slopes[r - 1] - by_slope / (d * d)
+    return sums, by_slopes
+
+
+@helper
+def _gain(y, top, log_base):
+    """(b^y - 1) / (b^top - 1) and its derivative by log b, down to b = 1, where it is y / top."""
+    if log_base < 1e-5:
+        return y / top * (1.0 + 0.5 * (y - top) * log_base), 0.5 * y / top * (y - top)
+    small = math.expm1(-top * log_base)
+    g = math.exp((y - top) * log_base) * math.expm1(-y * log_base) / small
+    # d log(b^y - 1) / d log b = y / (1 - b^-y)
+    rise = y / math.expm1(-y * log_base) if y > 0 else 0.0
+    return g, g * (top / small - rise)
+
+
+@helper
+def _discount(r, slope):
+    """d(r), and its derivatives by r and by the slope; slope 0 stands for the printed form, ln(1 + r)."""
+    if slope == 0.0:
+        return math.log1p(r), 1.0 / (1.0 + r), 0.0
+    if slope < 1e-5:
+        return r * (1.0 - 0.5 * slope * (r - 1.0)), 1.0 - slope * (r - 0.5), -0.5 * r * (r - 1.0)
+    unit = math.log1p(slope)
+    d = math.log1p(slope * r) / unit
+    return d, slope / (1.0 + slope * r) / unit, (r / (1.0 + slope * r) - d / (1.0 + slope)) / unit
+
+
+@helper
+def precision(rank, by_rank, first, last, k, beta):
+    found = 0.0
+    for i in range(first, last):
+        inside, fading = cut(rank[i], k, beta)
+        found += inside
+        by_rank[i] = -fading / k
+    return -found / k
+
+
+@helper
+def reciprocal(score, rank, by_rank, direct, first, last, k, beta):
+    highest = -np.inf
+    for i in range(first, last):
+        highest = max(highest, score[i])
+    mass = mean = 0.0
+    for i in range(first, last):
+        inside, _ = cut(rank[i], k, beta)
+        weight = math.exp(score[i] - highest)
+        mass += weight
+        mean += weight * inside / rank[i]
+    if mass == 0.0:
+        return 0.0
+    mean /= mass
+    for i in range(first, last):
+        inside, fading = cut(rank[i], k, beta)
+        weight = math.exp(score[i] - highest) / mass
+        by_rank[i] = -weight * (fading - inside / rank[i]) / rank[i]
+        direct[i] = -weight * (inside / rank[i] - mean)
+    return -mean
+
+
+@helper
+def average(rank, above, by_rank, by_above, first, last, k, beta):
+    total = 0.0
+    relevant = max(last - first, 1)
+    for i in range(first, last):
+        inside, fading = cut(rank[i], k, beta)
+        total += above[i] * inside / rank[i]
+        by_rank[i] = -above[i] * (fading - inside / rank[i]) / rank[i] / relevant
+        by_above[i] = -inside / rank[i] / relevant
+    return -total / relevant
