@@ -39,15 +39,31 @@ def discounts(offsets):
 @helper
 def ideal_dcg(labels, label_bits, place, k, discount):
     """The highest label of the documents at `place`, and their ideal DCG@k (k = 0: of all) over 2 to its power."""
-    best = place.copy()
-    descending(labels, label_bits, best)
-    top = float(labels[best[0]])
+    depth = len(place) if k == 0 else min(k, len(place))
+    best = np.empty(depth)
+    if depth <= 32:  # a few are found sooner than all are sorted
+        found = 0
+        for i in range(len(place)):
+            label = labels[place[i]]
+            if found == depth and label <= best[depth - 1]:
+                continue
+            r = min(found, depth - 1)
+            while r > 0 and best[r - 1] < label:
+                best[r] = best[r - 1]
+                r -= 1
+            best[r] = label
+            found = min(found + 1, depth)
+    else:
+        order = place.copy()
+        descending(labels, label_bits, order)
+        for r in range(depth):
+            best[r] = labels[order[r]]
     ideal = 0.0
-    for r in range(len(best) if k == 0 else min(k, len(best))):
-        if labels[best[r]] <= 0:
+    for r in range(depth):
+        if best[r] <= 0.0:
             break
-        ideal += gain(labels[best[r]], top) * discount[r]
-    return top, ideal
+        ideal += gain(best[r], best[0]) * discount[r]
+    return best[0], ideal
 
 
 @helper

@@ -205,7 +205,7 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
         k2, k3 = band.cells[at + 2 * width : at + 3 * width], band.cells[at + 3 * width : at + 4 * width]
         if mode > GIVEN:
             part = vector[low : low + width]
-            s0 = s1 = s2 = s3 = part[0] * 0
+            s0 = s1 = s2 = s3 = near.dtype.type(0.0)
             for j in range(width):
                 s0 += k0[j] * part[j]
                 s1 += k1[j] * part[j]

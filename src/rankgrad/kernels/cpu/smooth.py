@@ -116,20 +116,24 @@ def _ranks(x, seen, discount, code, depth, delta, top, unit):
     """The metric, up to a factor, and its derivative by each x."""
     m = len(x)
     left, indicator, slope, later = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    widest = 0.0
     for i in range(m):
         left[i], slope[i], later[i] = 1.0, 0.0, 0.0
+        widest = max(widest, x[i])
     value = above = steps = 0.0
     for r in range(1, depth + 1):
-        highest = -np.inf
+        highest = 0.0 if widest <= 300.0 else -np.inf  # exponentials of small numbers need no shift
         for i in range(m):
             indicator[i] = x[i] * left[i]  # rounded once, so that its difference to the highest is exact
+        for i in range(m if highest < 0.0 else 0):
             highest = max(highest, indicator[i])
         mass = mean = 0.0
         for i in range(m):
             indicator[i] = exp(indicator[i] - highest)
             mass += indicator[i]
             mean += indicator[i] * seen[i]
-        mean /= mass
+        per = 1.0 / mass
+        mean *= per
         if code == NDCG:
             gained = 2.0 ** (mean - top)
             worth = unit * discount[r - 1]
@@ -144,7 +148,7 @@ def _ranks(x, seen, discount, code, depth, delta, top, unit):
             factor = above / r - steps
             steps += mean / r
         for i in range(m):
-            share = indicator[i] / mass
+            share = indicator[i] * per
             change = share * (seen[i] - mean) * left[i]
             slope[i] += factor * change
             if code == AVERAGE:

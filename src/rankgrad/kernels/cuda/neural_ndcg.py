@@ -57,14 +57,20 @@ def run(
     width = triton.next_power_of_2(max(n, 16)) if layout.padded else 0
     whole = layout.padded and width <= WIDEST
     wide = width if whole else 128
-    tall = max(min(ENTRIES // wide, 32), 1)
+    tall = min(ENTRIES // wide, 32)
     _neural[layout.list_grid()](
         *given, score, spread, label, best, origin, u, v, side, work, values, signal.view(torch.uint8), slopes,
         int(k), int(rounds), *split(temperature),
-        TRANSPOSED=transposed > 0, GRADIENT=gradient, WHOLE=whole, TALL=tall, WIDE=wide,
+        TRANSPOSED=transposed > 0, GRADIENT=gradient, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall, WIDE=wide,
         num_warps=8 if tall * wide >= 4096 else 4, num_stages=1, **constants,
     )  # fmt: skip
     return values, signal, slopes if gradient else scores.new_empty(0), extras
+
+
+@triton.jit
+def _key(s):
+    """What puts NaN in some place of the order, so that no two documents have the same one."""
+    return tl.where(s == s, s, -float("inf"))
 
 
 @triton.jit
@@ -87,7 +93,7 @@ def _sort(
         s_j = tl.load(scores + j, mask=there, other=0.0)
         y_j = tl.load(labels + j, mask=there, other=0.0)
         pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
-        higher += tl.sum((pair & ahead(s_j, s_i, j, i)).to(tl.int32), 1)
+        higher += tl.sum((pair & ahead(_key(s_j), _key(s_i), j, i)).to(tl.int32), 1)
         better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
         apart = tl.abs(s_i.to(tl.float64)[:, None] - s_j.to(tl.float64)[None, :])
         distance += tl.sum(tl.where(pair, apart, 0.0), 1)
@@ -101,46 +107,60 @@ def _sort(
 
 
 @triton.jit
-def _logits(score, spread, m, tau, row, column, like, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """The logits of a block, up to a constant for each row."""
-    middle = tl.minimum(row + TALL // 2, m - 1)
+def _columns(score, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
+    """The middle row of a group of rows; for a block of columns, how far their scores and logits are from it there."""
+    middle = tl.minimum(group + GROUP // 2, m - 1)
     s_middle, b_middle = tl.load(score + middle), tl.load(spread + middle)
     j = column + tl.arange(0, WIDE)
-    apart = (tl.load(score + j, mask=j < m, other=0.0) - s_middle) / tau
-    fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) / tau
+    apart = (tl.load(score + j, mask=j < m, other=0.0) - s_middle) * per
+    fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) * per
     # Beyond these float32 would be infinite, and the difference of two of them no number.
     apart = tl.minimum(tl.maximum(apart, -1e34), 1e34).to(like.dtype)
     fall = tl.minimum(tl.maximum(fall, -1e37), 0.0).to(like.dtype)
-    turn = (2 * (middle - row - tl.arange(0, TALL))).to(like.dtype)
-    zero = tl.zeros([TALL, WIDE], like.dtype)
-    # One rounding, the same wherever this is computed.
-    return tl.fma(zero + turn[:, None], zero + apart[None, :], zero + fall[None, :])
+    return middle, apart, fall
 
 
 @triton.jit
-def _block(score, spread, shift, m, tau, row, column, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """The logits of a block, up to a constant for each row."""
+    turn = (2 * (middle - row - tl.arange(0, TALL))).to(apart.dtype)
+    # One rounding, the same wherever this is computed.
+    return tl.fma(
+        tl.broadcast_to(turn[:, None], [TALL, WIDE]),
+        tl.broadcast_to(apart[None, :], [TALL, WIDE]),
+        tl.broadcast_to(fall[None, :], [TALL, WIDE]),
+    )
+
+
+@triton.jit
+def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE: tl.constexpr):
     """A block of K."""
     r = row + tl.arange(0, TALL)
     j = column + tl.arange(0, WIDE)
-    logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+    logit = _logits(middle, apart, fall, row, TALL, WIDE)
     entry = tl.exp(tl.minimum(logit - tl.load(shift + r, mask=r < m, other=0.0)[:, None], 0.0))
     return tl.where((r < m)[:, None] & (j < m)[None, :], entry, 0.0)
 
 
 @triton.jit
-def _shift(score, spread, shift, m, tau, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+def _shift(
+    score, spread, shift, m, per, like, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr
+):  # fmt: skip
     """Fill `shift` with the logarithm of the sum of the exponentials of each row."""
     for row in range(0, m, TALL):
         r = row + tl.arange(0, TALL)
+        group = row // GROUP * GROUP
         highest = tl.zeros([TALL], like.dtype) - float("inf")
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
-            logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+            middle, apart, fall = _columns(score, spread, m, per, group, column, like, GROUP, WIDE)
+            logit = _logits(middle, apart, fall, row, TALL, WIDE)
             highest = tl.maximum(highest, tl.max(tl.where((j < m)[None, :], logit, -float("inf")), 1))
         total = tl.zeros([TALL], like.dtype)
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
-            logit = _logits(score, spread, m, tau, row, column, like, TALL, WIDE)
+            middle, apart, fall = _columns(score, spread, m, per, group, column, like, GROUP, WIDE)
+            logit = _logits(middle, apart, fall, row, TALL, WIDE)
             total += tl.sum(tl.where((j < m)[None, :], tl.exp(logit - highest[:, None]), 0.0), 1)
         tl.store(shift + r, highest + tl.log(total), mask=r < m)
 
@@ -160,7 +180,7 @@ def _factor(
     elif MODE == READ:
         final = tl.load(u + t * stride + r, mask=real, other=0.0)
         worth = tl.where(real & ((r < k) | (k == 0)), 1.0 / tl.log2(2.0 + r.to(dot.dtype)), none)
-        scaled = (rounds > 0) & (not TRANSPOSED)
+        scaled = rounds < 0 if TRANSPOSED else rounds > 0
         f = tl.where(scaled, -worth * dot * final * final, none)
         tl.store(extra + r, tl.where(scaled, none, worth * dot), mask=real)
         tl.store(factor + r, f, mask=real)
@@ -176,8 +196,9 @@ def _factor(
 
 @triton.jit
 def _sweep(
-    score, spread, shift, m, tau, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
-    MODE: tl.constexpr, TRANSPOSED: tl.constexpr, WHOLE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+    score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
+    MODE: tl.constexpr, TRANSPOSED: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Rows times `vector`, from which `_factor` makes their factors; then `near` is the sum of factors times rows.
 
@@ -189,15 +210,17 @@ def _sweep(
         aim = tl.load(vector + j, mask=j < m, other=0.0)
         g = tl.load(gained + j, mask=j < m, other=0.0)
         sums, distances = tl.zeros([TALL, WIDE], like.dtype), tl.zeros([TALL, WIDE], like.dtype)
-        for row in range(0, m, TALL):
-            r = row + tl.arange(0, TALL)
-            entry = _block(score, spread, shift, m, tau, row, 0, like, TALL, WIDE)
-            dot = tl.sum(entry * aim[None, :], 1)
-            f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
-            value += part
-            share = entry * (f[:, None] + w[:, None] * g[None, :]) if MODE == READ else entry * f[:, None]
-            sums += share
-            distances += share * (j[None, :] - r[:, None]).to(like.dtype)
+        for group in range(0, m, GROUP):
+            middle, apart, fall = _columns(score, spread, m, per, group, 0, like, GROUP, WIDE)
+            for row in range(group, tl.minimum(group + GROUP, m), TALL):
+                r = row + tl.arange(0, TALL)
+                entry = _block(middle, apart, fall, shift, m, row, 0, TALL, WIDE)
+                dot = tl.sum(entry * aim[None, :], 1)
+                f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
+                value += part
+                share = entry * (f[:, None] + w[:, None] * g[None, :]) if MODE == READ else entry * f[:, None]
+                sums += share
+                distances += share * (j[None, :] - r[:, None]).to(like.dtype)
         tl.store(near + j, tl.sum(sums, 0), mask=j < m)
         tl.store(far + j, tl.sum(distances, 0), mask=j < m)
     else:
@@ -207,7 +230,8 @@ def _sweep(
             for column in range(0, m, WIDE):
                 j = column + tl.arange(0, WIDE)
                 aim = tl.load(vector + j, mask=j < m, other=0.0)
-                dots += _block(score, spread, shift, m, tau, row, column, like, TALL, WIDE) * aim[None, :]
+                middle, apart, fall = _columns(score, spread, m, per, row, column, like, TALL, WIDE)
+                dots += _block(middle, apart, fall, shift, m, row, column, TALL, WIDE) * aim[None, :]
             dot = tl.sum(dots, 1)
             f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
             value += part
@@ -220,7 +244,8 @@ def _sweep(
             for row in range(0, m, TALL):
                 r = row + tl.arange(0, TALL)
                 f = tl.load(factor + r, mask=r < m, other=0.0)
-                share = _block(score, spread, shift, m, tau, row, column, like, TALL, WIDE)
+                middle, apart, fall = _columns(score, spread, m, per, row, column, like, TALL, WIDE)
+                share = _block(middle, apart, fall, shift, m, row, column, TALL, WIDE)
                 if MODE == READ:
                     w = tl.load(weighed + r, mask=r < m, other=0.0)
                     share = share * (f[:, None] + w[:, None] * g[None, :])
@@ -239,17 +264,20 @@ def _neural(
     mask, offsets, documents, lists, n, score, spread, label, best, origin, u, v, side, work, values, signal, slopes,
     k, rounds, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
-    WHOLE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+    WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     start, end = list_bounds(offsets, n, PADDED)
     like = tl.full([], 0.0, values.dtype.element_ty)
-    tau = tl.full([], 0.0, tl.float64) + temperature + temperature_rest
+    per = 1.0 / (tl.full([], 0.0, tl.float64) + temperature + temperature_rest)
     m = 0
     for column in range(start, end, WIDE):
         i = column + tl.arange(0, WIDE)
         m += tl.sum(present(mask, i, i < end, MASKED).to(tl.int32))
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
     tl.store(signal + tl.program_id(0), (top > 0.0).to(tl.uint8))
+    # Among scores that are not all finite no distance is: this is 0, or no number. Minima and maxima would hide it.
+    off = tl.load(spread + start, mask=m > 0, other=0.0)
+    off = off - off
     m = tl.where(top > 0.0, m, 0)  # without a relevant document there is nothing to do
     score, spread, u, v, side = score + start, spread + start, u + start, v + start, side + start
     stride = tl.full([], 0, tl.int64) + documents
@@ -263,15 +291,15 @@ def _neural(
         g = gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal
         tl.store(gained + j, g, mask=j < m)
         tl.store(v + j, g * 0.0 + 1.0, mask=j < m)
-    _shift(score, spread, shift, m, tau, like, TALL, WIDE)
+    _shift(score, spread, shift, m, per, like, GROUP, TALL, WIDE)
     tl.debug_barrier()
 
     # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
     last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
-    for t in range(0, last + 1):
+    for t in range(last + 1):
         _sweep(
-            score, spread, shift, m, tau, v + t * stride, gained, t, rounds, k, u, stride,
-            extra, factor, weighed, near, far, like, FORTH, TRANSPOSED, WHOLE, TALL, WIDE,
+            score, spread, shift, m, per, v + t * stride, gained, t, rounds, k, u, stride,
+            extra, factor, weighed, near, far, like, FORTH, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip
         if t < rounds:
             following = (t + 1) * stride
@@ -289,21 +317,21 @@ def _neural(
         tl.store(vector + j, g * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
     tl.debug_barrier()
     value = _sweep(
-        score, spread, shift, m, tau, vector, gained, last, rounds, k, u, stride,
-        extra, factor, weighed, near, far, like, READ, TRANSPOSED, WHOLE, TALL, WIDE,
+        score, spread, shift, m, per, vector, gained, last, rounds, k, u, stride,
+        extra, factor, weighed, near, far, like, READ, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
     )  # fmt: skip
-    tl.store(values + tl.program_id(0), -value)
+    tl.store(values + tl.program_id(0), off.to(like.dtype) - value)
     if not GRADIENT:
         return
 
-    # `vector` is the derivative by v[t]; `moved[j]`, the sum over r of (j - r) times the derivative by the logit (r, j).
+    # `vector` is the derivative by v[t]; `moved[j]` sums up (j - r) times the derivative by the logit (r, j) over r.
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
         distance = tl.load(far + j, mask=j < m, other=0.0)
         tl.store(moved + j, distance * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
         tl.store(vector + j, tl.load(near + j, mask=j < m, other=0.0), mask=j < m)
     tl.debug_barrier()
-    for step in range(0, tl.maximum(rounds, 1)):
+    for step in range(tl.maximum(rounds, 1)):
         t = rounds - step
         here, before = t * stride, tl.maximum(t - 1, 0) * stride
         for column in range(0, m, WIDE):
@@ -316,8 +344,8 @@ def _neural(
             tl.store(moved + j, tl.load(moved + j, mask=inside, other=0.0) + turned, mask=inside)
         tl.debug_barrier()
         _sweep(
-            score, spread, shift, m, tau, vector, gained, t, rounds, k, u, stride,
-            extra, factor, weighed, near, far, like, BACK, TRANSPOSED, WHOLE, TALL, WIDE,
+            score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride,
+            extra, factor, weighed, near, far, like, BACK, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
@@ -345,4 +373,6 @@ def _neural(
             others += tl.sum(higher * tl.load(vector + r, mask=r < m, other=0.0)[:, None], 0)
         uneven = (m - 1 - 2 * j).to(like.dtype) + above
         slope = 2.0 * tl.load(moved + j, mask=j < m, other=0.0) + uneven * own + others
-        tl.store(slopes + tl.load(origin + start + j, mask=j < m, other=0), (-slope / tau).to(like.dtype), mask=j < m)
+        tl.store(
+            slopes + tl.load(origin + start + j, mask=j < m, other=0), (off - slope * per).to(like.dtype), mask=j < m
+        )

@@ -66,7 +66,8 @@ def _entry(s_i, s_j, unit, P: tl.constexpr):
     if P == 1:
         e = tl.exp(-tl.abs(x))
         return e, tl.where(x > 0.0, -unit * e, tl.where(x < 0.0, unit * e, x * 0.0))
-    x = tl.minimum(tl.maximum(x, -1e15), 1e15)  # the square of which is no infinity, nor its product with 0
+    # The square of which is no infinity; a minimum and a maximum would take NaN for one of the two.
+    x = tl.where(x > 1e15, 1e15, tl.where(x < -1e15, -1e15, x))
     e = tl.exp(-x * x)
     return e, -2.0 * unit * x * e
 
