@@ -62,7 +62,7 @@ def demo(
     for row in rows:
         table.add_row(*_cells(row))
     console.print(table)
-    console.print(f"report: {_write(rows, data, out)}")
+    console.print(f"report: {_write(rows, data, out)}", soft_wrap=True)
 
 
 def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[tuple[str, "np.ndarray[Any, Any]", float]]:
