@@ -103,15 +103,16 @@ def _some(
             _take(labels, whole, first, here, y)
         _take(scores, whole, first, here, s)
         lowest, highest = _range(s)
-        for i in range(count):
-            s[i] -= highest
-            e[i] = exp(s[i])
+        near = highest - lowest <= WIDE
+        if near or code < UNIQUE:
+            for i in range(count):
+                s[i] -= highest
+                e[i] = exp(s[i])
         _targets(y, t, code, option, high)
         if len(weights) > 0:
             _take(weights, whole, first, here, d)
             for i in range(count):
                 t[i] *= d[i]
-        near = highest - lowest <= WIDE
         if code < UNIQUE:
             values[l] = _cross_entropy(s, e, t, d, code, option)
         elif code == UNIQUE:
