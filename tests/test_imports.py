@@ -12,10 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "rankgrad"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Rooms of the house, and the rooms and modules each may know. All may know the ground floor.
-GROUND = {"errors", "backend"}
+GROUND = {"errors", "backend", "spelling"}
 MAY_KNOW = {
     "errors": set(),
     "backend": set(),
+    "spelling": set(),
     "lists": set(),
     "metrics": {"lists"},
     "relax": {"lists", "metrics.order"},
@@ -64,9 +65,7 @@ def imports(path, only_at_load=False):
 
 
 def allowed(room, target):
-    known = MAY_KNOW[room] | (
-        {"errors"} if room == "backend" else GROUND if room not in GROUND | {"kernels"} else set()
-    )
+    known = MAY_KNOW[room] | ({"errors"} if room in GROUND else GROUND if room != "kernels" else set())
     return any(target == name or target.startswith(f"{name}.") for name in {*known, room})
 
 

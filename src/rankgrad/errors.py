@@ -35,4 +35,4 @@ def nearest(name: str, choices: Iterable[str], most: int = 3) -> list[str]:
         ['lambdaloss']
     """
     known = {choice.lower(): choice for choice in choices}
-    return [known[match] for match in difflib.get_close_matches(name.lower(), known, n=most, cutoff=0.7)]
+    return [known[match] for match in difflib.get_close_matches(name.lower(), known, n=most, cutoff=0.6)]

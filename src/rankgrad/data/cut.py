@@ -37,12 +37,27 @@ def cut(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: An
         bad_value("by", "be None unless policy is 'top'", f"policy {policy!r}")
     if policy == "none" or not (dataset.lengths > k).any():
         return dataset
-    if policy == "top":
-        keep = _ranks(-_scores(dataset, by), dataset) < k
-    else:
-        keep = _drawn(dataset, int(k), np.random.default_rng(seed))
-    offsets = np.concatenate([[0], np.cumsum(np.minimum(dataset.lengths, k))]).astype(np.int64)
-    return dataset.take_rows(np.flatnonzero(keep), offsets)
+    if policy == "random":
+        return dataset.take_rows(*draw(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
+    keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
+    return dataset.take_rows(np.flatnonzero(keep), _cut_offsets(dataset.offsets, int(k)))
+
+
+def draw(
+    labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that the policy `"random"` keeps, and their offsets."""
+    relevant = labels > 0
+    keys = rng.random(len(relevant))
+    # The relevant document with the smallest key goes first. If the draw holds any, it holds this one already, so
+    # only a draw without a relevant document changes.
+    first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
+    keys[first & relevant] = -1.0
+    return np.flatnonzero(_ranks(keys, offsets) < k), _cut_offsets(offsets, k)
+
+
+def _cut_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), k))]).astype(np.int64)
 
 
 def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
@@ -59,20 +74,10 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
     return scores
 
 
-def _drawn(dataset: Dataset, k: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    relevant = dataset.labels > 0
-    keys = rng.random(len(relevant))
-    # The relevant document with the smallest key goes first. If the draw holds any, it holds this one already, so
-    # only a draw without a relevant document changes.
-    first = _ranks(np.where(relevant, keys, 2.0), dataset) == 0
-    keys[first & relevant] = -1.0
-    return _ranks(keys, dataset) < k
-
-
-def _ranks(keys: NDArray[np.float64], dataset: Dataset) -> NDArray[np.int64]:
+def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places by rising key within each list, from 0, ties by position; NaN last."""
-    owner = np.repeat(np.arange(len(dataset)), dataset.lengths)
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)
-    ranks[order] = np.arange(len(keys)) - dataset.offsets[owner]
+    ranks[order] = np.arange(len(keys)) - offsets[owner]
     return ranks

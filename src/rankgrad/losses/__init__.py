@@ -15,7 +15,7 @@ document, the softmax family multiplies each document's share of the target.
 scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
-loss over noisy scores.
+loss over noisy scores; `parse("lambdaloss@5")` makes a loss from its text.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
@@ -37,6 +37,7 @@ from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
+from rankgrad.losses.text import parse as parse
 
 __all__ = [
     "LearnDCG",

@@ -87,13 +87,17 @@ class LearnDCG(nn.Module):
         """alpha = softplus(raw_alpha)."""
         return softplus(self.raw_alpha)
 
+    def learned(self) -> dict[str, float]:
+        """b_g, b_d and alpha as they are now."""
+        return {name: float(getattr(self, name).detach()) for name in ("gain_base", "discount_base", "alpha")}
+
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
         """The loss; arguments as in every loss."""
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         options = (self.k or 0, self.beta, 0.0, LEARNED_CURVED if self.discount == "curved" else LEARNED)
-        raw = torch.stack([self.raw_gain, self.raw_discount, self.raw_alpha])
+        raw = (self.raw_gain, self.raw_discount, self.raw_alpha)
         if (loss := fused("learndcg", lists, reduction, options, raw)) is not None:
             return loss
         dtype = lists.scores.dtype

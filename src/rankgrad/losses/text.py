@@ -1,0 +1,97 @@
+"""Losses by their text, `name[@k][:key=value,...]`, as the command line, recipes and saved models write them."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad import relax
+from rankgrad.backend import backend
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.gumbel import gumbel
+from rankgrad.losses.learned import LearnDCG
+from rankgrad.losses.relaxed import relaxed
+from rankgrad.metrics import parse as parse_metric
+from rankgrad.spelling import known_options, spell, write
+
+# Arguments that come with the lists, not with the text.
+LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+
+
+class TextLoss(nn.Module):
+    """A loss with its options, from text. `str(loss)` is the text again; `takes_weights` says whether it does."""
+
+    def __init__(self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool) -> None:
+        super().__init__()
+        self.text, self.function, self.options, self.takes_weights = text, function, options, weights
+
+    def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
+        """The loss; arguments as in every loss."""
+        return self.function(scores, labels, **self.options, **lists)
+
+    def learned(self) -> dict[str, float]:
+        """The values of the loss's own parameters by name; empty for most losses."""
+        return self.function.learned() if isinstance(self.function, LearnDCG) else {}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: str) -> TextLoss:
+    """A loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
+
+    Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
+    is any metric on any operator, whose options follow.
+
+    Example:
+        >>> loss = parse("lambdaloss@5")
+        >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(0.6003)
+        >>> parse("lamdaloss")
+        Traceback (most recent call last):
+        ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
+    """
+    from rankgrad import losses
+
+    name, k, options = spell("loss", text)
+    canonical = write(name, k, options)
+    known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
+    one_of("loss", name, known)
+    samples = options.pop("gumbel", None)
+    function, options = (
+        (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
+    )
+    weights = "weights" in inspect.signature(getattr(function, "forward", function)).parameters
+    if samples is not None:
+        function = gumbel(function, samples)
+    loss = TextLoss(canonical, function, options, weights)
+    with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
+        loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
+    return loss
+
+
+def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """The function and what to call it with; a loss with parameters is made here, and takes its options now."""
+    name = loss.__name__.lower()
+    takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
+    known_options(name, options, takes)
+    if "learn" in options:  # parts of LearnDCG joined by "-", or none
+        options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
+    if k is not None:
+        if "k" not in takes:
+            bad_value("loss", f"have no cutoff: {name} takes none", f"'{name}@{k}'")
+        options = {"k": k, **options}
+    return (loss(**options), {}) if isinstance(loss, type) else (loss, options)
+
+
+def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
+    if "metric" not in options or "operator" not in options:
+        bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"{sorted(options)}")
+    metric, operator = options.pop("metric"), options.pop("operator")
+    makes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
+    one_of("operator", operator, [name for name in makes if name != "Relaxation"])
+    make = getattr(relax, operator)
+    known_options(operator, options, inspect.signature(make).parameters)
+    return relaxed(parse_metric(metric if k is None else f"{metric}@{k}"), make(**options))

@@ -1,0 +1,67 @@
+"""Attention-based multiple instance learning as a ranker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.rankers import scorer
+from rankgrad.rankers.pooling import PoolingScorer
+
+
+class AttentionMIL(PoolingScorer):
+    r"""Attention MIL: a list is pooled by one attention weight a document, plain or gated.
+
+    .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
+              a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
+
+    with h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
+    softmax divides the scores of a list by one number, so that the order ignores the other documents (but for b).
+
+    Args:
+        features: f, the number of features.
+        widths: of the layers that make h.
+        attention: rows of V and U.
+        gated: whether U is there.
+        mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, the published use.
+        head: widths of the hidden layers of the score in mode `"pooled"`.
+        activation, norm, dropout: of both, as in `MLP`.
+
+    Example:
+        >>> ranker = AttentionMIL(46, gated=True)
+        >>> ranker(torch.ones(3, 46), torch.tensor([0, 1, 3])).shape
+        torch.Size([3])
+
+    References:
+        Ilse et al., "Attention-based Deep Multiple Instance Learning", ICML 2018.
+    """
+
+    model = "attention_mil"
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        widths: int | Sequence[int] = (500,),
+        attention: int = 128,
+        gated: bool = False,
+        mode: str = "pooled",
+        head: int | Sequence[int] = (128,),
+        activation: str = "relu",
+        norm: str = "none",
+        dropout: float = 0.0,
+    ) -> None:
+        scorer.whole("attention", attention)
+        scorer.flag("gated", gated)
+        settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
+        own: dict[str, Any] = {"attention": attention, "gated": gated}
+        super().__init__(features, widths=widths, mode=mode, head=head, **settings, **own)
+        self.inner = nn.Linear(self.tower.width, attention)
+        self.gate = nn.Linear(self.tower.width, attention) if gated else None
+        self.attention = nn.Linear(attention, 1, bias=False)  # a bias would divide out of the softmax
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """w'(tanh(V h_i)), gated or not, `(rows, 1)`."""
+        inner = torch.tanh(self.inner(rows))
+        return self.attention(inner if self.gate is None else inner * torch.sigmoid(self.gate(rows)))

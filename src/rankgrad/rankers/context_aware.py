@@ -1,0 +1,131 @@
+"""The Context-Aware Ranker: a Transformer encoder over the documents of a list."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.rankers import scorer
+from rankgrad.rankers.attention import SelfAttention
+from rankgrad.rankers.places import Places
+from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
+
+
+class ContextAware(Scorer):
+    r"""The Context-Aware Ranker: each document is scored in sight of its whole list, by pre-norm encoder blocks.
+
+    .. math:: h = W x + b, \quad h \leftarrow h + \mathrm{Attention}(N(h)), \quad
+              h \leftarrow h + W_2\,\phi(W_1 N(h)), \quad s = w^\top N(h) + b
+
+    with N layer norm, and the two middle steps once for each block. Dropout is where `torch.nn.TransformerEncoder` has
+    it. With `position`, sqrt(width) h + p(rank) enters the first block: the order in which a list is given then counts.
+
+    Args:
+        features: f, the number of features.
+        width: of h; `heads` divides it.
+        blocks, heads, feed_forward: of the encoder: blocks, heads of each, width of W_1.
+        dropout: one number.
+        activation: phi, a name such as `"relu"`.
+        position: encoding of a document's rank in the list as given: `"none"`, `"fixed"` (sine and cosine) or
+            `"learned"`.
+        positions: how many ranks a learned encoding tells apart; those behind share the last.
+        output: `"none"` or `"tanh"`, on the scores.
+
+    Example:
+        >>> ranker = ContextAware(136, width=96, blocks=2, heads=1, feed_forward=384)
+        >>> ranker(torch.ones(3, 136), torch.tensor([0, 1, 3])).shape
+        torch.Size([3])
+
+    References:
+        Pobrotyn et al., "Context-Aware Learning to Rank with Self-Attention", SIGIR eCom 2020.
+    """
+
+    model = "context_aware"
+    list_aware = True
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        width: int = 96,
+        blocks: int = 2,
+        heads: int = 1,
+        feed_forward: int = 384,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        position: str = "none",
+        positions: int = 240,
+        output: str = "none",
+    ) -> None:
+        if scorer.whole("width", width) % scorer.whole("heads", heads):
+            bad_value("width", f"be a multiple of heads, {heads}", width)
+        one_of("activation", activation, ACTIVATIONS)
+        one_of("position", position, ("none", "fixed", "learned"))
+        one_of("output", output, ("none", "tanh"))
+        super().__init__(
+            features,
+            width=width,
+            blocks=scorer.whole("blocks", blocks, least=0),
+            heads=heads,
+            feed_forward=scorer.whole("feed_forward", feed_forward),
+            dropout=scorer.share("dropout", dropout),
+            activation=activation,
+            position=position,
+            positions=scorer.whole("positions", positions),
+            output=output,
+        )
+        self.input = nn.Linear(features, width)
+        self.position = None if position == "none" else Position(width, positions if position == "learned" else None)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(width, heads, feed_forward, dropout, activation) for _ in range(blocks)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 1)
+        self.output = nn.Tanh() if output == "tanh" else nn.Identity()
+
+    def score(self, rows: Tensor, places: Places) -> Tensor:
+        """Scores `(rows,)`."""
+        rows = self.input(rows)
+        if self.position is not None:
+            rows = self.position(rows, places.rank)
+        for block in self.blocks:
+            rows = block(rows, places)
+        return self.output(self.head(self.norm(rows)).squeeze(-1))
+
+
+class EncoderBlock(nn.Module):
+    """One pre-norm block of a Transformer encoder, on rows."""
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, activation: str) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = SelfAttention(width, heads, dropout=dropout)
+        self.wide, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Tensor, places: Places) -> Tensor:
+        """Rows `(rows, width)`."""
+        rows = rows + self.dropout(self.attention(self.norm1(rows), places))
+        wide = self.dropout(self.activation(self.wide(self.norm2(rows))))
+        return rows + self.dropout(self.narrow(wide))
+
+
+class Position(nn.Module):
+    """sqrt(width) h + p(rank), with p learned for so many ranks, or sines and cosines for any number of them."""
+
+    def __init__(self, width: int, learned: int | None) -> None:
+        super().__init__()
+        self.width, self.last = width, (learned or 1) - 1
+        self.table = None if learned is None else nn.Embedding(learned, width)
+
+    def forward(self, rows: Tensor, rank: Tensor) -> Tensor:
+        """Rows `(rows, width)`, from `rank (rows,)`."""
+        if self.table is not None:
+            encoded = self.table(rank.clamp(max=self.last))
+        else:
+            even = torch.arange(0, self.width, 2, device=rows.device)
+            angle = rank[:, None] * torch.exp(even * (-math.log(10000.0) / self.width))  # (rows, width / 2)
+            encoded = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, : self.width]
+        return math.sqrt(self.width) * rows + encoded.to(rows.dtype)

@@ -1,0 +1,170 @@
+"""Pointwise rankers: a document's score depends on its own features only. Nothing is padded."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.rankers import scorer
+from rankgrad.rankers.norm import apply_norm, make_norm
+from rankgrad.rankers.places import Places
+from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
+
+NORMS = ("none", "batch", "layer")
+
+
+class Linear(Scorer):
+    r"""A linear ranker.
+
+    .. math:: s_i = w^\top x_i + b
+
+    Args:
+        features: f, the number of features.
+
+    Example:
+        >>> ranker = Linear(2)
+        >>> ranker(torch.ones(3, 2), torch.tensor([0, 1, 3])).shape, ranker.config
+        (torch.Size([3]), {'model': 'linear', 'features': 2})
+    """
+
+    model = "linear"
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features)
+        self.head = nn.Linear(features, 1)
+
+    def score(self, rows: Tensor, places: Places) -> Tensor:
+        """Scores `(rows,)`."""
+        return self.head(rows).squeeze(-1)
+
+
+class MLP(Scorer):
+    r"""A multi-layer perceptron: linear layers, each with a norm, an activation and dropout, then one score.
+
+    .. math:: h^0 = N_0(x_i) + \varepsilon, \quad h^{l} = D_l\,\phi\bigl(N_l(W_l h^{l-1} + b_l)\bigr), \quad
+              s_i = w^\top h^L + b
+
+    with N the norm, phi the activation, D dropout, and epsilon ~ N(0, noise^2) in training only.
+
+    Args:
+        features: f, the number of features.
+        widths: of the hidden layers; none makes a linear ranker.
+        norm: `"none"`, `"batch"` or `"layer"`.
+        norm_place: of the norm, `"before"` or `"after"` the activation.
+        norm_momentum: of batch norm, in PyTorch's sense: 0.001 is TensorFlow's 0.999.
+        input_norm: `"none"` or `"batch"`, on the features.
+        activation: a name in `ACTIVATIONS`, such as `"relu"`.
+        dropout: one number, or one for each hidden layer.
+        noise: standard deviation of the Gaussian noise on the (normed) features.
+        init: `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
+
+    Example:
+        >>> ranker = MLP(46, widths=[256, 128], dropout=0.1)
+        >>> ranker(torch.ones(3, 46), torch.tensor([0, 1, 3])).shape
+        torch.Size([3])
+    """
+
+    model = "mlp"
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        widths: int | Sequence[int] = (256, 128),
+        norm: str = "none",
+        norm_place: str = "before",
+        norm_momentum: float = 0.1,
+        input_norm: str = "none",
+        activation: str = "relu",
+        dropout: float | Sequence[float] = 0.0,
+        noise: float = 0.0,
+        init: str = "default",
+    ) -> None:
+        widths = scorer.wholes("widths", widths)
+        one_of("input_norm", input_norm, ("none", "batch"))
+        one_of("init", init, ("default", "xavier_normal"))
+        tower = Tower(features, widths, norm, norm_place, norm_momentum, activation, dropout)
+        super().__init__(
+            features,
+            widths=widths,
+            norm=norm,
+            norm_place=norm_place,
+            norm_momentum=norm_momentum,
+            input_norm=input_norm,
+            activation=activation,
+            dropout=dropout if isinstance(dropout, int | float) else list(dropout),
+            noise=scorer.real("noise", noise),
+            init=init,
+        )
+        self.noise = noise
+        self.input_norm = make_norm(input_norm, features, norm_momentum)
+        self.tower = tower
+        self.head = nn.Linear(tower.width, 1)
+        if init == "xavier_normal":
+            self.apply(_xavier_normal)
+
+    def score(self, rows: Tensor, places: Places) -> Tensor:
+        """Scores `(rows,)`."""
+        rows = apply_norm(self.input_norm, rows, places.real)
+        rows = self.tower(add_noise(rows, self.noise, self.training), places.real)
+        return self.head(rows).squeeze(-1)
+
+
+class Tower(nn.Module):
+    """Linear layers with norm, activation and dropout: what rankers put below their score. `width` is its output's."""
+
+    def __init__(
+        self,
+        inputs: int,
+        widths: Sequence[int],
+        norm: str = "none",
+        norm_place: str = "before",
+        norm_momentum: float = 0.1,
+        activation: str = "relu",
+        dropout: float | Sequence[float] = 0.0,
+    ) -> None:
+        one_of("norm", norm, NORMS)
+        one_of("norm_place", norm_place, ("before", "after"))
+        one_of("activation", activation, ACTIVATIONS)
+        momentum = scorer.share("norm_momentum", norm_momentum)
+        dropouts = _each_layer(dropout, len(widths))
+        super().__init__()
+        sizes = [inputs, *widths]
+        self.width = sizes[-1]
+        self.norm_first = norm_place == "before"
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.norms = nn.ModuleList(make_norm(norm, width, momentum) for width in widths)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropouts = nn.ModuleList(nn.Dropout(each) for each in dropouts)
+
+    def forward(self, rows: Tensor, real: Tensor | None) -> Tensor:
+        """Rows `(rows, width)`; `real (rows,)` says which are documents, None: all."""
+        for layer, norm, dropout in zip(self.layers, self.norms, self.dropouts, strict=True):
+            rows = layer(rows)
+            if self.norm_first:
+                rows = self.activation(apply_norm(norm, rows, real))
+            else:
+                rows = apply_norm(norm, self.activation(rows), real)
+            rows = dropout(rows)
+        return rows
+
+
+def add_noise(rows: Tensor, noise: float, training: bool) -> Tensor:
+    """Rows with Gaussian noise of standard deviation `noise`, in training."""
+    return rows + noise * torch.randn_like(rows) if training and noise else rows
+
+
+def _each_layer(dropout: float | Sequence[float], layers: int) -> list[float]:
+    if not isinstance(dropout, list | tuple):
+        return [scorer.share("dropout", dropout)] * layers
+    if len(dropout) != layers:
+        bad_value("dropout", f"be one number, or one for each of the {layers} hidden layers", list(dropout))
+    return [scorer.share("each of dropout", each) for each in dropout]
+
+
+def _xavier_normal(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_normal_(module.weight)
+        nn.init.zeros_(module.bias)

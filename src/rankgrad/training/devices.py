@@ -1,0 +1,40 @@
+"""Where a run computes: one device, or many processes that `torchrun` or SLURM has started."""
+
+import logging
+import os
+from typing import Any
+
+import torch
+
+from rankgrad.errors import bad_value
+from rankgrad.training.settings import PRECISIONS, Settings
+
+
+def start(settings: Settings) -> Any:
+    """Fabric on the device that is asked for. Under `torchrun` or SLURM, the processes find each other."""
+    from lightning_fabric import Fabric
+
+    kind, _, number = settings.device.partition(":")
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cpu" and settings.precision == "fp16":
+        bad_value("precision", "be 'fp32' or 'bf16' on the CPU", "'fp16'")
+    if kind == "cuda" and not torch.cuda.is_available():
+        bad_value("device", "be 'cpu' or 'auto' here", f"{settings.device!r}: PyTorch sees no GPU")
+    world = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    if "SLURM_NTASKS" in os.environ and "SLURM_PROCID" in os.environ and world == 1:
+        world = int(os.environ["SLURM_NTASKS"])
+        local = world // int(os.environ.get("SLURM_NNODES", 1))
+    devices: Any = local if world > 1 else [int(number)] if number else 1
+    fabric = Fabric(
+        accelerator=kind,
+        devices=devices,
+        num_nodes=max(1, world // local),
+        strategy="ddp" if world > 1 else "auto",
+        precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
+    )
+    if world > 1:
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # who initialised what is no news
+        fabric.launch()
+    return fabric

@@ -1,0 +1,281 @@
+"""The training loop, on Lightning Fabric: devices, precision and many processes are its business, the rest is here."""
+
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad import losses, rankers
+from rankgrad.data import Dataset, Steps
+from rankgrad.errors import bad_value
+from rankgrad.training.batches import Plan, Step
+from rankgrad.training.devices import start
+from rankgrad.training.feed import feed
+from rankgrad.training.graphs import GraphStep
+from rankgrad.training.judge import Judge
+from rankgrad.training.model import Model
+from rankgrad.training.objective import EagerStep, Objective, Watch
+from rankgrad.training.optimise import Average, make_optimiser, plateau, schedule, set_rate
+from rankgrad.training.report import Bar, JsonLines, Numbers
+from rankgrad.training.settings import Settings
+from rankgrad.training.state import LAST, Checkpoint, State
+
+
+class NotFinite(ArithmeticError):
+    """A loss that is NaN or infinite: says the step, the queries, and the last good checkpoint."""
+
+
+def train(
+    settings: Settings,
+    data: Dataset,
+    validation: Dataset | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    weights: Any = None,
+    progress: bool | None = None,
+) -> Model:
+    """Train a ranker and give back the epoch that was best on the validation lists; without these, the last.
+
+    Args:
+        settings: of the run.
+        data: the training lists.
+        validation: lists that choose the epoch and stop the run.
+        out: a folder for the model, checkpoints and `log.jsonl`; None keeps everything in memory.
+        resume: go on from the checkpoint in `out`, if there is one.
+        weights: `(documents,)`, for losses that take weights.
+        progress: show a progress bar; None: on a terminal.
+
+    Example:
+        >>> from rankgrad.data import load
+        >>> lists = load("synthetic:lists=40,features=10")
+        >>> model = train(Settings(model="linear", epochs=2), lists.train, lists.validation)
+        >>> model.score(lists.test.features, lists.test.offsets).shape == lists.test.labels.shape
+        True
+    """
+    settings.check()
+    folder = None if out is None else Path(out)
+    if folder is not None and not resume and (folder / LAST).exists():
+        bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
+    fabric = start(settings)
+    with ExitStack() as stack:
+        # The caller's random numbers are left as they were.
+        stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
+        return _Run(fabric, settings, data, validation, folder, resume, weights, progress, stack).go()
+
+
+class _Run:
+    def __init__(
+        self,
+        fabric: Any,
+        settings: Settings,
+        data: Dataset,
+        validation: Dataset | None,
+        folder: Path | None,
+        resume: bool,
+        weights: Any,
+        progress: bool | None,
+        stack: ExitStack,
+    ) -> None:
+        self.fabric, self.settings, self.data, self.folder, self.stack = fabric, settings, data, folder, stack
+        device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
+        self.first = rank == 0
+        torch.manual_seed(settings.seed)
+        self.steps = Steps.parse(settings.preprocess).fit(data)
+        name, options = rankers.parse(settings.model)
+        self.ranker = rankers.build(name, features=data.features.shape[1], **options).to(device)
+        self.loss = losses.parse(settings.loss).to(device)
+        self.objective = Objective(self.ranker, self.loss)
+        optimiser = make_optimiser(
+            settings.optimiser,
+            self.ranker,
+            self.loss,
+            lr=settings.lr,
+            loss_lr=settings.loss_lr,
+            weight_decay=settings.weight_decay,
+        )
+        self.module, self.optimiser = fabric.setup(self.objective, optimiser)
+        torch.manual_seed(settings.seed + rank)  # dropout differs between processes
+        self.average = Average(self.objective.state_dict().values(), settings.ema) if settings.ema else None
+        self.scaler = getattr(fabric.strategy.precision, "scaler", None)
+        self.step = self._stepper()
+        self.plan = Plan(
+            np.asarray(data.labels),
+            np.asarray(data.offsets),
+            settings.seed,
+            settings.batch_size,
+            settings.batch_documents,
+            settings.list_size,
+            self.ranker.list_aware,
+            rank,
+            world,
+        )
+        self.feed = feed(data, self.steps, device, where=settings.data, weights=_weights(weights, data, self.loss))
+        self.judge = None
+        if validation is not None:
+            where = settings.data
+            self.judge = Judge(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
+        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.watch = Watch(device)
+        self.state = State()
+        self.kept: dict[str, Tensor] | None = None  # the best epoch
+        self.model = Model(self.ranker, self.steps, settings.to_json())
+        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric)
+        self._begin(resume)
+        self.bar = Bar(settings.epochs, settings.metric, progress if self.first else False)
+        stack.callback(self.bar.close)
+
+    def _stepper(self) -> EagerStep | GraphStep:
+        fabric, settings, optimiser = self.fabric, self.settings, self.optimiser.optimizer
+        recordable = "capturable" in optimiser.defaults and self.scaler is None and settings.batch_documents is None
+        if fabric.device.type == "cuda" and fabric.world_size == 1 and recordable:
+            lists, aware = settings.batch_size, self.ranker.list_aware
+            return GraphStep(self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
+        return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
+
+    def _begin(self, resume: bool) -> None:
+        """Take up the checkpoint, if there is one to take up; open the logs."""
+        self.logs: list[Any] = []
+        if self.folder is None:
+            return
+        checkpoint = self.checkpoint
+        assert checkpoint is not None
+        if resume and checkpoint.path.exists():
+            self.state = checkpoint.load(self.objective, self.optimiser.optimizer, self.average, self.scaler)
+            self.state.done = False
+        if self.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            log = JsonLines(self.folder)
+            log.cut(self.state.log_bytes)
+            known = self.settings.to_json()
+            self.logs = [log, *(Numbers(tracker, self.folder, known) for tracker in self.settings.trackers)]
+            for tracker in self.logs:
+                self.stack.callback(tracker.close)
+            self.model.save_config(self.folder)
+
+    def go(self) -> Model:
+        """All epochs that are left, then the model."""
+        state, patience = self.state, self.settings.patience
+        self.objective.train()
+        while state.epoch < self.settings.epochs and not (patience and state.stale >= patience):
+            self._epoch()
+        return self._finish()
+
+    def _epoch(self) -> None:
+        state, began, before = self.state, time.perf_counter(), self.state.seconds
+        plan = self.plan.steps(state.epoch)
+        batches = self.feed.batches(plan[state.step :])
+        for step, batch in zip(plan[state.step :], batches, strict=True):
+            now = state.epoch + (state.step + 1) / len(plan)
+            set_rate(self.optimiser, self.rate(now, state.plateau))
+            self.watch.add(state.step, self.step(batch, step.batch))
+            state.step += 1
+            state.lists += step.batch
+            saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(plan)
+            if self.watch.due() or saving or state.step == len(plan):
+                self._look(plan)
+                self.bar.at(now, state.loss / max(1, state.lists), state.best)
+            if saving:
+                state.seconds = before + time.perf_counter() - began
+                self._save()
+        row = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.lists)}
+        trained = time.perf_counter() - began
+        self._judge(row)
+        rate = self.optimiser.param_groups[0]["lr"]
+        row |= {"lr": float(rate), **self.loss.learned(), "seconds": round(trained, 4)}
+        row["judge_seconds"] = round(time.perf_counter() - began - trained, 4)
+        state.history.append(row)
+        state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
+        state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
+        state.seconds = before + time.perf_counter() - began
+        for log in self.logs:
+            log.epoch(row)
+        self._save()
+
+    def _look(self, plan: list[Step]) -> None:
+        """Add up the losses of the last steps over all processes, and stop if one is not finite."""
+        total, bad = self.watch.take()
+        if self.fabric.world_size > 1:
+            total = float(
+                self.fabric.all_reduce(
+                    torch.tensor(total, dtype=torch.float64, device=self.fabric.device), reduce_op="sum"
+                )
+            )
+        if bad is not None:
+            step, values = bad
+            lists = plan[step].lists[~torch.isfinite(values).numpy()]
+            queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and others" if len(lists) > 5 else "")
+            last = self.checkpoint.path if self.checkpoint is not None and self.checkpoint.path.exists() else "none"
+            raise NotFinite(
+                f"the loss must be finite; got {float(values[~torch.isfinite(values)][0])} in epoch "
+                f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; last good checkpoint: {last}. "
+                "A smaller lr or clip=1 often helps"
+            )
+        if not abs(total) < float("inf"):
+            raise NotFinite(f"the loss must be finite; got {total} in another process, which says where")
+        self.state.loss += total
+
+    def _judge(self, row: dict[str, Any]) -> None:
+        """The validation metric of this epoch; the best epoch's weights are kept, in memory and in the folder."""
+        state = self.state
+        if self.average is not None:
+            self.average.swap()
+        if self.judge is None:
+            better = True
+        else:
+            value = self.judge.value(self.fabric.all_reduce(self.judge.sums(self.ranker), reduce_op="sum"))
+            better = self.judge.better(value, state.best)
+            row[self.settings.metric] = value
+            state.best = value if better else state.best
+        state.stale = 0 if better else state.stale + 1
+        if better:
+            state.best_epoch = state.epoch + 1
+            self.kept = {name: tensor.detach().clone() for name, tensor in self.objective.state_dict().items()}
+            self._describe()
+            if self.first and self.folder is not None:
+                self.model.save_weights(self.folder)
+        if self.average is not None:
+            self.average.swap()
+
+    def _describe(self) -> None:
+        """Tell the model what is known about it."""
+        state = self.state
+        self.model.metrics = {"epoch": state.best_epoch, "validation": {self.settings.metric: state.best}}
+        if state.best is None:
+            self.model.metrics = {"epoch": state.best_epoch}
+        self.model.learned = {name: value.detach().clone() for name, value in self.loss.state_dict().items()}
+        self.model.metrics |= {"loss": self.loss.learned()} if self.loss.learned() else {}
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            self.state.log_bytes = self.logs[0].length if self.first else 0
+            self.checkpoint.save(self.state, self.objective, self.optimiser.optimizer, self.average, self.scaler)
+            self.fabric.barrier()
+
+    def _finish(self) -> Model:
+        """The best epoch's weights in the ranker, and the ranker out of its wrapping."""
+        if self.kept is not None:
+            self.objective.load_state_dict(self.kept)
+        elif self.folder is not None:  # a finished run was resumed
+            self.model = Model.load(self.folder, self.fabric.device)
+        self.model.history = self.state.history
+        self.model.ranker.eval()
+        return self.model
+
+
+def _weights(weights: Any, data: Dataset, loss: losses.text.TextLoss) -> Tensor | None:
+    if weights is None:
+        return None
+    if not loss.takes_weights:
+        bad_value("weights", f"be None for {loss}, which takes none", "weights")
+    found = torch.as_tensor(np.array(weights, dtype=np.float32))
+    if found.shape != (len(data.labels),):
+        bad_value("weights", f"be one a document, ({len(data.labels)},)", tuple(found.shape))
+    if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
+        bad_value("weights", "be finite and at least 0", "others")
+    return found

@@ -1,0 +1,163 @@
+"""A trained ranker with its preprocessing: scores lists, and is saved as a folder that cannot run code."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rankgrad import rankers
+from rankgrad.data import Dataset, Steps
+from rankgrad.errors import bad_value
+from rankgrad.metrics.evaluate import Evaluation, evaluate
+from rankgrad.training.files import read_tensors, write_json, write_tensors
+
+FORMAT, VERSION = "rankgrad model", 1
+CONFIG, WEIGHTS, PREPROCESSING, METRICS = (
+    "config.json",
+    "model.safetensors",
+    "preprocessing.safetensors",
+    "metrics.json",
+)
+_ROWS = 65_536  # documents scored at a time
+
+
+@dataclass
+class Model:
+    """A ranker in evaluation mode, the preprocessing it was trained behind, and what is known about its training.
+
+    Scoring changes nothing in it, so threads may share one.
+
+    Example:
+        >>> model = Model(rankers.build("linear", features=2), Steps())
+        >>> model.score(np.zeros((3, 2), dtype=np.float32), np.array([0, 3])).shape
+        (3,)
+    """
+
+    ranker: nn.Module
+    steps: Steps
+    settings: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
+    history: list[dict[str, Any]] = field(default_factory=list)  # a row an epoch, after training
+
+    def __post_init__(self) -> None:
+        self.ranker.eval()
+
+    @property
+    def features(self) -> int:
+        """Columns it takes."""
+        return int(self.ranker.config["features"])  # type: ignore[index]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.ranker.parameters()).device
+
+    def to(self, device: str | torch.device) -> "Model":
+        """Itself, moved."""
+        self.ranker.to(device)
+        return self
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
+        """One score a row.
+
+        Args:
+            features: `(documents, f)`.
+            offsets: `(lists + 1,)`; None: one list.
+        """
+        if features.ndim != 2 or features.shape[1] != self.features:
+            bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
+        offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
+        scores = np.empty(len(features), dtype=np.float32)
+        with torch.inference_mode():
+            for first, last in chunks(offsets):
+                rows = slice(offsets[first], offsets[last])
+                own = offsets[first : last + 1] - offsets[first]
+                ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), own)).to(self.device)
+                width = int(np.diff(own).max(initial=0))
+                out = self.ranker(ready, torch.from_numpy(own).to(self.device), width=width)
+                scores[rows] = out.float().cpu().numpy()
+        return scores
+
+    def evaluate(self, data: Dataset, metrics: list[str]) -> Evaluation:
+        """Metrics on labelled lists, with intervals and the values of each list."""
+        scores = self.score(data.features, data.offsets)
+        return evaluate(scores, np.asarray(data.labels), metrics, offsets=data.offsets)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the folder: `config.json`, `model.safetensors`, `preprocessing.safetensors`, `metrics.json`."""
+        self.save_config(Path(folder))
+        self.save_weights(Path(folder))
+
+    def save_config(self, folder: Path) -> None:
+        """Write what training does not change: configuration and preprocessing."""
+        steps, arrays = self.steps.to_config()
+        write_tensors(folder / PREPROCESSING, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        ranker, settings = self.ranker.config, self.settings
+        write_json(
+            folder / CONFIG,
+            {"format": FORMAT, "version": VERSION, "ranker": ranker, "preprocessing": steps, "settings": settings},
+        )
+
+    def save_weights(self, folder: Path) -> None:
+        """Write what changes during training: weights and metrics."""
+        weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
+        learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
+        write_json(folder / METRICS, self.metrics)
+        write_tensors(folder / WEIGHTS, {**weights, **learned})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "Model":
+        """Read a folder that `save` or a training run wrote. Nothing in it is run or unpickled."""
+        folder = Path(folder)
+        config = read_config(folder)
+        if not (folder / WEIGHTS).is_file():
+            bad_value(str(folder), f"hold {WEIGHTS}", "none: its training stopped before the first epoch was done")
+        arrays, _ = read_tensors(folder / PREPROCESSING)
+        tensors, _ = read_tensors(folder / WEIGHTS)
+        try:
+            steps = Steps.from_config(config["preprocessing"], {name: value.numpy() for name, value in arrays.items()})
+            ranker = rankers.build(**config["ranker"])
+            ranker.load_state_dict(_under("ranker.", tensors))
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise ValueError(f"{folder} must be a model that fits together; got {str(error).strip()}") from error
+        metrics = folder / METRICS
+        known = json.loads(metrics.read_text(encoding="utf-8")) if metrics.is_file() else {}
+        return cls(ranker.to(device), steps, config.get("settings", {}), known, _under("loss.", tensors))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The `config.json` of a model, of a version that this release reads."""
+    path = folder / CONFIG
+    if not path.is_file():
+        bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON; got {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        bad_value(str(path), f"say format {FORMAT!r}", config.get("format") if isinstance(config, dict) else "a list")
+    if config.get("version") not in range(1, VERSION + 1):
+        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", config.get("version"))
+    return config
+
+
+def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
+    """Runs of whole lists with at most `rows` documents each, or of one longer list: first, and one past the last."""
+    first, lists = 0, len(offsets) - 1
+    while first < lists:
+        last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
+        last = min(max(last, first + 1), lists)
+        yield first, last
+        first = last
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,88 @@
+"""The ranker and its loss as one module, and a step of its optimiser."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.losses.text import TextLoss
+from rankgrad.training.feed import Batch
+from rankgrad.training.optimise import Average
+
+
+class Objective(nn.Module):
+    """One module, so that whatever wraps it for many processes sees the parameters of the loss too."""
+
+    def __init__(self, ranker: nn.Module, loss: TextLoss) -> None:
+        super().__init__()
+        self.ranker, self.loss = ranker, loss
+
+    def forward(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        offsets: Tensor,
+        weights: Tensor | None,
+        width: int,
+        loss_offsets: Tensor | None = None,
+    ) -> Tensor:
+        """One value a list; `loss_offsets` are for a loss that is to see other lists than the ranker."""
+        scores = self.ranker(features, offsets, width=width)
+        lists = offsets if loss_offsets is None else loss_offsets
+        extra = {} if weights is None else {"weights": weights}
+        values: Tensor = self.loss(scores, labels, offsets=lists, reduction="none", **extra)
+        return values
+
+
+class EagerStep:
+    """A step as it reads: forward, backward, clip, update, average.
+
+    The loss is the sum over the batch's lists in all processes, divided by their number. Processes average their
+    gradients, so each multiplies its share by how many they are.
+    """
+
+    def __init__(
+        self, fabric: Any, module: nn.Module, optimiser: Any, clip: float | None, average: Average | None
+    ) -> None:
+        self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
+
+    def __call__(self, batch: Batch, lists: int) -> Tensor:
+        """The values of this process's lists, before the step; `lists` are those of the whole batch."""
+        self.optimiser.zero_grad(set_to_none=True)
+        values = self.module(*batch)
+        self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
+        if self.clip is not None:
+            self.fabric.clip_gradients(self.module, self.optimiser, max_norm=self.clip, error_if_nonfinite=False)
+        self.optimiser.step()
+        if self.average is not None:
+            self.average.update()
+        found: Tensor = values.detach()
+        return found
+
+
+class Watch:
+    """Sees that losses are finite, and adds them up. A GPU is looked at now and then, not every step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.every = 1 if device.type == "cpu" else 64
+        self._waiting: list[tuple[int, Tensor]] = []
+
+    def add(self, step: int, values: Tensor) -> None:
+        """Note the values of a step."""
+        self._waiting.append((step, values))
+
+    def due(self) -> bool:
+        """Whether it is time to `take`."""
+        return len(self._waiting) >= self.every
+
+    def take(self) -> tuple[float, tuple[int, Tensor] | None]:
+        """The sum of the values noted since; and the first step whose values are not all finite, with these."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return 0.0, None
+        every = torch.cat([values for _, values in waiting]).cpu().split([len(values) for _, values in waiting])
+        totals = [float(values.sum(dtype=torch.float64)) for values in every]
+        for (step, _), values, total in zip(waiting, every, totals, strict=True):
+            if not abs(total) < float("inf"):
+                return total, (step, values)
+        return sum(totals), None

@@ -1,0 +1,126 @@
+"""What a training run is told: one flat record, the same names in Python, on the command line and in recipes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from rankgrad import losses, rankers
+from rankgrad.data import Steps
+from rankgrad.errors import bad_value, one_of
+from rankgrad.metrics import parse as parse_metric
+from rankgrad.spelling import known_options
+from rankgrad.training.optimise import check_optimiser, check_schedule
+
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+TRACKERS = ("tensorboard", "mlflow", "wandb")
+
+
+class SettingsError(ValueError):
+    """Everything that is wrong with the settings, one line each."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run. Texts are written `name[@k][:key=value,...]`.
+
+    Example:
+        >>> Settings(model="mlp:widths=64-32", loss="lambdaloss@5", lr=0.01).check()
+        >>> Settings(model="mpl", epochs=0).check()
+        Traceback (most recent call last):
+        rankgrad.training.settings.SettingsError: model must be a known name; got 'mpl'; did you mean 'mlp'?
+        epochs must be at least 1; got 0
+    """
+
+    model: str = "mlp"
+    loss: str = "lambdaloss"
+    preprocess: str = "standardise"  # steps of rankgrad.data.Steps, fitted on the training lists
+    epochs: int = 100
+    batch_size: int = 64  # lists a step, over all processes
+    batch_documents: int | None = None  # documents a step instead, over all processes
+    list_size: int | None = None  # longer training lists are cut to this, a new random draw each epoch
+    optimiser: str = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0  # of the ranker; the parameters of a loss have none
+    loss_lr: float | None = None  # of a loss's own parameters; None: lr
+    schedule: str = "constant"
+    warmup: float = 0.0  # epochs of a learning rate that rises from 0
+    clip: float | None = None  # the largest norm of the gradient
+    ema: float = 0.0  # decay of a moving average of the weights, which is then what is kept; 0: none
+    metric: str = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
+    patience: int | None = 20  # epochs without a better metric after which the run stops; None: never
+    seed: int = 0
+    device: str = "auto"  # auto, cpu, cuda
+    precision: str = "fp32"  # fp32, bf16, fp16
+    data: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
+    save_steps: int | None = None  # a checkpoint every so many steps, besides one each epoch
+    trackers: tuple[str, ...] = ()  # tensorboard, mlflow, wandb, besides log.jsonl
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of all settings."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Settings":
+        """From a dictionary; an unknown name is answered with the nearest known."""
+        known_options("a run", values, cls.names())
+        trackers = values.get("trackers", ())
+        return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
+
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {**asdict(self), "trackers": list(self.trackers)}
+
+    def check(self) -> None:
+        """Raise one error that names everything that is wrong; needs no data."""
+        wrong = list(dict.fromkeys(_complaints(self._checks())))
+        if wrong:
+            raise SettingsError("\n".join(wrong))
+
+    def _checks(self) -> Iterable[Callable[[], Any]]:
+        yield lambda: rankers.parse(self.model)
+        yield lambda: losses.parse(self.loss)
+        yield lambda: Steps.parse(self.preprocess)
+        yield lambda: check_optimiser(self.optimiser)
+        yield lambda: check_schedule(self.schedule)
+        yield lambda: parse_metric(self.metric)
+        yield lambda: one_of("device", self.device.partition(":")[0], ("auto", "cpu", "cuda"))
+        yield lambda: one_of("precision", self.precision, PRECISIONS)
+        yield lambda: one_of("data", self.data, ("auto", "device", "stream"))
+        for tracker in self.trackers:
+            yield lambda tracker=tracker: one_of("trackers", tracker, TRACKERS)  # type: ignore[misc]
+        for name in ("epochs", "batch_size", "batch_documents", "list_size", "patience", "save_steps"):
+            yield lambda name=name: _number(name, getattr(self, name), whole=True, least=1)  # type: ignore[misc]
+        yield lambda: _number("seed", self.seed, whole=True, least=0)
+        for name in ("weight_decay", "warmup", "ema"):
+            yield lambda name=name: _number(name, getattr(self, name), least=0)  # type: ignore[misc]
+        for name in ("lr", "loss_lr", "clip"):
+            yield lambda name=name: _number(name, getattr(self, name), above=0)  # type: ignore[misc]
+        if isinstance(self.ema, int | float) and self.ema >= 1:
+            yield lambda: bad_value("ema", "be below 1", self.ema)
+        if self.list_size is not None and self.list_size == 1:
+            yield lambda: bad_value("list_size", "leave something to compare, at least 2", 1)
+
+
+def _complaints(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
+    for check in checks:
+        try:
+            check()
+        except (ValueError, TypeError) as error:
+            yield str(error)
+
+
+_OPTIONAL = ("batch_documents", "list_size", "patience", "save_steps", "loss_lr", "clip")
+
+
+def _number(name: str, value: Any, *, whole: bool = False, least: float | None = None, above: float = 0) -> None:
+    if value is None and name in _OPTIONAL:
+        return
+    kinds = int if whole else int | float
+    must = ("be a whole number" if whole else "be a number") + (" or None" if name in _OPTIONAL else "")
+    if isinstance(value, bool) or (not isinstance(value, kinds) and not hasattr(value, "__index__")):
+        bad_value(name, must, repr(value))
+    if least is not None and not value >= least:
+        bad_value(name, f"be at least {least:g}", value)
+    if least is None and not (value > above and value < float("inf")):
+        bad_value(name, f"be above {above:g} and finite", value)

@@ -1,0 +1,120 @@
+"""Where a run stands, and the file that lets it go on from there, bit by bit."""
+
+import dataclasses
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.training.files import read_tensors, write_tensors
+from rankgrad.training.optimise import Average, load_state, state_tensors
+from rankgrad.training.settings import Settings
+
+LAST = "last.safetensors"
+# Settings that may differ when a run goes on: they do not change what a step computes.
+_FREE = ("epochs", "patience", "data", "save_steps", "trackers", "device")
+
+
+@dataclass
+class State:
+    """What besides tensors a run has to remember."""
+
+    epoch: int = 0  # the one under way
+    step: int = 0  # steps done in it
+    loss: float = 0.0  # summed over the lists of its steps
+    lists: int = 0
+    seconds: float = 0.0  # of all training so far
+    best: float | None = None
+    best_epoch: int | None = None
+    stale: int = 0  # epochs since the best
+    plateau: float = 1.0  # what a plateau has made of the learning rate
+    log_bytes: int = 0  # length of log.jsonl when this was written
+    history: list[dict[str, Any]] = field(default_factory=list)
+    done: bool = False
+
+
+class Checkpoint:
+    """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state; one rename."""
+
+    def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any) -> None:
+        self.path, self.fabric = folder / LAST, fabric
+        self.settings, self.data = settings.to_json(), fingerprint(data)
+
+    def save(self, state: State, module: nn.Module, optimiser: Any, average: Average | None, scaler: Any) -> None:
+        """Write where the run stands. All processes call it, the first one writes."""
+        random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
+        if self.fabric.global_rank > 0:
+            return
+        tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
+        tensors |= {f"optimiser.{name}": value for name, value in state_tensors(optimiser)}
+        tensors |= {f"random.{name}": value for name, value in random.items()}
+        if average is not None:
+            tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
+        facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data}
+        write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
+
+    def load(self, module: nn.Module, optimiser: Any, average: Average | None, scaler: Any) -> State:
+        """Put everything back and say where the run stood. Other settings or data than then are an error."""
+        tensors, facts = read_tensors(self.path)
+        self._compare(facts)
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        module.load_state_dict(parts["module"])
+        load_state(optimiser, parts.get("optimiser", {}))
+        if average is not None:
+            for number, mean in enumerate(average.mean):
+                mean.copy_(parts["average"][str(number)])
+        if scaler and facts["scaler"]:
+            scaler.load_state_dict(facts["scaler"])
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
+        return State(**facts["state"])
+
+    def _gathered(self, value: Tensor) -> Tensor:
+        """The value of each process, `(processes, ...)`; that of the only one as it is."""
+        if self.fabric.world_size == 1:
+            return value
+        own = value.to(self.fabric.device)
+        every = [torch.empty_like(own) for _ in range(self.fabric.world_size)]
+        torch.distributed.all_gather(every, own)
+        return torch.stack(every)
+
+    def _compare(self, facts: dict[str, Any]) -> None:
+        for name, now in self.settings.items():
+            then = facts["settings"].get(name)
+            if name not in _FREE and then != now:
+                bad_value(name, f"be {then!r}, as when {self.path.parent} began, to go on", repr(now))
+        if facts["data"] != self.data:
+            bad_value("data", f"be that of {self.path.parent}, {facts['data']}, to go on", self.data)
+
+
+def fingerprint(data: Dataset) -> dict[str, int]:
+    """Enough of a data set to notice another one; the features are sampled."""
+    documents = len(data.labels)
+    rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
+    sample = np.asarray(data.features[rows]) if documents else np.zeros(0)
+    content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
+    for array in (data.labels, sample):
+        content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
+    return {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
+
+
+def _random(device: torch.device) -> dict[str, Tensor]:
+    found = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        found["cuda"] = torch.cuda.get_rng_state(device)
+    return found
+
+
+def _set_random(states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
