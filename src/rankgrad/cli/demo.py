@@ -1,7 +1,7 @@
 """`rankgrad demo`: the main job on built-in data, from lists to a table and a page."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankgrad.data import Dataset, Splits
 
 METRIC = "nDCG(empty='skip')@10"  # lists without a relevant document have nothing to show
+PREPROCESS = "log1p,standardise"
 LOSSES = ("mse", "softmax", "lambdaloss")
 
 
@@ -27,6 +28,7 @@ class Row:
     high: float
     share: float  # of the achievable mean
     seconds: float = 0.0
+    curve: tuple[float, ...] = ()  # validation nDCG@10 after each epoch
 
 
 def demo(
@@ -51,8 +53,8 @@ def demo(
     console.print(f"data: {data.train}\n      {data.test}\n{METRIC} on test:", highlight=False)
     best = _row("achievable", data.test.best, data.test, None)
     rows = []
-    for name, scores, seconds in _rankings(data, epochs, seed):
-        rows.append(_row(name, scores, data.test, best.mean, seconds))
+    for name, scores, seconds, curve in _rankings(data, epochs, seed):
+        rows.append(replace(_row(name, scores, data.test, best.mean), seconds=seconds, curve=curve))
         trained = f", trained in {seconds:.1f} s" if seconds else ""
         console.print(f"  {name}: {rows[-1].mean:.4f}{trained}")
     rows.append(best)
@@ -65,76 +67,45 @@ def demo(
     console.print(f"report: {_write(rows, data, out)}", soft_wrap=True)
 
 
-def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[tuple[str, "np.ndarray[Any, Any]", float]]:
+Ranking = tuple[str, "np.ndarray[Any, Any]", float, tuple[float, ...]]
+
+
+def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
     """Test scores of each ranker, best last: chance, the best single feature of train, a linear fit, and the losses."""
     import numpy as np
 
     import rankgrad as rg
 
     train, test = data.train, data.test
-    yield "random order", np.random.default_rng(seed).random(len(test.labels)), 0.0
+    yield "random order", np.random.default_rng(seed).random(len(test.labels)), 0.0, ()
     signed = np.concatenate([train.features, -train.features], axis=1)
     quality = [rg.metrics.ndcg(column, train.labels, offsets=train.offsets, k=10) for column in signed.T]
     chosen = int(np.argmax(quality))
-    yield "best single feature", np.concatenate([test.features, -test.features], axis=1)[:, chosen], 0.0
-    steps = rg.data.Steps.parse("log1p,standardise").fit(train)
-    ready = {part: steps.transform(getattr(data, part).features) for part in ("train", "validation", "test")}
+    yield "best single feature", np.concatenate([test.features, -test.features], axis=1)[:, chosen], 0.0, ()
     begun = perf_counter()
-    weights, *_ = np.linalg.lstsq(ready["train"], train.labels - train.labels.mean(), rcond=None)
-    yield "linear, least squares", ready["test"] @ weights, perf_counter() - begun
+    steps = rg.data.Steps.parse(PREPROCESS).fit(train)
+    weights, *_ = np.linalg.lstsq(steps.transform(train.features), train.labels - train.labels.mean(), rcond=None)
+    yield "linear, least squares", steps.transform(test.features) @ weights, perf_counter() - begun, ()
     for name in LOSSES:
         begun = perf_counter()
-        scores = _train(getattr(rg.losses, name), data, ready, epochs, seed)
-        yield f"MLP, {name}", scores, perf_counter() - begun
+        model = rg.training.train(
+            rg.training.Settings(
+                model="mlp:widths=128,dropout=0.2", loss=name, preprocess=PREPROCESS, lr=3e-3,
+                epochs=epochs, patience=None, seed=seed, device="cpu",
+            ),
+            train,
+            data.validation,
+        )  # fmt: skip
+        curve = tuple(row["nDCG@10"] for row in model.history)
+        yield f"MLP, {name}", model.score(test.features, test.offsets), perf_counter() - begun, curve
 
 
-def _train(
-    loss: Callable[..., Any], data: "Splits", ready: dict[str, Any], epochs: int, seed: int
-) -> "np.ndarray[Any, Any]":
-    """Test scores of a small MLP trained with this loss, at its best epoch on validation."""
-    import numpy as np
-    import torch
-
-    import rankgrad as rg
-
-    torch.manual_seed(seed)
-    width = ready["train"].shape[1]
-    model = torch.nn.Sequential(
-        torch.nn.Linear(width, 128), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(128, 1)
-    )
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-    rng, batch = np.random.default_rng(seed), 64
-    best, scores = -1.0, np.empty(0)
-    train = data.train
-    for _ in range(epochs):
-        model.train()
-        order = rng.permutation(len(train))
-        for start in range(0, len(order), batch):
-            chosen = order[start : start + batch]
-            rows = np.concatenate([np.arange(train.offsets[l], train.offsets[l + 1]) for l in chosen])
-            offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(train.lengths[chosen])]))
-            predicted = model(torch.from_numpy(ready["train"][rows])).squeeze(-1)
-            optimiser.zero_grad()
-            loss(predicted, torch.from_numpy(train.labels[rows]), offsets=offsets).backward()
-            optimiser.step()
-        model.eval()
-        with torch.no_grad():
-            judged = {part: model(torch.from_numpy(ready[part])).squeeze(-1).numpy() for part in ("validation", "test")}
-        assert data.validation is not None
-        value = float(
-            rg.metrics.ndcg(judged["validation"], data.validation.labels, offsets=data.validation.offsets, k=10)
-        )
-        if value > best:
-            best, scores = value, judged["test"]
-    return scores
-
-
-def _row(name: str, scores: Any, test: "Dataset", best: float | None, seconds: float = 0.0) -> Row:
+def _row(name: str, scores: Any, test: "Dataset", best: float | None) -> Row:
     import rankgrad as rg
 
     result = rg.metrics.evaluate(scores, test.labels, [METRIC], offsets=test.offsets)
     mean, (low, high) = result[METRIC], result.intervals[METRIC]
-    return Row(name, mean, low, high, mean / (mean if best is None else best), seconds)
+    return Row(name, mean, low, high, mean / (mean if best is None else best))
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -150,7 +121,9 @@ def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows)
     facts = f"Train: {html.escape(str(data.train))}. Test: {html.escape(str(data.test))}. One seed."
-    page = _PAGE.format(metric=html.escape(METRIC), facts=facts, picture=_picture(rows), body=body)
+    page = _PAGE.format(
+        metric=html.escape(METRIC), facts=facts, picture=_picture(rows), curves=_curves(rows), body=body
+    )
     aside, path = out / "report.html.new", out / "report.html"
     aside.write_text(page, encoding="utf-8")
     os.replace(aside, path)
@@ -177,6 +150,30 @@ def _picture(rows: list[Row]) -> str:
     return f'<svg viewBox="0 0 700 {step * len(rows) + 20}" role="img">{"".join(marks)}</svg>'
 
 
+def _curves(rows: list[Row]) -> str:
+    """Validation nDCG@10 over the epochs, a line for each loss, in SVG."""
+    from html import escape
+
+    trained = [row for row in rows if row.curve]
+    values = [value for row in trained for value in row.curve]
+    low, high, epochs = min(values), max(values), len(trained[0].curve)
+    left, right, top, bottom = 60, 540, 14, 220
+
+    def point(epoch: int, value: float) -> str:
+        x = left + epoch / max(epochs - 1, 1) * (right - left)
+        return f"{x:.1f},{bottom - (value - low) / max(high - low, 1e-9) * (bottom - top):.1f}"
+
+    marks = [f'<text x="{left - 8}" y="{bottom}" text-anchor="end">{low:.3f}</text>']
+    marks.append(f'<text x="{left - 8}" y="{top + 5}" text-anchor="end">{high:.3f}</text>')
+    marks.append(f'<text x="{left}" y="{bottom + 22}">epoch 1</text>')
+    marks.append(f'<text x="{right}" y="{bottom + 22}" text-anchor="end">{epochs}</text>')
+    for place, (row, colour) in enumerate(zip(trained, ("#b8562b", "#3d8f5f", "#2b5cb8"), strict=True)):
+        line = " ".join(point(epoch, value) for epoch, value in enumerate(row.curve))
+        marks.append(f'<polyline points="{line}" stroke="{colour}"/>')
+        marks.append(f'<text x="{right + 14}" y="{bottom - 60 + 22 * place}" fill="{colour}">{escape(row.name)}</text>')
+    return f'<svg viewBox="0 0 700 250" role="img">{"".join(marks)}</svg>'
+
+
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>rankgrad demo</title><style>
@@ -186,11 +183,13 @@ th, td {{ padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #dd
 th:first-child, td:first-child {{ text-align: left; }}
 .wide {{ overflow-x: auto; }} svg {{ width: 100%; font-size: 13px; }}
 svg line {{ stroke: #8aa4d6; stroke-width: 4; stroke-linecap: round; }} svg circle {{ fill: #2b5cb8; }}
+svg polyline {{ fill: none; stroke-width: 2; }}
 </style></head><body>
 <h1>rankgrad demo</h1><p>{facts}</p>
 <h2>{metric}, with 95% bootstrap intervals over the lists</h2>{picture}
 <div class="wide"><table><thead><tr><th>ranker</th><th>mean</th><th>95% interval</th><th>share of achievable</th>
 <th>seconds</th></tr></thead><tbody>{body}</tbody></table></div>
+<h2>nDCG@10 on the validation lists, by epoch</h2>{curves}
 <p>Lists without a relevant document are skipped. The achievable order ranks by the utility the labels were drawn from,
 before noise: no ranker can expect more.</p></body></html>
 """

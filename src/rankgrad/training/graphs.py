@@ -37,10 +37,10 @@ class GraphStep:
     """
 
     def __init__(
-        self, module: nn.Module, optimiser: torch.optim.Optimizer, clip: float | None, average: Average | None,
+        self, fabric: Any, module: nn.Module, optimiser: torch.optim.Optimizer, clip: float | None, average: Average | None,
         *, lists: int, list_aware: bool,
     ) -> None:  # fmt: skip
-        self.module, self.optimiser, self.clip, self.average = module, optimiser, clip, average
+        self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
         self.lists, self.list_aware, self.recordable = lists, list_aware, True
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()
@@ -95,7 +95,7 @@ class GraphStep:
         self.optimiser.zero_grad(set_to_none=True)
         objective: Any = self.module
         values = objective(*place_batch(place))[: self.lists]
-        (values.sum() * place.share).backward()
+        self.fabric.backward(values.sum() * place.share)
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimiser.step()

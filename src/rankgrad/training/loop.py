@@ -135,7 +135,7 @@ class _Run:
         recordable = "capturable" in optimiser.defaults and self.scaler is None and settings.batch_documents is None
         if fabric.device.type == "cuda" and fabric.world_size == 1 and recordable:
             lists, aware = settings.batch_size, self.ranker.list_aware
-            return GraphStep(self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
+            return GraphStep(fabric, self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
         return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
 
     def _begin(self, resume: bool) -> None:

@@ -64,12 +64,12 @@ class Settings:
     def of(cls, values: dict[str, Any]) -> "Settings":
         """From a dictionary; an unknown name is answered with the nearest known."""
         known_options("a run", values, cls.names())
-        trackers = values.get("trackers", ())
+        trackers = values.get("trackers") or ()
         return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
 
     def to_json(self) -> dict[str, Any]:
         """What JSON can hold."""
-        return {**asdict(self), "trackers": list(self.trackers)}
+        return {**asdict(self), "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
         """Raise one error that names everything that is wrong; needs no data."""
@@ -80,14 +80,14 @@ class Settings:
     def _checks(self) -> Iterable[Callable[[], Any]]:
         yield lambda: rankers.parse(self.model)
         yield lambda: losses.parse(self.loss)
-        yield lambda: Steps.parse(self.preprocess)
+        yield lambda: Steps.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)
         yield lambda: parse_metric(self.metric)
-        yield lambda: one_of("device", self.device.partition(":")[0], ("auto", "cpu", "cuda"))
+        yield lambda: one_of("device", _text("device", self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, PRECISIONS)
         yield lambda: one_of("data", self.data, ("auto", "device", "stream"))
-        for tracker in self.trackers:
+        for tracker in self.trackers or ():
             yield lambda tracker=tracker: one_of("trackers", tracker, TRACKERS)  # type: ignore[misc]
         for name in ("epochs", "batch_size", "batch_documents", "list_size", "patience", "save_steps"):
             yield lambda name=name: _number(name, getattr(self, name), whole=True, least=1)  # type: ignore[misc]
@@ -108,6 +108,12 @@ def _complaints(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
             check()
         except (ValueError, TypeError) as error:
             yield str(error)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        bad_value(name, "be text", repr(value))
+    return value
 
 
 _OPTIONAL = ("batch_documents", "list_size", "patience", "save_steps", "loss_lr", "clip")
