@@ -29,14 +29,14 @@ class Places:
     def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "Places":
         """Places of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
         cheap = values_are_cheap(offsets)
-        if cheap and int(offsets[-1]) == documents:
-            real = None
-        elif cheap and int(offsets[-1]) > documents:
-            bad_value("offsets", f"end at the number of documents, {documents}, or before", int(offsets[-1]))
-        else:
-            real = torch.arange(documents, device=offsets.device) < offsets[-1]
+        last = int(offsets[-1]) if cheap else None
+        if last is not None and last > documents:
+            bad_value("offsets", f"end at the number of documents, {documents}, or before", last)
+        real = None if last == documents else torch.arange(documents, device=offsets.device) < offsets[-1]
         if not gathers:
             return Places(real)
+        if cheap and int(offsets[0]) != 0:
+            bad_value("offsets", "start at 0", int(offsets[0]))
         starts, ends = offsets[:-1], offsets[1:]
         lengths, lists = ends - starts, offsets.shape[0] - 1
         width = _width(lengths, width, cheap) if documents else 0
