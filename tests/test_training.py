@@ -23,9 +23,9 @@ QUICK = {"model": "mlp:widths=16", "epochs": 3, "batch_size": 8, "device": "cpu"
 MODELS = Path(__file__).parent / "models"
 
 
-def run(validation=True, data=LISTS.train, out=None, weights=None, data_in="auto", **settings):
+def run(validation=True, data=LISTS.train, out=None, weights=None, **settings):
     held = LISTS.validation if validation else None
-    return train(Settings(**{**QUICK, **settings}, data=data_in), data, held, out=out, weights=weights)
+    return train(Settings(**{**QUICK, **settings}), data, held, out=out, weights=weights)
 
 
 def weights_of(model):
@@ -58,7 +58,7 @@ def test_a_seed_decides_everything_and_the_caller_keeps_its_random_numbers():
 
 @pytest.mark.parametrize("preprocess", ["none", "log1p,standardise", "standardise_per_query", "quantile"])
 def test_a_stream_gives_what_the_device_gives(preprocess):
-    models = [run(preprocess=preprocess, list_size=7, data_in=place) for place in ("device", "stream")]
+    models = [run(preprocess=preprocess, list_size=7, data_on=place) for place in ("device", "stream")]
     assert same(*map(weights_of, models))
     assert [row["nDCG@10"] for row in models[0].history] == [row["nDCG@10"] for row in models[1].history]
 
@@ -223,7 +223,7 @@ def test_everything_wrong_is_said_at_once():
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
-    train(Settings(**{**QUICK, "epochs": 1}, optimiser="sgd", data="device"), LISTS.train, out=tmp_path)
+    train(Settings(**{**QUICK, "epochs": 1}, optimiser="sgd", data_on="device"), LISTS.train, out=tmp_path)
     features = LISTS.train.features.copy()
     features[LISTS.train.offsets[7]] = 3e38  # overflows in the first layer
     broken = Dataset(features, LISTS.train.labels, LISTS.train.offsets, LISTS.train.qids)

@@ -23,7 +23,7 @@ CASES = [
     {"model": "mlp:widths=16", "loss": "mse"},
     {"model": "context_aware:width=16,blocks=1,dropout=0", "loss": "approx_ndcg", "schedule": "cosine"},
     {"model": "context_aware:width=16,blocks=1,dropout=0", "loss": "softmax", "precision": "bf16"},
-    {"model": "dasalc:width=16,layers=1,dropout=0,noise=0", "loss": "neural_ndcg"},
+    {"model": "dasalc:width=16,layers=1,dropout=0,noise=0", "loss": "neural_ndcg", "list_size": 20},
 ]
 
 

@@ -72,7 +72,7 @@ class Ranker(BaseEstimator):
         seed: int = 0,
         device: str = "auto",
         precision: str = "fp32",
-        data: str = "auto",
+        data_on: str = "auto",
         save_steps: int | None = None,
         trackers: tuple[str, ...] = (),
         holdout: float = 0.2,
@@ -99,7 +99,7 @@ class Ranker(BaseEstimator):
         self.seed = seed
         self.device = device
         self.precision = precision
-        self.data = data
+        self.data_on = data_on
         self.save_steps = save_steps
         self.trackers = trackers
         self.holdout = holdout

@@ -6,7 +6,7 @@ from importlib import import_module
 import typer
 
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
-VERBS = ("demo", "inspect", "convert", "measure")
+VERBS = ("demo", "inspect", "train", "evaluate", "predict", "list", "export", "convert", "measure")
 
 app = typer.Typer(
     help="Train rankers on the metric they are judged by.",
@@ -33,9 +33,10 @@ for _verb in VERBS:
 
 
 def main() -> None:
-    """Run the command line. What is wrong with the input is one sentence on standard error, not a traceback."""
+    """Run the command line. What is wrong with the input is a sentence each on standard error, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError) as error:
-        typer.echo(f"rankgrad: {error}", err=True)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        for line in str(error).splitlines():
+            typer.echo(f"rankgrad: {line}", err=True)
         sys.exit(2)

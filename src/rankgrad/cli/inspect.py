@@ -18,14 +18,14 @@ _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none 
 def inspect(
     data: str = typer.Argument(..., help="A LETOR file, a folder with train and test files, or a known set's name."),
     fold: int | None = typer.Option(None, help="Which fold, for sets that have folds."),
-    root: str | None = typer.Option(None, help="Where known sets lie; otherwise RANKGRAD_DATA."),
+    data_root: str | None = typer.Option(None, help="Where known sets lie; otherwise RANKGRAD_DATA."),
     missing: float | None = typer.Option(None, help="Put this where a value is NaN, infinite or too large."),
     json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
     strict: bool = typer.Option(False, "--strict", help="Exit with 1 if there is an error among the findings."),
 ) -> None:
     """Look a data set over before training: shape, labels, copies, leaks.
 
-    Example: `rankgrad inspect MQ2008 --fold 1 --root data`
+    Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
     from rankgrad.data.inspect import inspect as look
     from rankgrad.data.letor import read_letor
@@ -36,7 +36,7 @@ def inspect(
         if Path(data).is_file():
             source: Any = read_letor(data, missing="error" if missing is None else missing)
         else:
-            source = load(data, fold=fold, root=root, missing=missing)
+            source = load(data, fold=fold, root=data_root, missing=missing)
     seen = look(source)
     if json:
         typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))

@@ -26,6 +26,7 @@ def measure(
 
     Example: `rankgrad measure run.txt qrels.txt -m nDCG@10 -m "AP(threshold=1)"`
     """
+    from rankgrad.cli.tables import print_metrics
     from rankgrad.metrics import measure_run, read_qrels, read_run
 
     result = measure_run(read_run(run), read_qrels(qrels), metric, complete=complete, bootstrap=bootstrap, seed=seed)
@@ -36,22 +37,4 @@ def measure(
         for place, query in enumerate(result.queries or ()):
             for name, values in result.values.items():
                 typer.echo(f"{name}\t{query}\t{values[place]:.4f}")
-    _print(result.rows(), result.notes())
-
-
-def _print(rows: list[tuple[str, ...]], notes: list[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    header, *body = rows
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, name in enumerate(header):
-        # On a narrow screen the words may wrap, the numbers (mean and interval) may not.
-        table.add_column("queries" if name == "lists" else name, overflow="fold", no_wrap=place in (1, 2))
-    for row in body:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    console = Console()
-    console.print(table)
-    for note in notes:
-        console.print(note, style="yellow")
+    print_metrics(result.rows(), result.notes(), "queries")

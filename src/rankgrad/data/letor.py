@@ -57,7 +57,7 @@ def read_letor(
         Dataset('train.txt', lists=2, documents=3, features=3)
     """
     files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    options = Options(_width(features), regroup, _fill(missing), docids)
+    options = Options(_width(features), regroup, fill_value(missing), docids)
     if not files:
         bad_value("paths", "name at least one file", "none")
     for path in files:
@@ -112,7 +112,7 @@ def _width(features: int | None) -> int | None:
     return int(features)
 
 
-def _fill(missing: float | str) -> float | None:
+def fill_value(missing: float | str) -> float | None:
     """The number to fill in, None for an error."""
     if missing == "error":
         return None

@@ -61,7 +61,7 @@ def read(
     begun = time.perf_counter()
     stamps = [_stamp(path) for path in files]
     meter = _Meter(2 * sum(size for size, _ in stamps), progress)
-    with ThreadPoolExecutor(min(_cores(), MOST_THREADS)) as pool:
+    with ThreadPoolExecutor(threads()) as pool:
         reading = _Reading(options, pool)
         counts = []
         for place, path in enumerate(files):
@@ -116,7 +116,7 @@ class _Reading:
     def count(self, path: Path, seen: Callable[[bytes], None]) -> list[Counted]:
         """The first look at a file: what is in each block."""
         look = partial(count, limit=self.limits.width, docids=self.options.docids)
-        counted = list(_in_order(self.pool, look, blocks(path, seen)))
+        counted = list(in_order(self.pool, look, blocks(path, seen)))
         if not counted:
             raise LetorError(path, 1, "empty file", "at least one document")
         return counted
@@ -130,8 +130,8 @@ class _Reading:
 
         ends = np.cumsum([self.row, *(block.documents for block in counted)]).tolist()
         jobs = zip(blocks(path, seen), ends[:-1], ends[1:], strict=False)
-        shape = _Shape()
-        for here, (block, parsed) in zip(counted, _in_order(self.pool, look, jobs), strict=False):
+        shape = Shape()
+        for here, (block, parsed) in zip(counted, in_order(self.pool, look, jobs), strict=False):
             cut = shape.cut(block, parsed, here)
             if cut is None:
                 self.runs.add(path, parsed)
@@ -171,7 +171,7 @@ class _Reading:
         return arrays, moved
 
 
-class _Shape:
+class Shape:
     """What the lines of a file have in common, by which a last line that was cut is known."""
 
     def __init__(self) -> None:
@@ -225,19 +225,21 @@ class _Meter:
         return seen
 
 
-def _in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
+def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
     """The results of `work` in the order of the items, with only a few items taken in advance."""
     waiting: deque[Future[_Out]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
-        if len(waiting) > min(_cores(), MOST_THREADS) + 1:
+        if len(waiting) > threads() + 1:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def threads() -> int:
+    """How many to parse in."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

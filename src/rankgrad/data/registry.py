@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,17 +62,28 @@ def load(
         >>> load("synthetic:lists=30,features=12").train
         Dataset('synthetic train', lists=30, documents=..., features=12)
     """
-    if (generated := _generated(name)) is not None:
-        return generated
+    if (generate := _generator(name)) is not None:
+        return generate()
     facts = _known(name)
     if facts is None:
-        return _hold_out(_load_folder(Path(name), fold, cache, missing), holdout or 0.0, seed)
+        return hold_out(_load_folder(Path(name), fold, cache, missing), holdout or 0.0, seed)
     title = facts.name if fold is None else f"{facts.name} fold {fold}"
     files = _locate(facts, fold, root)
     fill = facts.missing if missing is None else missing
     splits = _read(files, title, cache, fill, facts.features if facts.sparse else None)
     verify(facts, splits, fold=fold)
-    return _hold_out(splits, facts.holdout if holdout is None else holdout, seed)
+    return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
+
+
+def check(name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None) -> None:
+    """See that `load` would find its files, or knows how to generate the set; nothing is read or made."""
+    if _generator(name) is not None:
+        return
+    facts = _known(name)
+    if facts is None:
+        _folder_files(Path(name), fold)
+    else:
+        _locate(facts, fold, root)
 
 
 def _key(name: str) -> str:
@@ -94,8 +106,8 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
     bad_value("name", must, f"{str(name)!r}; {hint}")
 
 
-def _generated(name: str | os.PathLike[str]) -> Splits | None:
-    """`synthetic` and its kin, with options after a colon; None for any other name."""
+def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
+    """What makes `synthetic` and its kin, with options after a colon; None for any other name."""
     kind, _, text = str(name).partition(":")
     if _key(kind) not in map(_key, GENERATED) or Path(name).is_dir():
         return None
@@ -113,7 +125,7 @@ def _generated(name: str | os.PathLike[str]) -> Splits | None:
             options[key.strip()] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError):
             bad_value(key.strip(), "be a number", repr(value))
-    return make(**options)
+    return partial(make, **options)
 
 
 def _locate(facts: Facts, fold: int | None, root: str | os.PathLike[str] | None) -> Files:
@@ -140,14 +152,18 @@ def _locate(facts: Facts, fold: int | None, root: str | os.PathLike[str] | None)
     )
 
 
-def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Literal["error"] | None) -> Splits:
+def _folder_files(folder: Path, fold: int | None) -> Files:
     if fold is None and has_folds(folder):
         bad_value("fold", f"be given for {folder}, which holds folds", None)
     files = find_files(folder, fold=fold)
     if files is None:
         inside = f"Fold{fold}/train.txt and test.txt, or S1.txt to S5.txt" if fold else "train.txt and test.txt"
         raise FileNotFoundError(f"{folder} must hold {inside} (plain, .gz or .xz; vali.txt is optional); got none")
-    title = folder.resolve().name
+    return files
+
+
+def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Literal["error"] | None) -> Splits:
+    files, title = _folder_files(folder, fold), folder.resolve().name
     return _read(files, f"{title} fold {fold}" if fold else title, cache, "error" if missing is None else missing, None)
 
 
@@ -179,7 +195,8 @@ def _read_split(
     return replace(read_letor(paths, features=width, missing=missing, cache=place), name=f"{title} {split}")
 
 
-def _hold_out(splits: Splits, share: float, seed: int) -> Splits:
+def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
+    """The splits with this share of the training lists, drawn by `seed`, as validation part, if they have none."""
     if not 0 <= share < 1:
         bad_value("holdout", "be at least 0 and below 1", share)
     if splits.validation is not None or share == 0:

@@ -27,6 +27,7 @@ def start(settings: Settings) -> Any:
         world = int(os.environ["SLURM_NTASKS"])
         local = world // int(os.environ.get("SLURM_NNODES", 1))
     devices: Any = local if world > 1 else [int(number)] if number else 1
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # who initialised what is no news
     fabric = Fabric(
         accelerator=kind,
         devices=devices,
@@ -35,6 +36,5 @@ def start(settings: Settings) -> Any:
         precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
     )
     if world > 1:
-        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # who initialised what is no news
         fabric.launch()
     return fabric

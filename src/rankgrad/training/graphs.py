@@ -22,8 +22,9 @@ class Place:
     weights: Tensor | None  # (documents,)
     share: Tensor  # one over the lists of the batch
     width: int
-    fractions: Tensor  # (lists,), how the rows behind the last list are cut into lists of their own
+    parts: Tensor  # (lists,), 1, 2, ...: the rows behind the last list are cut into as many lists of their own
     values: Tensor | None = None
+    ready: bool = False  # an ordinary step has shown that nothing waits
     graph: torch.cuda.CUDAGraph | None = None
 
 
@@ -32,16 +33,24 @@ class GraphStep:
 
     A batch is copied into the place for its size, a little larger. The rows that are left over belong to no list of
     the ranker; the loss sees them as lists of their own, whose values are not counted. The first batch of a size is
-    worked on as usual, the second is recorded, all others replay. A loss that waits for the device cannot be recorded:
+    worked on as usual, the next is recorded, all others replay. A loss that waits for the device cannot be recorded:
     such a run stays with ordinary steps.
     """
 
     def __init__(
-        self, fabric: Any, module: nn.Module, optimiser: torch.optim.Optimizer, clip: float | None, average: Average | None,
-        *, lists: int, list_aware: bool,
-    ) -> None:  # fmt: skip
+        self,
+        fabric: Any,
+        module: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        clip: float | None,
+        average: Average | None,
+        *,
+        lists: int,
+        list_aware: bool,
+    ) -> None:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
-        self.lists, self.list_aware, self.recordable = lists, list_aware, True
+        self.lists, self.list_aware = lists, list_aware
+        self.waited = 0  # ordinary steps in a row that waited for the device
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()
         self.places: dict[tuple[int, int], Place] = {}
@@ -59,14 +68,21 @@ class GraphStep:
             self._copy(batch, place, documents, lists)
             if place.graph is not None:
                 place.graph.replay()
-            elif place.values is None or not self.recordable:
-                self._first(place)
-            else:
+            elif place.ready:
                 self._record(place)
+            elif self.recordable:
+                self._ordinary(place)
+            else:
+                place.values = self._step(place)
             assert place.values is not None
             values = place.values[: batch.offsets.shape[0] - 1].clone()
         torch.cuda.current_stream().wait_stream(self.stream)
         return values
+
+    @property
+    def recordable(self) -> bool:
+        """Whether steps may still turn out to wait for nothing; the first ones may, for what they compile."""
+        return self.waited < 3
 
     def _place(self, batch: Batch, documents: int, width: int) -> Place:
         features, labels = batch.features, batch.labels
@@ -77,7 +93,7 @@ class GraphStep:
             None if batch.weights is None else batch.weights.new_zeros(documents),
             labels.new_zeros(()),
             width or documents,
-            torch.arange(1, self.lists + 1, device=labels.device) / self.lists,
+            torch.arange(1, self.lists + 1, device=labels.device),
         )
 
     def _copy(self, batch: Batch, place: Place, documents: int, lists: int) -> None:
@@ -103,11 +119,8 @@ class GraphStep:
             self.average.update()
         return values.detach()
 
-    def _first(self, place: Place) -> None:
+    def _ordinary(self, place: Place) -> None:
         """An ordinary step, which also compiles what the graph will need and shows whether anything waits."""
-        if not self.recordable:
-            place.values = self._step(place)
-            return
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
@@ -116,7 +129,8 @@ class GraphStep:
                 place.values = self._step(place)
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        self.recordable = not any("synchroniz" in str(warning.message) for warning in heard)
+        place.ready = not any("synchroniz" in str(warning.message) for warning in heard)
+        self.waited = 0 if place.ready else self.waited + 1
 
     def _record(self, place: Place) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -129,8 +143,7 @@ class GraphStep:
 def place_batch(place: Place) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
     """The arguments of the objective: the lists, and behind them the rows that are left over, as lists of their own."""
     left = place.labels.shape[0] - place.offsets[-1]
-    behind = place.offsets[-1] + (left * place.fractions).long()
-    behind[-1] = place.labels.shape[0]
+    behind = place.offsets[-1] + left * place.parts // place.parts.shape[0]
     return place.features, place.labels, place.offsets, place.weights, place.width, torch.cat([place.offsets, behind])
 
 

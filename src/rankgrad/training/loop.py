@@ -115,10 +115,10 @@ class _Run:
             rank,
             world,
         )
-        self.feed = feed(data, self.steps, device, where=settings.data, weights=_weights(weights, data, self.loss))
+        self.feed = feed(data, self.steps, device, where=settings.data_on, weights=_weights(weights, data, self.loss))
         self.judge = None
         if validation is not None:
-            where = settings.data
+            where = settings.data_on
             self.judge = Judge(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
         self.watch = Watch(device)

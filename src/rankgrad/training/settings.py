@@ -51,7 +51,7 @@ class Settings:
     seed: int = 0
     device: str = "auto"  # auto, cpu, cuda
     precision: str = "fp32"  # fp32, bf16, fp16
-    data: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
+    data_on: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
     save_steps: int | None = None  # a checkpoint every so many steps, besides one each epoch
     trackers: tuple[str, ...] = ()  # tensorboard, mlflow, wandb, besides log.jsonl
 
@@ -86,7 +86,7 @@ class Settings:
         yield lambda: parse_metric(self.metric)
         yield lambda: one_of("device", _text("device", self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, PRECISIONS)
-        yield lambda: one_of("data", self.data, ("auto", "device", "stream"))
+        yield lambda: one_of("data_on", self.data_on, ("auto", "device", "stream"))
         for tracker in self.trackers or ():
             yield lambda tracker=tracker: one_of("trackers", tracker, TRACKERS)  # type: ignore[misc]
         for name in ("epochs", "batch_size", "batch_documents", "list_size", "patience", "save_steps"):

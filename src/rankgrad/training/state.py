@@ -18,7 +18,7 @@ from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
 # Settings that may differ when a run goes on: they do not change what a step computes.
-_FREE = ("epochs", "patience", "data", "save_steps", "trackers", "device")
+_FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
 
 
 @dataclass

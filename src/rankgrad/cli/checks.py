@@ -1,0 +1,46 @@
+"""What verbs see to before they begin: that all is right, who speaks, and the model they are to use."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rankgrad.training import Model
+
+
+def together(*checks: Callable[[], object]) -> None:
+    """Do all checks, then raise one error with a line for each complaint."""
+    wrong: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except (ValueError, TypeError, OSError) as error:
+            wrong |= dict.fromkeys(str(error).splitlines())
+    if wrong:
+        raise ValueError("\n".join(wrong))
+
+
+def is_first() -> bool:
+    """Whether this is the process that speaks: the only one, or the first of `torchrun` or SLURM."""
+    return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
+
+
+def check_device(device: str) -> str:
+    """The device that `auto`, `cpu` or `cuda[:number]` stands for here."""
+    import torch
+
+    from rankgrad.errors import bad_value, one_of
+
+    kind = device.partition(":")[0]
+    one_of("device", kind, ("auto", "cpu", "cuda"))
+    if kind == "cuda" and not torch.cuda.is_available():
+        bad_value("device", "be 'cpu' or 'auto' here", f"{device!r}: PyTorch sees no GPU")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
+
+
+def load_model(folder: Path, device: str) -> "Model":
+    """The model in a folder, on a device."""
+    from rankgrad.training import Model
+
+    return Model.load(folder, check_device(device))

@@ -1,0 +1,183 @@
+"""`rankgrad compare`: two saved models on the same lists."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rankgrad.cli.sources import Source
+    from rankgrad.experiments.compare import Comparison, Query
+
+DEFAULT = ["nDCG@10"]
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    b: Annotated[Path, typer.Argument(help="Folder of another.")],
+    data: Annotated[
+        str | None, typer.Option(help="Known set, folder, file or cache; else that of their training.")
+    ] = None,
+    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = DEFAULT,
+    queries: Annotated[int, typer.Option(min=0, help="Queries to show, those that differ most.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the interval and the randomisation test.")] = 0,
+    missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Compare two models: means, difference with its interval and p-values, and the queries that differ most.
+
+    Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
+    """
+    from rankgrad.cli.checks import check_device, load_model, together
+    from rankgrad.cli.sources import PARTS, Source, telling
+    from rankgrad.errors import bad_value, one_of
+    from rankgrad.experiments.compare import compare as compared
+    from rankgrad.metrics.evaluate import named
+    from rankgrad.training.model import read_config
+
+    source: Source | None = None
+
+    def found() -> None:
+        nonlocal source
+        source = _kept(a, b) if data is None else Source(data, fold, data_root, missing=missing)
+        source.check()
+
+    together(
+        lambda: read_config(a),
+        lambda: read_config(b),
+        found,
+        lambda: one_of("split", split, PARTS),
+        lambda: named(metric),
+        lambda: check_device(device),
+    )
+    assert source is not None
+    models = [load_model(folder, device) for folder in (a, b)]
+    if models[0].features != models[1].features:
+        bad_value("models", "take the same features", f"{models[0].features} of {a}, {models[1].features} of {b}")
+    with telling(f"reading {source.data}"):
+        parts = source.hold_out(source.read(models[0].features))
+    if split not in parts and (len(parts) > 1 or data is None):
+        bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
+    lists = parts[split] if split in parts else parts["train"]
+    scores = [model.score(lists.features, lists.offsets) for model in models]
+    result = compared(*scores, lists, metric, most=queries, seed=seed)
+    notes = list(_warnings(source, split, a, b))
+    if as_json:
+        on = {"a": str(a), "b": str(b), "data": source.data, "fold": source.fold, "split": split, "notes": notes}
+        typer.echo(json.dumps({**on, **result.to_dict()}, indent=2, allow_nan=False))
+        return
+    _print(result, f"{source.data}{'' if source.fold is None else f' fold {source.fold}'}, {split}", a, b, notes)
+
+
+def _kept(a: Path, b: Path) -> "Source":
+    """The data that both models were trained on."""
+    from dataclasses import replace
+
+    from rankgrad.cli.sources import Source
+    from rankgrad.errors import bad_value
+
+    kept = {folder: source for folder in (a, b) if (source := Source.kept(folder)) is not None}
+    if not kept:
+        bad_value("data", f"be given: neither {a} nor {b} says what it was trained on", "nothing")
+    first, *others = kept.values()
+    for folder, other in zip(list(kept)[1:], others, strict=True):
+        # What a cache is called does not change the lists.
+        if replace(other, cache=first.cache) != first:
+            said = f"{_said(first)} for {a} and {_said(other)} for {folder}"
+            bad_value("data", "be given: the models were trained on different data", said)
+    return first
+
+
+def _said(source: "Source") -> str:
+    return source.data if source.fold is None else f"{source.data} fold {source.fold}"
+
+
+def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
+    """Where a model may have been trained on the lists that it is judged on."""
+    from rankgrad.cli.sources import Source
+
+    for folder in (a, b):
+        kept = Source.kept(folder)
+        if kept is None or kept.data != source.data:
+            continue
+        if kept.fold != source.fold:
+            yield f"{folder} was trained on fold {kept.fold}, so it may know {split} lists of fold {source.fold}"
+        elif split != "test":
+            what = "trained on" if split == "train" else "chosen by"
+            yield f"{folder} was {what} these lists"
+
+
+def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for name, folder in (("a", a), ("b", b)):
+        console.print(f"{name}: {folder}", markup=False, soft_wrap=True)
+    console.print(f"{result.lists:,} lists of {where}", markup=False, soft_wrap=True)
+    console.print(_means(result))
+    for own in result.metrics:
+        said = ", ".join(f"{key} {value}" for key, value in own.conventions.items() if key != "k")
+        tied = own.queries - own.wins - own.losses
+        console.print(f"{own.metric}: {said}; a better on {own.wins:,} queries, b on {own.losses:,}, {tied:,} equal")
+    for note in notes:
+        console.print(f"warning: {note}", style="yellow", markup=False)
+    if result.queries:
+        console.print(f"\nqueries that differ most in {result.metrics[0].metric}:", markup=False)
+    for query in result.queries:
+        console.print(
+            f"\nquery {query.query}, {query.documents} documents: a {query.a:.4f}, b {query.b:.4f}, "
+            f"a - b {query.a - query.b:+.4f}",
+            markup=False,
+        )
+        console.print(_lists(query))
+
+
+def _table() -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+def _means(result: "Comparison") -> "Table":
+    from rich.markup import escape
+
+    table = _table()
+    table.add_column("metric", overflow="fold")
+    for head in ("a", "b", "a - b", f"{result.confidence:.0%} interval", "p (t)", "p (random.)"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for own in result.metrics:
+        low, high = own.interval
+        numbers = [f"{own.a:.4f}", f"{own.b:.4f}", f"{own.difference:+.4f}", f"[{low:+.4f}, {high:+.4f}]"]
+        table.add_row(escape(own.metric), *map(escape, numbers), _p(own.t), _p(own.randomisation))
+    return table
+
+
+def _lists(query: "Query") -> "Table":
+    """Both lists side by side: label, score, and where the other has the document."""
+    from rich.markup import escape
+
+    table = _table()
+    table.add_column("rank", justify="right")
+    for name, other in (("a", "b"), ("b", "a")):
+        table.add_column(f"{name}: document", overflow="ellipsis", no_wrap=True, max_width=16)
+        for head in ("label", "score", f"in {other}"):
+            table.add_column(head, justify="right", no_wrap=True)
+    for left, right in zip(query.list_a, query.list_b, strict=True):
+        fields: list[Any] = [str(left.rank)]
+        for place in (left, right):
+            fields += [escape(place.document), f"{place.label:g}", f"{place.score:.3g}", str(place.other)]
+        table.add_row(*fields)
+    return table
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,60 @@
+"""`rankgrad evaluate`: a saved model on labelled lists."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankgrad.cli.tables import METRICS, print_metrics
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    data: Annotated[
+        str | None, typer.Option(help="Known set, folder, file or cache; else that of its training.")
+    ] = None,
+    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = METRICS,
+    each: Annotated[bool, typer.Option("--each", "-q", help="The value of each list, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Measure a model on labelled lists, with intervals and the conventions of each metric.
+
+    Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
+    """
+    from rankgrad.cli.checks import check_device, load_model, together
+    from rankgrad.cli.sources import PARTS, Source, telling
+    from rankgrad.errors import bad_value, one_of
+    from rankgrad.metrics.evaluate import named
+    from rankgrad.training.model import read_config
+
+    source = Source.kept(model) if data is None else Source(data, fold, data_root, missing=missing)
+
+    def found() -> None:
+        read_config(model)
+        if source is None:
+            bad_value("data", f"be given: {model} does not say what it was trained on", "nothing")
+        source.check()
+
+    together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
+    assert source is not None
+    scorer = load_model(model, device)
+    with telling(f"reading {source.data}"):
+        parts = source.hold_out(source.read(scorer.features))
+    # A file has no parts. But the file that a model was trained on is no test of it, unless it is asked for.
+    if split not in parts and (len(parts) > 1 or data is None):
+        bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
+    lists = parts[split] if split in parts else parts["train"]
+    result = scorer.evaluate(lists, metric)
+    if as_json:
+        typer.echo(result.to_json(values=each))
+        return
+    if each:
+        for place, query in enumerate(lists.qids):
+            for name, values in result.values.items():
+                typer.echo(f"{name}\t{query}\t{values[place]:.4f}")
+    print_metrics(result.rows(), result.notes())

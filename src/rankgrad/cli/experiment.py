@@ -1,0 +1,148 @@
+"""`rankgrad experiment`: run a recipe, all of it or what is left of it, and show its table."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankgrad.experiments import Recipe
+
+
+def experiment(
+    recipe: Annotated[Path, typer.Argument(help="A recipe, such as recipes/learndcg-table2.yaml.")],
+    only: Annotated[list[str] | None, typer.Option(help="One of its data sets; repeatable.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Its quick form: minutes.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Its smoke form: seconds.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of results; else results/RECIPE.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Where the sets lie; else RANKGRAD_DATA.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", min=1)] = None,
+    threads: Annotated[int, typer.Option(help="Of each. Results may differ by it in last digits.", min=1)] = 1,
+    ray: Annotated[str | None, typer.Option(help="Run on Ray instead: auto, or an address.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda, instead of the recipe's.")] = None,
+    cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
+    pack: Annotated[bool, typer.Option("--pack", help="Write all outcomes to OUT.tar.xz, too.")] = False,
+) -> None:
+    """Run all cells of a recipe: tune, choose, train with every seed, judge on test.
+
+    What is done is kept: stopped in any way, the same command goes on. A packed OUT.tar.xz is gone on from, too.
+
+    Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
+    """
+    from rich.console import Console
+
+    from rankgrad.errors import bad_value
+    from rankgrad.experiments import load
+    from rankgrad.experiments.results import PACKED, read, unpack
+    from rankgrad.experiments.results import pack as write_packed
+
+    if quick and smoke:
+        bad_value("form", "be one of --quick, --smoke", "both")
+    if ray is not None and jobs is not None:
+        bad_value("jobs", "not be given with --ray, which knows its processors", jobs)
+    console = Console(highlight=False, soft_wrap=True)
+    form = "quick" if quick else "smoke" if smoke else None
+    whole = load(recipe) if form is None else load(recipe).reduced(form)
+    folder = out or Path("results") / (recipe.stem + (f"-{form}" if form else ""))
+    packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
+    folder = folder.with_name(folder.name.removesuffix(PACKED))
+    part = _present(whole.only(*only) if only else whole, data_root)
+    if packed.is_file() and not folder.exists():
+        console.print(f"going on from {packed}", markup=False)
+        unpack(packed, folder)
+    failed = _run(console, whole, part, folder, _pool(ray, jobs, threads), (data_root, device, cache))
+    results = read(folder)
+    _report(console, results, [source.label for source in part.data], failed, folder)
+    if pack:
+        count = write_packed(folder, packed)
+        console.print(f"packed:  {packed}, {count} outcomes, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
+    console.print(f"results: {folder}", markup=False)
+    console.print(f"next:    rankgrad report {shlex.quote(str(folder))} --out report.html", markup=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
+    if ray is not None:
+        from rankgrad.experiments.ray_pool import RayPool
+
+        return RayPool(ray, threads)
+    from rankgrad.experiments.pool import Pool
+
+    return Pool(jobs or max(1, cores() // threads), threads)
+
+
+def _present(recipe: "Recipe", root: str | None) -> "Recipe":
+    """The recipe for the sets that are there; the others are named, with where to put them."""
+    there, missing = recipe.available(root)
+    if not there:
+        raise FileNotFoundError("\n".join(missing.values()))
+    for label, where in missing.items():
+        typer.echo(f"{label} is left out: {where}", err=True)
+    return recipe.only(*there) if missing else recipe
+
+
+def _run(
+    console: "Console", whole: "Recipe", part: "Recipe", folder: Path, pool: Any, where: tuple[str | None, ...]
+) -> list[tuple[Any, str]]:
+    """Run what is left; the cells that failed, with why."""
+    from rankgrad.cli.progress import Progress
+    from rankgrad.experiments.study import opened, study
+
+    tuning, final = len(part.cells_to_tune()), part.final_count
+    console.print(f"{part.title}: {tuning} cells to tune and {final} final cells, {pool.jobs} at a time", markup=False)
+    root, device, cache = where
+    failed: list[tuple[Any, str]] = []
+    warned: dict[str, None] = {}
+    done = None
+    try:
+        with pool, opened(whole, folder), Progress("cells") as progress:
+            for step in study(part, folder, pool.run, root=root, device=device, cache=cache):
+                done = f"{step.done - len(failed)} of {step.total} cells are done"
+                progress.at(_line(step), step.done, step.total, failed=step.error is not None)
+                if step.error is not None:
+                    failed.append((step.cell, step.error))
+                elif step.outcome is not None:
+                    warned |= dict.fromkeys(step.outcome.warnings)
+    except KeyboardInterrupt:
+        typer.echo(f"\nStopped; {done or 'nothing new is done'}. {_again()}", err=True)
+        raise typer.Exit(130) from None
+    for warning in warned:
+        typer.echo(f"warning: {warning}", err=True)
+    return failed
+
+
+def _line(step: Any) -> str:
+    if step.error is not None:
+        return f"{step.cell}: failed, {step.error.strip().splitlines()[-1]}"
+    found = step.outcome.test or step.outcome.validation
+    name, value = next(iter(found.items()))
+    return f"{step.cell}: {name} {value:.4f}, {step.outcome.seconds:.1f} s"
+
+
+def _again() -> str:
+    if Path(sys.argv[0]).name == "rankgrad":
+        return f"To go on: {shlex.join(['rankgrad', *sys.argv[1:]])}"
+    return "To go on: the same command"
+
+
+def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:
+    from rankgrad.experiments.results import FAILED
+    from rankgrad.experiments.tables import table
+
+    for label in data:
+        console.print(table(results, label).rich(console.width))
+    for cell, error in failed:
+        typer.echo(f"failed: {cell}: {error.strip().splitlines()[-1]} ({folder / FAILED / cell.key}.txt)", err=True)
+    if failed:
+        typer.echo(f"{len(failed)} cells failed; the same command tries them again", err=True)

@@ -1,0 +1,34 @@
+"""`rankgrad export`: a model as one file that other programs run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
+    format: Annotated[str | None, typer.Option(help="onnx or torch; else by the file's ending.")] = None,
+) -> None:
+    """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check what was written.
+
+    The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
+    and gives `scores` (lists, n). It is run at other shapes than it was traced at: its scores must be the model's.
+
+    Example: `rankgrad export runs/a model.onnx`
+    """
+    from rankgrad.training import Model
+    from rankgrad.training.export import TOLERANCE
+    from rankgrad.training.export import export as write
+
+    try:
+        done = write(Model.load(model), out, format=format)
+    except ArithmeticError as error:
+        typer.echo(f"rankgrad: {error}; {out} was not written", err=True)
+        raise typer.Exit(1) from None
+    shapes = ", ".join(f"{lists} x {documents}" for lists, documents in done.shapes)
+    size = done.path.stat().st_size / 1e6
+    typer.echo(f"checked: {done.engine} gives the model's scores to {TOLERANCE:g} at {shapes} (lists x documents);")
+    typer.echo(f"         the largest difference is {done.difference:.1e}")
+    typer.echo(f"{out}: {done.format}, {size:.2f} MB")

@@ -1,0 +1,120 @@
+"""`rankgrad list`: the names that options and files may use, and what they are."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+
+
+def list(
+    what: Annotated[str | None, typer.Argument(help="losses, models, metrics or datasets.")] = None,
+) -> None:
+    """List the losses, models, metrics or data sets that rankgrad knows by name, with their options.
+
+    Example: `rankgrad list losses`
+    """
+    from rankgrad.errors import one_of
+
+    if what is None:
+        for name, (about, _) in LISTS.items():
+            typer.echo(f"rankgrad list {name:9}  {about}")
+        return
+    one_of("what to list", what.lower(), LISTS)
+    LISTS[what.lower()][1]()
+
+
+def _losses() -> None:
+    from rankgrad import losses
+    from rankgrad.cli.tables import print_names
+    from rankgrad.losses.text import LISTS as SHARED
+
+    rows = []
+    for name in sorted(losses.__all__, key=str.lower):
+        loss = getattr(losses, name)
+        takes = {key: value for key, value in _defaults(loss).items() if key not in SHARED}
+        cutoff = "[@k]" if "k" in takes else ""
+        options = _options((key, value) for key, value in takes.items() if key != "k")
+        rows.append((name.lower() + cutoff, _about(loss), options))
+    notes = (
+        "Written name[@k][:option=value,...], such as lambdaloss@5 or approx_ndcg:temperature=0.1.",
+        "Any loss takes gumbel=N: its mean over N noisy copies of the scores.",
+        "relaxed:metric=AP,operator=neural_sort,... is any metric on any operator of rankgrad.relax.",
+    )
+    print_names(("loss", "what it is", "options"), rows, notes)
+
+
+def _models() -> None:
+    from rankgrad.cli.tables import print_names
+    from rankgrad.rankers import MODELS, PRESETS
+
+    rows = [(name, _about(kind), _options(_defaults(kind).items())) for name, kind in MODELS.items()]
+    print_names(("model", "what it is", "options"), rows)
+    presets = [
+        (name, preset.model, preset.source, _options(preset.options.items())) for name, preset in PRESETS.items()
+    ]
+    notes = (
+        "Written name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
+        "A preset brings its training settings, too, where they are not given.",
+    )
+    print_names(("preset", "model", "from", "options"), presets, notes)
+
+
+def _metrics() -> None:
+    from rankgrad.cli.tables import print_names
+    from rankgrad.metrics.measure import KINDS, Metric
+
+    rows = [
+        (f"{name}[@k]", _about(kind.function), _options(Metric(name).defaults.items())) for name, kind in KINDS.items()
+    ]
+    notes = (
+        "Written name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
+        "MRR, MAP, NDCG, Precision and Recall are understood. Of ARP, the lower the better.",
+    )
+    print_names(("metric", "what it is", "options"), rows, notes)
+
+
+def _datasets() -> None:
+    from rankgrad.cli.tables import print_names
+    from rankgrad.data import datasets
+
+    rows = []
+    for facts in datasets():
+        numbers = ("" if value is None else f"{value:,}" for value in (facts.queries, facts.documents, facts.features))
+        also = f"also {', '.join(facts.aliases)}" if facts.aliases else ""
+        about = "; ".join(filter(None, (facts.note, also)))
+        rows.append((facts.name, *numbers, str(facts.folds or ""), about))
+    notes = (
+        "Sets lie in the folder given by --data-root or RANKGRAD_DATA; `rankgrad inspect NAME` looks one over.",
+        "synthetic:lists=200,seed=1 gives options to a generated set. A folder with train and test files will do, too.",
+    )
+    print_names(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
+
+
+LISTS: dict[str, tuple[str, Callable[[], None]]] = {
+    "losses": ("what a ranker is trained on", _losses),
+    "models": ("rankers, and the presets of papers", _models),
+    "metrics": ("what a ranker is judged by", _metrics),
+    "datasets": ("benchmark sets, and generated ones", _datasets),
+}
+
+
+def _about(thing: Any) -> str:
+    """The first line of a docstring, without its name and full stop."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".").replace("`", "")
+
+
+def _defaults(thing: Any) -> dict[str, Any]:
+    """The options of a function or a class that have a default."""
+    parameters = inspect.signature(thing).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
+def _options(options: Iterable[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name}={_text(value)}" for name, value in options)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) or type(value).__name__ == "list":
+        return "-".join(map(_text, value))
+    return getattr(value, "__name__", str(value))

@@ -1,0 +1,164 @@
+"""`rankgrad predict`: the scores of a file of any size, in the memory of a few lists."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rankgrad.cli.sources import Source
+    from rankgrad.data import Dataset
+    from rankgrad.training import Model
+
+FORMATS = ("scores", "trec")
+_ROWS = 16_384  # documents scored at a time
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    file: Annotated[Path, typer.Argument(help="LETOR text, plain, gzip or xz; or a cache.")],
+    out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
+    format: Annotated[str, typer.Option(help="scores: one a line; trec: a run.")] = "scores",
+    tag: Annotated[str, typer.Option(help="Name of the run, for trec.")] = "rankgrad",
+    missing: Annotated[str, typer.Option(help="What NaN and infinities become.")] = "error",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Score every document of a file, in file order; labels are not looked at.
+
+    The file is read once, some lists at a time. A cache that `rankgrad convert` wrote will do, too. The output takes
+    its place when it is complete.
+
+    Example: `rankgrad predict runs/a test.txt --out scores.txt`
+    """
+    from rankgrad.cli.checks import check_device, load_model, together
+    from rankgrad.cli.sources import Source, telling
+    from rankgrad.errors import bad_value, one_of
+    from rankgrad.training.model import read_config
+
+    def found() -> None:
+        if not file.exists():
+            bad_value("file", "be LETOR text or a cache", f"{file}: no such file")
+        if file.is_dir() and not source.is_cache:
+            bad_value("file", "be LETOR text or a cache", f"the folder {file}")
+
+    def fits() -> None:
+        if not tag or len(tag.split()) != 1:
+            bad_value("tag", "be one word", repr(tag))
+        if out != "-" and Path(out).is_dir():
+            bad_value("out", "be a file", f"the folder {out}")
+
+    source = Source(str(file), missing=missing)
+    together(
+        lambda: read_config(model),
+        found,
+        lambda: source.fill,
+        lambda: one_of("format", format, FORMATS),
+        fits,
+        lambda: check_device(device),
+    )
+    scorer = load_model(model, device)
+    with _place(out) as write, telling():
+        seen = _score(scorer, source, format, tag, write)
+    if out != "-":
+        typer.echo(f"{seen:,} scores: {out}")
+
+
+def _score(model: "Model", source: "Source", format: str, tag: str, write: Callable[[str], object]) -> int:
+    """Write the scores of all lists, and say how many documents there were."""
+    row = 0
+    with _lists(model, source, format == "trec") as parts:
+        for part in parts:
+            scores = model.score(part.features, part.offsets)
+            write(_run(part, scores, row, tag) if format == "trec" else _column(scores))
+            row += len(scores)
+    return row
+
+
+def _column(scores: Any) -> str:
+    return "%.9g\n" * len(scores) % tuple(scores.tolist())  # nine digits tell any two float32 apart
+
+
+def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
+    """The lines of a TREC run. A document without an id is named by its place in the file, from 1."""
+    import numpy as np
+
+    lines = []
+    for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
+        for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
+            words = [] if part.docids is None else str(part.docids[place]).split()
+            name = "_".join(words) or f"document-{row + place + 1}"
+            lines.append(f"{qid} Q0 {name} {rank} {scores[place]:.9g} {tag}\n")
+    return "".join(lines)
+
+
+@contextmanager
+def _lists(model: "Model", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
+    """The lists to score, some at a time; with a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from rankgrad.data.chunks import stream_letor
+
+    columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        if source.is_cache:
+            yield bar.track(*_cached(source.data, model.features))
+            return
+        task = bar.add_task("", total=Path(source.data).stat().st_size)
+        fill: Any = "error" if source.fill is None else source.fill
+        progress = partial(_show, bar, task)
+        yield stream_letor(source.data, model.features, missing=fill, docids=docids, documents=_ROWS, progress=progress)
+
+
+def _show(bar: Any, task: Any, read: int) -> None:
+    bar.update(task, completed=read)
+
+
+def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
+    """The lists of a cache, some at a time, and how many times that is."""
+    import numpy as np
+
+    from rankgrad.data import Dataset, open_cache
+    from rankgrad.training.model import chunks
+
+    data = open_cache(folder)
+    offsets, width = data.offsets, data.features.shape[1]
+    parts = [*chunks(offsets, _ROWS)]
+    if width < features:
+        warnings.warn(f"{folder} has {width} features; the others of {features} are taken as 0", stacklevel=2)
+
+    def read() -> Iterator[Dataset]:
+        for first, last in parts:
+            rows = slice(offsets[first], offsets[last])
+            wide = np.pad(data.features[rows], ((0, 0), (0, max(0, features - width))))
+            docids = None if data.docids is None else data.docids[rows]
+            own = offsets[first : last + 1] - offsets[first]
+            yield Dataset(wide, data.labels[rows], own, data.qids[first:last], docids)
+
+    return read(), len(parts)
+
+
+@contextmanager
+def _place(out: str) -> Iterator[Callable[[str], object]]:
+    """Where text goes: standard output, or a file that takes its place when it is whole."""
+    if out == "-":
+        yield sys.stdout.write
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(aside, "w", encoding="utf-8") as file:
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""How far many runs have come: a bar with the time left on a terminal, a line for each elsewhere."""
+
+import sys
+import time
+from typing import Any
+
+import typer
+
+
+class Progress:
+    """To be told of each run that is done; used in a `with`. It speaks on standard error."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._began, self._finished, self._bar = time.monotonic(), 0, None
+        self._task: Any = None
+
+    def __enter__(self) -> "Progress":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(f"{self.what} begin", total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def at(self, text: str, done: int, total: int, *, failed: bool = False) -> None:
+        """One more is done, `done` of `total` with those of earlier."""
+        self._finished += 1
+        left = (time.monotonic() - self._began) / self._finished * (total - done)
+        when = f"about {span(left)} left" if done < total else "done"
+        if self._bar is None:
+            typer.echo(f"{done}/{total} {text}; {when}", err=True)
+            return
+        self._bar.update(self._task, completed=done, total=total, description=when)
+        if failed:
+            self._bar.console.print(text, markup=False, highlight=False, style="red")
+
+
+def span(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> span(5), span(200), span(9000)
+        ('5 s', '3 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

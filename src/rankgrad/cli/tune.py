@@ -1,0 +1,204 @@
+"""`rankgrad tune`: good settings for one's own data, and the model trained with them."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankgrad.cli.sources import Source
+    from rankgrad.experiments.tune import Search, Trial
+
+TRIALS = "trials"  # in the folder of the model
+_SHOWN = 5
+
+
+def tune(
+    data: Annotated[str, typer.Option(help="Known set, folder or file of LETOR text.")],
+    model: Annotated[str, typer.Option(help="Ranker; options given here are kept.")] = "mlp",
+    loss: Annotated[str, typer.Option(help="Loss: rankgrad list losses.")] = "lambdaloss",
+    budget: Annotated[int, typer.Option(help="Settings to try.")] = 40,
+    out: Annotated[Path, typer.Option(help="Folder for the best model.")] = Path("runs/best"),
+    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
+    holdout: Annotated[float, typer.Option(help="For validation where data has none.")] = 0.2,
+    epochs: Annotated[int, typer.Option(help="Of the longest trials, at most.")] = 100,
+    metric: Annotated[str, typer.Option(help="On validation; it chooses.")] = "nDCG@10",
+    fix: Annotated[list[str] | None, typer.Option("--set", help="lr=0.01: a setting that is kept; repeatable.")] = None,
+    vary: Annotated[list[str] | None, typer.Option(help="lr=0.001..0.1, model.norm=none|layer: tried instead.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", min=1)] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Try settings drawn at random, train the better third on, twice; save the best model.
+
+    Stopped in any way, the same command goes on; with a larger `--budget` it tries more.
+
+    Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
+    """
+    from rich.console import Console
+
+    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.sources import Source
+    from rankgrad.experiments.tune import Search
+    from rankgrad.training import Settings
+
+    source = Source(data, fold, data_root, holdout=holdout)
+    kept = dict(_pair("set", text, _value) for text in fix or ())
+    given = {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device}
+    base = Settings.of({**given, **kept})
+    varied = tuple(_pair("vary", text, _choices) for text in vary or ())
+    search = Search(base, budget, tuple(kept), varied, seed)
+    together(search.check, source.check, lambda: check_device(device), lambda: _check_folder(out, search, source))
+    console = Console(highlight=False, soft_wrap=True)
+    _state(console, search)
+    try:
+        rounds = _run(console, search, source, out, jobs)
+    except KeyboardInterrupt:
+        typer.echo("\nStopped. To go on: the same command", err=True)
+        raise typer.Exit(130) from None
+    except RuntimeError as error:
+        typer.echo(f"rankgrad: {error}", err=True)
+        raise typer.Exit(1) from None
+    _report(console, search, rounds)
+    _save(console, search.better(rounds[-1])[0], source, out)
+
+
+def _pair(option: str, text: str, read: Any) -> tuple[str, Any]:
+    from rankgrad.errors import bad_value
+
+    name, equals, value = text.partition("=")
+    if not equals or not value.strip():
+        bad_value(option, "be written name=value", repr(text))
+    return name.strip().replace("-", "_"), read(value.strip())
+
+
+def _value(text: str) -> Any:
+    from rankgrad.cli.train import _read
+
+    return _read(text)
+
+
+def _choices(text: str) -> Any:
+    """`low..high` is a range, on a log scale where it spans more than a factor of 10; `a|b|c` are choices."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        return [_value(choice.strip()) for choice in text.split("|")]
+    ends: dict[str, Any] = {"low": _value(low), "high": _value(high)}
+    numbers = all(isinstance(end, int | float) for end in ends.values())
+    return {**ends, "log": bool(numbers and 0 < 10 * ends["low"] <= ends["high"])}
+
+
+def _check_folder(out: Path, search: "Search", source: "Source") -> None:
+    """A folder that holds another search, or a model of another origin, is left alone."""
+    import json
+
+    from rankgrad.errors import bad_value
+    from rankgrad.training.model import CONFIG, WEIGHTS
+
+    path = out / TRIALS / "search.json"
+    if path.is_file():
+        then, now = json.loads(path.read_text(encoding="utf-8")), _told(search, source)
+        for name in now:
+            if then.get(name) != now[name]:
+                bad_value("out", f"be a new folder, or go on with {name} {then.get(name)}", now[name])
+    elif (out / CONFIG).exists() or (out / WEIGHTS).exists():
+        bad_value("out", "be a new folder", f"{out}, which holds a model")
+
+
+def _told(search: "Search", source: "Source") -> dict[str, Any]:
+    """What must be the same for a search to go on; the budget may grow."""
+    import json
+    from dataclasses import asdict
+
+    told = {"settings": search.base.to_json(), "space": search.space, "seed": search.seed, "data": asdict(source)}
+    return dict(json.loads(json.dumps(told)))
+
+
+def _state(console: "Console", search: "Search") -> None:
+    """Say what is searched, and how, before anything is done."""
+    base = search.base
+    console.print(
+        f"{base.model} with {base.loss}, chosen by {base.metric} on validation. Drawn at random:", markup=False
+    )
+    for name, choices in search.space.items():
+        if isinstance(choices, dict):
+            shown = f"{choices['low']:g} to {choices['high']:g}" + (", log scale" if choices.get("log") else "")
+        else:
+            shown = ", ".join(str(choice).replace(",", " then ") for choice in choices)
+        console.print(f"  {name:<18} {shown}", markup=False)
+    rungs = search.rungs()
+    rounds = ", then the best ".join(f"{count} for {epochs} epochs" for count, epochs in rungs)
+    console.print(f"successive halving: {rounds}. The first trial is the default.", markup=False)
+
+
+def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs: int | None) -> list[list["Trial"]]:
+    """All rounds, as lists of trials."""
+    from rankgrad.cli.experiment import cores
+    from rankgrad.cli.progress import Progress
+    from rankgrad.experiments import tune as tuning
+    from rankgrad.experiments.pool import Pool
+    from rankgrad.training.files import write_json
+
+    write_json(out / TRIALS / "search.json", _told(search, source))
+    counts = [count for count, _ in search.rungs()]
+    rounds: list[list[Any]] = [[] for _ in counts]
+    # Relative paths mean the same in the processes, which share this one's current folder.
+    with Pool(jobs or cores()) as pool, Progress("trials") as progress:
+        for trial, turn, left in tuning.tune(search, source, out / TRIALS, pool.run):
+            rounds[turn].append(trial)
+            done = sum(counts[: turn + 1]) - left
+            text = f"round {turn + 1}, trial {trial.name}: {search.base.metric} {trial.value:.4f}"
+            progress.at(text, done, sum(counts))
+    return rounds
+
+
+def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> None:
+    """The best trials, and which settings mattered."""
+    from rankgrad.cli.tables import print_names
+    from rankgrad.experiments.importance import importance
+
+    last = {trial.name: trial for turn in rounds for trial in turn}
+    finalists = search.better(rounds[-1])
+    order = finalists + [trial for trial in search.better(last.values()) if trial not in finalists]
+    rows = []
+    for trial in order[:_SHOWN]:
+        settings = ", ".join(f"{name} {value}" for name, value in trial.drawn.items()) or "the default"
+        rows.append((trial.name, f"{trial.value:.4f}", f"{trial.epoch} of {trial.epochs}", settings))
+    print_names(("trial", search.base.metric, "epoch", "settings"), rows)
+    drawn = [trial for trial in rounds[0] if trial.drawn]
+    if len(drawn) < 10 or len({trial.value for trial in drawn}) < 2:
+        console.print("importance of settings: fewer than 10 trials cannot tell")
+        return
+    weights, fit = importance([trial.drawn for trial in drawn], [trial.value for trial in drawn])
+    shown = [(w.setting, f"{w.share:.0%}", "" if w.trend is None else f"{w.trend:+.2f}") for w in weights]
+    print_names(("setting", "importance", "trend"), shown)
+    _, epochs = search.rungs()[0]
+    console.print(
+        f"importance: share of a random forest's fit to the {len(drawn)} trials after {epochs} epochs that is lost when "
+        "the setting is shuffled;\ntrend: rank correlation. Both describe these draws, not causes, nor longer training."
+        f" The forest's out-of-bag R² is {fit:.2f}" + (": do not trust the shares." if fit < 0.2 else "."),
+        markup=False,
+    )
+
+
+def _save(console: "Console", best: "Trial", source: "Source", out: Path) -> None:
+    """The best trial's model in the folder, judged once on test lists, if there are any."""
+    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.training import Model
+
+    model = Model.load(out / TRIALS / best.name)
+    test = source.read().get("test")
+    if test is not None:
+        found = model.evaluate(test, METRICS)
+        model = replace(model, metrics={**model.metrics, "test": found.means})
+        console.print(f"the best trial on {len(test):,} test lists, which chose nothing:")
+        print_metrics(found.rows(), found.notes())
+    source.keep(out)
+    model.save(out)
+    console.print(f"model: {out}, the trials are in {out / TRIALS}", markup=False)
+    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)

@@ -1,0 +1,211 @@
+"""A model as one file that other programs run: ONNX, or PyTorch's own `.pt2`. Raw features in, scores out."""
+
+import copy
+import io
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rankgrad.data import Steps
+from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
+from rankgrad.errors import bad_value, one_of
+from rankgrad.training.files import write_bytes
+from rankgrad.training.model import Model
+
+FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
+TOLERANCE = 1e-5
+_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_TRACED = (3, 5)  # lists, documents
+_CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
+
+
+class Scoring(nn.Module):
+    """What is exported: preprocessing and ranker, on padded lists of raw features. Padding may hold anything."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.ranker, self.steps = model.ranker, model.steps
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a real document."""
+        features = torch.where(mask[..., None], features, 0.0)
+        scores: Tensor = self.ranker.padded(self.steps.transform(features, mask=mask), mask)  # type: ignore[operator]
+        return scores
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and the check that it passed."""
+
+    path: Path
+    format: str
+    engine: str  # what ran it
+    shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
+    difference: float  # the largest, to `Model.score`
+
+
+def export(model: Model, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+    """Write a model to one file, after a check: the file's scores are those of `Model.score`, at several shapes.
+
+    The file takes `features (lists, n, f)`, float32 and raw, and `mask (lists, n)`, boolean, True for a real document,
+    for any number of lists and any n from 1, and gives `scores (lists, n)`; padding has finite ones that mean nothing.
+
+    Args:
+        model: on any device; the file computes in float32 on whatever device runs it.
+        path: of the file; written aside and renamed.
+        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: by the ending, `.onnx` or `.pt2`.
+
+    Example:
+        >>> from rankgrad import rankers
+        >>> model = Model(rankers.build("linear", features=2), Steps())
+        >>> done = export(model, getfixture("tmp_path") / "model.pt2")
+        >>> done.engine, done.difference < 1e-5
+        ('torch.export', True)
+    """
+    path = Path(path)
+    format = _format(path, format)
+    if format == "onnx" and (missing := [name for name in _PACKAGES if find_spec(name) is None]):
+        raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
+    model = Model(copy.deepcopy(model.ranker).to("cpu"), model.steps)  # others may be using the one that was given
+    with _quiet():
+        content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
+    difference = _compare(run, model)
+    write_bytes(path, content)
+    return Exported(path, format, engine, _CHECKED, difference)
+
+
+def _format(path: Path, format: str | None) -> str:
+    if format is not None:
+        one_of("format", format, FORMATS)
+        return format
+    found = {ending: name for name, ending in FORMATS.items()}.get(path.suffix.lower())
+    if found is None:
+        bad_value("path", f"end in {' or '.join(FORMATS.values())}, or format be given", repr(str(path)))
+    return found
+
+
+def _trace(model: Model) -> torch.export.ExportedProgram:
+    rows, mask = torch.zeros(*_TRACED, model.features), torch.ones(_TRACED, dtype=torch.bool)
+    with torch.no_grad():
+        return torch.export.export(Scoring(model), (rows, mask), dynamic_shapes=_shapes())
+
+
+def _shapes() -> dict[str, dict[int, Any]]:
+    lists, documents = torch.export.Dim("lists"), torch.export.Dim("documents")
+    return {name: {0: lists, 1: documents} for name in ("features", "mask")}
+
+
+_Run = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]]
+
+
+def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
+    # What the steps of preprocessing ask for and ONNX does not know.
+    own: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
+    made: Any = torch.onnx.export(
+        program.run_decompositions(own),
+        dynamo=True,
+        verbose=False,
+        input_names=["features", "mask"],
+        output_names=["scores"],
+        dynamic_shapes=_shapes(),  # once more, for the names of the axes
+    )
+    made.model.producer_name = "rankgrad"
+    content = made.model_proto.SerializeToString()
+    session = import_module("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
+    return content, "onnxruntime", lambda rows, mask: session.run(["scores"], {"features": rows, "mask": mask})[0]
+
+
+def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
+    """`torch.searchsorted(knots, values)` over rows, by halving: how many knots lie below each value."""
+    known = knots.shape[-1]
+    below = torch.zeros_like(values, dtype=torch.int64)
+    step = 1 << (known.bit_length() - 1)
+    while step:
+        further = below + step
+        less = knots.gather(-1, further.clamp(max=known) - 1) < values
+        below = torch.where((further <= known) & less, further, below)
+        step //= 2
+    return below
+
+
+def _log1p(x: Tensor) -> Tensor:
+    """log(1 + x) with all digits of a small x, which the exporter's own log(1 + x) has not (Kahan's way)."""
+    u = 1 + x
+    return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
+
+
+def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    module = torch.export.load(file).module()
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        with torch.no_grad():
+            scores: NDArray[np.float32] = module(torch.from_numpy(rows), torch.from_numpy(mask)).numpy()
+        return scores
+
+    return file.getvalue(), "torch.export", run
+
+
+def _compare(run: _Run, model: Model) -> float:
+    """The largest difference to `Model.score`, on scores up to 1, relative beyond; too large a one is an error."""
+    rng, worst = np.random.default_rng(0), 0.0
+    for shape in _CHECKED:
+        rows = _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+        mask = rng.random(shape) < 0.7
+        mask[0, 0], mask[-1] = True, shape[0] == 1  # something is real, and where there are several, a list is empty
+        expected = model.score(rows[mask], np.concatenate([[0], np.cumsum(mask.sum(1))]))
+        rows[~mask] = np.nan
+        scores = run(rows, mask)
+        if not np.isfinite(scores).all():
+            raise ArithmeticError(f"exported scores must be finite; got others at {shape[0]} lists of {shape[1]}")
+        scale = max(1.0, float(np.abs(expected).max()))
+        worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
+    if worst > TOLERANCE:
+        raise ArithmeticError(f"exported scores must equal the model's to {TOLERANCE:g}; got a difference of {worst:g}")
+    return worst
+
+
+def _plausible(steps: Steps, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Raw features that the steps turn into about normal ones: scores of absurd features prove nothing."""
+    for step in reversed(steps.steps):
+        if isinstance(step, Standardise):
+            assert step.mean is not None
+            assert step.inverse is not None
+            rows = rows / (step.inverse + (step.inverse == 0)) + step.mean
+        elif isinstance(step, SignedLog1p):
+            rows = np.sign(rows) * np.expm1(np.minimum(np.abs(rows), np.float32(60)))
+        elif isinstance(step, Quantile):
+            assert step.knots is not None
+            places = rng.integers(len(step.knots), size=rows.shape)
+            rows = np.take_along_axis(step.knots, places.reshape(-1, rows.shape[-1]), 0).reshape(rows.shape)
+    return rows.astype(np.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks about itself; its errors come through."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
