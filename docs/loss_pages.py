@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from performance_page import performance_page
+from training_page import scale_page, training_page
 
 from rankgrad import losses
 
@@ -28,7 +29,8 @@ def pages(when: dict[str, Advice]) -> dict[str, str]:
     """Every generated text, by its path below docs/."""
     made = {f"losses/{name}.md": loss_page(name, when[name]) for name in losses.__all__}
     made |= {"losses/README.md": index_page(when), "which-loss.md": which_page(when)}
-    return made | {"performance.md": f"{NOTE}\n\n{performance_page()}"}
+    measured = {"performance": performance_page(), "training": training_page(), "scale": scale_page()}
+    return made | {f"{name}.md": f"{NOTE}\n\n{text}" for name, text in measured.items()}
 
 
 def loss_page(name: str, advice: Advice) -> str:

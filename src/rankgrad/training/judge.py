@@ -44,20 +44,22 @@ class Judge:
 
     @torch.inference_mode()
     def sums(self, ranker: nn.Module) -> Tensor:
-        """The sum of the metric over this process's lists, and how many counted: `(2,)`."""
+        """The sum of the metric over this process's lists, how many counted, and how many scores are NaN: `(3,)`."""
         ranker.eval()
-        found = torch.zeros(2, dtype=torch.float64, device=next(ranker.parameters()).device)
+        found = torch.zeros(3, dtype=torch.float64, device=next(ranker.parameters()).device)
         for batch in self.feed.batches(self.plan):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
-            values = self.metric.measure(scores, batch.labels, offsets=batch.offsets, reduction="none").double()
+            broken = scores.isnan()
+            ranked = torch.where(broken, 0.0, scores)  # the run is about to stop; a warning besides would say less
+            values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # a list that the metric skips is NaN
-            found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum().double()])
+            found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
         ranker.train()
         return found
 
     def value(self, sums: Tensor) -> float:
         """The mean; NaN where no list counts."""
-        total, counted = sums.tolist()
+        total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 
     def better(self, value: float, best: float | None) -> bool:

@@ -210,15 +210,17 @@ class _Run:
             step, values = bad
             lists = plan[step].lists[~torch.isfinite(values).numpy()]
             queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and others" if len(lists) > 5 else "")
-            last = self.checkpoint.path if self.checkpoint is not None and self.checkpoint.path.exists() else "none"
             raise NotFinite(
                 f"the loss must be finite; got {float(values[~torch.isfinite(values)][0])} in epoch "
-                f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; last good checkpoint: {last}. "
-                "A smaller lr or clip=1 often helps"
+                f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; {self._last_good()}"
             )
         if not abs(total) < float("inf"):
             raise NotFinite(f"the loss must be finite; got {total} in another process, which says where")
         self.state.loss += total
+
+    def _last_good(self) -> str:
+        last = self.checkpoint.path if self.checkpoint and self.checkpoint.path.exists() else "none"
+        return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
 
     def _judge(self, row: dict[str, Any]) -> None:
         """The validation metric of this epoch; the best epoch's weights are kept, in memory and in the folder."""
@@ -228,7 +230,13 @@ class _Run:
         if self.judge is None:
             better = True
         else:
-            value = self.judge.value(self.fabric.all_reduce(self.judge.sums(self.ranker), reduce_op="sum"))
+            sums = self.fabric.all_reduce(self.judge.sums(self.ranker), reduce_op="sum")
+            if sums[2] > 0:
+                raise NotFinite(
+                    f"the scores must be numbers; got {int(sums[2])} that are not on the validation lists after epoch "
+                    f"{state.epoch + 1}; {self._last_good()}"
+                )
+            value = self.judge.value(sums)
             better = self.judge.better(value, state.best)
             row[self.settings.metric] = value
             state.best = value if better else state.best
