@@ -18,7 +18,14 @@ from setting import setting
 LOSSES = ("lambdaloss", "approx_ndcg", "ranknet", "listnet")
 SETTINGS = {
     "mlp": {"model": "mlp:widths=64-32", "lr": 1e-3},
-    "context_aware": {"model": "context_aware:width=32,blocks=1,heads=1,feed_forward=64,dropout=0.3", "lr": 1e-3},
+    "context_aware": {
+        "model": "context_aware:width=64,blocks=2,heads=2,feed_forward=128,dropout=0.4",
+        "preprocess": "none",
+        "optimiser": "adamw",
+        "lr": 1e-3,
+        "weight_decay": 0.1,
+        "patience": 15,
+    },
 }
 METRICS = ("nDCG(empty='one')@10", "nDCG@10")
 

@@ -15,7 +15,7 @@ from rankgrad.kernels import op
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
-from rankgrad.kernels.cuda import neural_ndcg, smooth, soft_ndcg
+from rankgrad.kernels.cuda import neural_ndcg, sinkhorn, smooth, soft_ndcg
 
 CASES = {
     "neural_ndcg": {"sinkhorn_rounds": 3, "k": 5},
@@ -50,6 +50,8 @@ def _interpreted(monkeypatch):
         monkeypatch.setattr(module, "COLUMNS", 32)
     for module in (smooth, soft_ndcg):
         monkeypatch.setattr(module, "TILE", 16)
+    monkeypatch.setattr(sinkhorn, "TALL", 32)
+    monkeypatch.setattr(sinkhorn, "ENTRIES", 32 * 64)
     empty, empty_like, new_empty = torch.empty, torch.empty_like, torch.Tensor.new_empty
     monkeypatch.setattr(torch, "empty", lambda *a, **o: _poisoned(empty(*a, **o)))
     monkeypatch.setattr(torch, "empty_like", lambda *a, **o: _poisoned(empty_like(*a, **o)))

@@ -10,6 +10,7 @@ them. `mask`, in any pattern, leaves documents out. The operator returns, for L 
 So the backward pass is one product. A second derivative is refused: the slopes are numbers, not a graph.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -121,47 +122,74 @@ def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Te
 
 
 class Loss(torch.autograd.Function):
-    """The operator and the reduction behind it, for eager mode: a third of the overhead of the registered one."""
+    """The operator and the reduction behind it, for eager mode: a third of the overhead of the registered one.
+
+    `params` are numbers or tensors, and tensors keep the shape they are given in.
+    """
 
     @staticmethod
-    def forward(ctx: Any, reduction: str, *inputs: Any) -> Tensor:
+    def forward(ctx: Any, reduction: str, name: str, *inputs: Any) -> Tensor:
         """Run the kernel of the device the scores are on, and keep its slopes."""
-        cuda = inputs[1].is_cuda
-        values, signal, slopes, extras = (on_cuda if cuda else on_cpu)(*inputs)
-        share = None
-        if reduction == "mean":
-            values, share = _mean(values, signal)
-        elif reduction == "sum":
-            values = values.sum()
-        ctx.save_for_backward(slopes, extras, inputs[5], share, inputs[1], inputs[7])
-        ctx.n, ctx.reduction = inputs[6], reduction
-        return values
+        scores, labels, weights, mask, offsets, n, options, gradient, *params = inputs
+        ctx.cuda = scores.is_cuda
+        if ctx.cuda:
+            from rankgrad.kernels.cuda.reduce import reduced
+
+            result, slopes, extras = reduced(
+                FAMILIES[name], reduction, name, scores, labels, weights, mask, offsets, n, tuple(params), options,
+                gradient,
+            )  # fmt: skip
+            value = result if reduction == "none" else result[0]
+        else:
+            flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
+            arguments = (*flat, offsets, n, _as_tensor(params, scores), list(options), gradient)
+            value, signal, slopes, extras = on_cpu(name, *arguments)
+            result = None
+            if reduction == "mean":
+                result = 1.0 / signal.sum().clamp(min=1).to(value.dtype)
+                value = value.sum() * result
+            elif reduction == "sum":
+                value = value.sum()
+        ctx.save_for_backward(slopes, extras, result, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
+        ctx.n, ctx.reduction = n, reduction
+        return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
         """One product."""
-        slopes, extras, offsets, share, scores, params = ctx.saved_tensors
+        slopes, extras, result, offsets, scores, *params = ctx.saved_tensors
+        by_params = None
         if ctx.reduction == "none":
-            by_scores = scale(slopes, upstream, offsets, ctx.n)
-            by_params = upstream @ extras if ctx.needs_input_grad[8] else None
+            by_scores = scale(slopes.view(-1), upstream, offsets, ctx.n)
+            by_params = upstream @ extras if params else None
+        elif ctx.cuda:
+            from rankgrad.kernels.cuda.reduce import scaled
+
+            by_scores, by_params = scaled(slopes, result, upstream)
         else:
-            factor = upstream if share is None else upstream * share
+            factor = upstream if result is None else upstream * result
             by_scores = slopes * factor
-            by_params = extras.sum(0) * factor if ctx.needs_input_grad[8] else None
+            by_params = extras.sum(0) * factor if params else None
+        by_scores = by_scores.view(scores.shape)
         if torch.is_grad_enabled():
             by_scores = OnceOnly.apply(by_scores, scores)
-            by_params = None if by_params is None else OnceOnly.apply(by_params, params)
-        return (None, None, by_scores, None, None, None, None, None, by_params, None, None)
+            by_params = OnceOnly.apply(by_params, params[0]) if params else None
+        nothing = (None,) * (len(ctx.needs_input_grad) - 10)
+        each = nothing if by_params is None or not params else by_params.unbind()
+        return (None, None, by_scores, None, None, None, None, None, None, None, *each)
 
 
-def _mean(values: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over the lists that carry signal, and one over their number."""
-    if values.is_cuda:
-        from rankgrad.kernels.cuda.reduce import mean
+def _flat(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.reshape(-1)
 
-        return mean(values, signal)
-    share = 1.0 / signal.sum().clamp(min=1).to(values.dtype)
-    return values.sum() * share, share
+
+def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
+    """Params as the operator takes them: numbers in float64 on the CPU, where kernels can look at them."""
+    if not params:
+        return scores.new_empty(0)
+    if isinstance(params[0], Tensor):
+        return torch.stack([*params])
+    return torch.tensor(params, dtype=torch.float64, device="cpu")
 
 
 _library = torch.library.Library("rankgrad", "DEF")
@@ -172,14 +200,36 @@ torch.library.register_fake("rankgrad::loss", _fake, lib=_library)
 torch.library.register_autograd("rankgrad::loss", _backward, setup_context=_remember, lib=_library)
 
 
-def loss(reduction: str, *inputs: Any) -> Tensor:
-    """The reduced loss of the operator's inputs (all but `gradient`), differentiable by `scores` and `params`."""
-    scores, params = inputs[1], inputs[7]
-    gradient = torch.is_grad_enabled() and (scores.requires_grad or params.requires_grad)
+def loss(
+    reduction: str,
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    params: Sequence[Any],
+    options: Sequence[float],
+) -> Tensor:
+    """The reduced loss of lists in either layout, differentiable by `scores` and by `params`: all numbers or tensors.
+
+    Of reduction `"none"`, one value a list in one dimension.
+    """
+    gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
+    n = scores.shape[-1] if offsets is None else 0
+    numbers = tuple(map(float, options))
     if not torch.compiler.is_compiling():
-        result: Tensor = Loss.apply(reduction, *inputs, gradient)
+        result: Tensor = Loss.apply(
+            reduction, name, scores, labels, weights, mask, offsets, n, numbers, gradient, *params
+        )  # fmt: skip
         return result
-    values, signal, _, _ = torch.ops.rankgrad.loss(*inputs, gradient)
+    flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
+    arguments = (*flat, offsets, n, _as_tensor(params, scores), list(numbers), gradient)
+    values, signal, _, _ = torch.ops.rankgrad.loss(name, *arguments)
     if reduction == "none":
         return values
     return values.sum() / signal.sum().clamp(min=1) if reduction == "mean" else values.sum()
+
+
+def _learned(param: Any) -> bool:
+    return isinstance(param, Tensor) and param.requires_grad

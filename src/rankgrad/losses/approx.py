@@ -156,6 +156,6 @@ def approx_ap(
     return metric.loss(lists, precision.sum(-1) / relevant.sum(-1).clamp(min=1), reduction)
 
 
-def _params(temperature: float) -> Tensor:
+def _params(temperature: float) -> tuple[float, float, float]:
     """What LearnDCG's kernel learns, held fixed: log of the gain base 2, the printed discount (0), alpha."""
-    return torch.tensor([math.log(2.0), 0.0, 1.0 / temperature], dtype=torch.float64)
+    return math.log(2.0), 0.0, 1.0 / temperature

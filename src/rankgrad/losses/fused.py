@@ -18,11 +18,17 @@ current._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def fused(
-    name: str, lists: Lists, reduction: str, options: Sequence[float] = (), params: Tensor | None = None
+    name: str,
+    lists: Lists,
+    reduction: str,
+    options: Sequence[float] = (),
+    params: Sequence[float | Tensor] = (),
+    lacking: str | None = None,
 ) -> Tensor | None:
     """The reduced loss by the kernel of this name; None where the plain loss must do.
 
-    `"auto"` passes where there is no kernel for the device, and inside `torch.func` transforms; `"fused"` insists.
+    `"auto"` passes where there is no kernel for the device, or for the option that `lacking` names, and inside
+    `torch.func` transforms; `"fused"` insists.
     """
     choice = current()
     scores = lists.given.scores
@@ -33,35 +39,32 @@ def fused(
         if choice == "fused":
             bad_value("backend", f"be 'auto' or 'plain' on {device}", "'fused', which has no kernels there")
         return None
-    if params is not None and params.requires_grad and params.device != scores.device:
-        bad_value("parameters of the loss", f"be on the device of scores, {scores.device}", params.device)
+    if lacking is not None:
+        if choice == "fused":
+            bad_value("backend", f"be 'auto' or 'plain' with {lacking}", "'fused', which has no kernel for that")
+        return None
+    for param in params:
+        if isinstance(param, Tensor) and param.device != scores.device:
+            bad_value("parameters of the loss", f"be on the device of scores, {scores.device}", param.device)
     one_of("reduction", reduction, REDUCTIONS)
     return _call(name, lists, reduction, options, params)
 
 
-def _call(name: str, lists: Lists, reduction: str, options: Sequence[float], params: Tensor | None) -> Tensor:
+def _call(
+    name: str, lists: Lists, reduction: str, options: Sequence[float], params: Sequence[float | Tensor]
+) -> Tensor:
     from rankgrad.kernels import op
 
     scores, labels, mask, offsets, weights = lists.given
-    shape = scores.shape[:-1] if offsets is None else (offsets.numel() - 1,)
     if scores.numel() == 0:
         # No documents: 0 for every list, in the graph.
+        shape = scores.shape[:-1] if offsets is None else (offsets.numel() - 1,)
         empty = scores.sum() + torch.zeros(shape, dtype=scores.dtype, device=scores.device)
-        empty = empty if params is None else empty + 0.0 * params.sum().to(scores)
+        for param in params:
+            empty = empty + 0.0 * param.sum().to(scores) if isinstance(param, Tensor) else empty
         return empty if reduction == "none" else empty.sum()
-    loss = op.loss(
-        reduction,
-        name,
-        scores.reshape(-1),
-        labels.reshape(-1),
-        None if weights is None else weights.reshape(-1),
-        None if mask is None else mask.reshape(-1),
-        offsets,
-        scores.shape[-1] if offsets is None else 0,
-        scores.new_empty(0) if params is None else params,
-        [float(option) for option in options],
-    )
-    return loss.reshape(shape) if reduction == "none" else loss
+    loss = op.loss(reduction, name, scores, labels, weights, mask, offsets, params, options)
+    return loss.reshape(scores.shape[:-1]) if reduction == "none" and offsets is None else loss
 
 
 def _transformed(tensor: Tensor) -> bool:

@@ -70,9 +70,8 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
 
 
 @triton.jit
-def list_bounds(offsets, n, PADDED: tl.constexpr):
-    """The bounds of this program's list."""
-    l = tl.program_id(0)
+def list_bounds(offsets, l, n, PADDED: tl.constexpr):
+    """The bounds of a list."""
     if PADDED:
         return l * n, l * n + n
     return tl.load(offsets + l).to(tl.int32), tl.load(offsets + l + 1).to(tl.int32)
@@ -92,7 +91,31 @@ def reciprocal(x):
     if INTERPRETED or x.dtype == tl.float64:
         return 1.0 / x
     else:
-        return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+
+@triton.jit
+def power(x):
+    """2 to the power of x, in one instruction where there is one; what float32 cannot hold in full is 0."""
+    if INTERPRETED or x.dtype == tl.float64:
+        return tl.exp2(x)
+    else:
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+
+@triton.jit
+def logarithm(x):
+    """log2(x) for x >= 2, in one instruction where there is one."""
+    if INTERPRETED or x.dtype == tl.float64:
+        return tl.log2(x)
+    else:
+        return tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
 
 
 @triton.jit
@@ -113,6 +136,7 @@ def expm1(x):
     return tl.where(tiny, x, tl.where(power < 1e-30, -1.0, middle))
 
 
-def as_bytes(mask: Tensor | None, scores: Tensor) -> Tensor:
-    """The mask as bytes, which Triton can load; `scores`, never read, where there is none."""
-    return scores if mask is None else mask.contiguous().view(torch.uint8)
+def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor as kernels take it: contiguous, in this dtype. Itself, where it is so already."""
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

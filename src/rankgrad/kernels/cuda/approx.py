@@ -4,12 +4,16 @@ Three launches: soft ranks (and the ideal order, by counting), then per list the
 then the derivative by each score. LearnDCG's alpha takes a fourth.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, expm1, list_bounds, log1p, present, reciprocal, rows
+from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows
+from rankgrad.kernels.cuda.ideal import split
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
@@ -24,47 +28,53 @@ def run(
     mask: Tensor | None,
     offsets: Tensor | None,
     n: int,
-    params: Tensor,
+    params: Tensor | tuple[Any, ...],
     options: list[float],
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family; params and options as on the CPU."""
-    scores = scores.detach().contiguous()
-    labels = labels.detach().to(scores.dtype).contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
     k, beta, threshold, form = options
-    # Numbers that are known here travel as arguments, which Triton makes float32; others are read on the device.
-    fixed = params.device.type == "cpu" and not params.requires_grad and scores.dtype == torch.float32
-    log_base, slope, alpha = params.tolist() if fixed else (0.0, 0.0, 0.0)
-    learned = scores if fixed else params.detach().to(scores.device, scores.dtype).contiguous()
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
-    extras = scores.new_empty((layout.lists if gradient else 0, 3))
-    rank, ideal, by_rank = (torch.empty_like(scores) for _ in range(3))
-    above, by_above = (torch.empty_like(scores), torch.empty_like(scores)) if code == AVERAGE else (rank, rank)
-    direct = torch.empty_like(scores) if code == RECIPROCAL else rank
-    given = (*layout.arguments(), as_bytes(mask, scores))
-    numbers = (learned, log_base, slope, alpha)
+    # Raw params are read on the device; numbers that are known here travel as arguments.
+    raw = (scores, scores, scores)
+    numbers = [0.0] * 6
+    if not form:
+        numbers = [
+            part for number in (params.tolist() if isinstance(params, Tensor) else params) for part in split(number)
+        ]
+    elif isinstance(params, Tensor):
+        raw = own(params.to(scores.device), scores.dtype).unbind()
+    else:
+        raw = params
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    slopes = room(scores, layout.documents if gradient else 0)
+    extras = room(scores, layout.lists if gradient else 0, 3)
+    rank, ideal, by_rank = (room(scores, layout.documents) for _ in range(3))
+    above, by_above = (
+        (room(scores, layout.documents), room(scores, layout.documents)) if code == AVERAGE else (rank, rank)
+    )
+    direct = room(scores, layout.documents) if code == RECIPROCAL else rank
+    given = (*layout.arguments(), as_bytes(mask, scores), *raw, *numbers)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
-    constants = {"CODE": code, "MASKED": mask is not None, "FIXED": fixed, "FORM": int(form), **layout.constants()}
+    constants = {"CODE": code, "MASKED": mask is not None, "FORM": int(form), **layout.constants()}
     constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, else by counting pairs
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
-    _ranks[layout.row_grid(ROWS)](
-        scores, labels, *given, *numbers, rank, ideal, above, threshold, **constants, **by_block
-    )
-    filled = (by_rank, by_above, direct, values, signal.view(torch.uint8), extras)
-    _values[layout.list_grid()](
-        scores, labels, *given, *numbers, rank, ideal, above, *filled, k, beta, threshold,
+    rows_of_lists, lists = layout.row_grid(ROWS), layout.list_grid()
+    launch(_ranks, rows_of_lists, scores, labels, *given, rank, ideal, above, threshold, **constants, **by_block)
+    filled = (by_rank, by_above, direct, values, as_bytes(signal, scores), extras)
+    launch(
+        _values, lists, scores, labels, *given, rank, ideal, above, *filled, k, beta, threshold,
         GRADIENT=gradient, TILE=tile, **constants,
     )  # fmt: skip
     if gradient:
-        _slopes[layout.row_grid(ROWS)](
-            scores, labels, *given, *numbers, by_rank, by_above, direct, slopes, threshold, **constants, **by_block
-        )
-        if code == NDCG and not fixed:
-            _by_alpha[layout.list_grid()](scores, *given, *numbers, slopes, extras, TILE=tile, **constants)
+        launch(
+            _slopes, rows_of_lists, scores, labels, *given, by_rank, by_above, direct, slopes, threshold,
+            **constants, **by_block,
+        )  # fmt: skip
+        if form:
+            launch(_by_alpha, lists, scores, *given, slopes, extras, TILE=tile, **constants)
     return values, signal, slopes, extras
 
 
@@ -74,32 +84,31 @@ def _softplus(raw):
 
 
 @triton.jit
-def _alpha(learned, alpha, FIXED: tl.constexpr, FORM: tl.constexpr):
-    if FIXED:
-        return alpha
-    value = tl.load(learned + 2)
-    return value if FORM == 0 else _softplus(value)
-
-
-@triton.jit
-def _base_and_slope(learned, log_base, slope, FIXED: tl.constexpr, FORM: tl.constexpr):
-    if FIXED:
-        return log_base, slope
-    first, second = tl.load(learned), tl.load(learned + 1)
+def _alpha(raw_alpha, alpha, alpha_rest, zero, FORM: tl.constexpr):
     if FORM == 0:
-        return first, second
-    curved = tl.maximum(_softplus(second), 1e-30)
-    return log1p(_softplus(first)), curved if FORM == 2 else curved * 0.0
+        return zero + alpha + alpha_rest
+    else:
+        return _softplus(tl.load(raw_alpha))
 
 
 @triton.jit
-def _steep(learned, which: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr):
+def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zero, FORM: tl.constexpr):
+    if FORM == 0:
+        return zero + base + base_rest, zero + slope + slope_rest
+    else:
+        curved = tl.maximum(_softplus(tl.load(raw_slope)), 1e-30)
+        return log1p(_softplus(tl.load(raw_base))), curved if FORM == 2 else curved * 0.0
+
+
+@triton.jit
+def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
     """The derivative of what the formula takes by its raw parameter."""
-    if FIXED or FORM == 0:
-        return 1.0
-    raw = tl.load(learned + which)
-    rise = 1.0 / (1.0 + tl.exp(-raw))
-    return rise / (1.0 + _softplus(raw)) if which == 0 else rise
+    if FORM == 0:
+        return zero + 1.0
+    else:
+        raw = tl.load(at)
+        rise = 1.0 / (1.0 + tl.exp(-raw))
+        return rise / (1.0 + _softplus(raw)) if BASE else rise
 
 
 @triton.jit
@@ -111,14 +120,15 @@ def _powers(scores, where, real, alpha):
 
 @triton.jit
 def _ranks(
-    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    scores, labels, offsets, documents, lists, n, mask,
+    raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest,
     rank, ideal, above, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
-    sharp = _alpha(learned, alpha, FIXED, FORM)
+    sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
     x_i = _powers(scores, i, inside & real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     y_i = tl.load(labels + i, mask=real, other=0.0)
@@ -131,7 +141,7 @@ def _ranks(
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
         x_j = _powers(scores, j, there, sharp)
-        chance = reciprocal(1.0 + tl.exp2(x_i[:, None] - x_j[None, :]))  # 0 for padding
+        chance = reciprocal(1.0 + power(x_i[:, None] - x_j[None, :]))  # 0 for padding
         if not PADDED:
             mine = (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
             chance = tl.where(mine, chance, 0.0)
@@ -199,15 +209,17 @@ def _discount(r, slope):
 
 @triton.jit
 def _values(
-    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    scores, labels, offsets, documents, lists, n, mask,
+    raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest,
     rank, ideal, above, by_rank, by_above, direct, values, signal, extras, k, beta, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     l = tl.program_id(0)
-    start, end = list_bounds(offsets, n, PADDED)
-    sharp = _alpha(learned, alpha, FIXED, FORM)
-    log_base, slope = _base_and_slope(learned, log_base, slope, FIXED, FORM)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
+    sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
+    zero = sharp * 0.0
+    log_base, slope = _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zero, FORM)
     hits = 0
     top = tl.full([], 0.0, scores.dtype.element_ty)
     highest = tl.full([], -float("inf"), scores.dtype.element_ty)
@@ -269,8 +281,8 @@ def _values(
     tl.store(values + l, tl.where(hits > 0, -value, 0.0))
     if not GRADIENT:
         return
-    tl.store(extras + 3 * l, -(by_base - value * best_base) / scale * _steep(learned, 0, FIXED, FORM))
-    tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale * _steep(learned, 1, FIXED, FORM))
+    tl.store(extras + 3 * l, -(by_base - value * best_base) / scale * _steep(raw_base, zero, True, FORM))
+    tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale * _steep(raw_slope, zero, False, FORM))
     tl.store(extras + 3 * l + 2, total * 0.0)
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)
@@ -300,14 +312,15 @@ def _values(
 
 @triton.jit
 def _slopes(
-    scores, labels, offsets, documents, lists, n, mask, learned, log_base, slope, alpha,
+    scores, labels, offsets, documents, lists, n, mask,
+    raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest,
     by_rank, by_above, direct, slopes, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
-    sharp = _alpha(learned, alpha, FIXED, FORM)
+    sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
     x_i = _powers(scores, i, real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     c_i = tl.load(by_rank + i, mask=real, other=0.0)
@@ -322,7 +335,7 @@ def _slopes(
         there = present(mask, j, j < last, MASKED)
         x_j = _powers(scores, j, there, sharp)
         c_j = tl.load(by_rank + j, mask=there, other=0.0)
-        small = tl.exp2(-tl.abs(x_j[None, :] - x_i[:, None]))
+        small = power(-tl.abs(x_j[None, :] - x_i[:, None]))
         share = reciprocal(1.0 + small)
         steep = small * share * share  # 0 for padding
         change = c_j[None, :] - c_i[:, None]
@@ -341,12 +354,13 @@ def _slopes(
 
 @triton.jit
 def _by_alpha(
-    scores, offsets, documents, lists, n, mask, learned, log_base, slope, alpha, slopes, extras,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FIXED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
+    scores, offsets, documents, lists, n, mask,
+    raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest, slopes, extras,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Only alpha s enters, so the derivative by alpha follows from those by the scores."""
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     low = tl.full([], float("inf"), scores.dtype.element_ty)
     high = -low
     for column in range(start, end, TILE):
@@ -363,5 +377,6 @@ def _by_alpha(
         s = tl.load(scores + i, mask=real, other=0.0)
         by_score = tl.load(slopes + i, mask=real, other=0.0)
         total += tl.sum(tl.where(real, (s - middle) * by_score, 0.0))
-    by_alpha = total / _alpha(learned, alpha, FIXED, FORM) * _steep(learned, 2, FIXED, FORM)
+    sharp = _alpha(raw_alpha, alpha, alpha_rest, middle * 0.0, FORM)
+    by_alpha = total / sharp * _steep(raw_alpha, middle * 0.0, False, FORM)
     tl.store(extras + 3 * tl.program_id(0) + 2, by_alpha)

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
+from rankgrad.kernels.cuda.recorded import launch, room
 
 ROWS, COLUMNS = 32, 64
 TILE, WIDEST = 1024, 2048  # documents at a time, where the length of a list is not known, and at most
@@ -37,13 +38,14 @@ def plackett_luce(
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
-        order = torch.empty(layout.documents, dtype=torch.int32, device=scores.device)
-        _order[layout.row_grid(ROWS)](*given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+        order = room(scores, layout.documents, dtype=torch.int32)
+        launch(_order, layout.row_grid(ROWS), *given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     else:
         order = sorted_order(layout, labels.to(scores.dtype), mask)
-    top, rest = torch.empty_like(scores), torch.empty_like(scores)
+    top, rest = room(scores, layout.documents), room(scores, layout.documents)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
-    _likelihood[layout.list_grid()](
+    launch(
+        _likelihood, layout.list_grid(),
         *given, *filled, order, top, rest, POSITION_AWARE=position_aware, GRADIENT=gradient, TILE=tile,
         num_warps=4 if tile <= 1024 else 8, **constants,
     )  # fmt: skip
@@ -59,13 +61,13 @@ def unique_softmax(
     """Fill values, signal and slopes of unique softmax."""
     scores = given[0]
     values, signal, slopes = filled
-    top, share, terms = (torch.empty_like(scores) for _ in range(3))
+    top, share, terms = (room(scores, layout.documents) for _ in range(3))
     grid, blocks = layout.row_grid(ROWS), {"ROWS": ROWS, "COLUMNS": COLUMNS}
-    _fields[grid](*given, top, share, terms, **blocks, **constants)
+    launch(_fields, grid, *given, top, share, terms, **blocks, **constants)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), TILE) if layout.padded else TILE
-    _sums[layout.list_grid()](*given, terms, values, signal, TILE=tile, **constants)
+    launch(_sums, layout.list_grid(), *given, terms, values, signal, TILE=tile, **constants)
     if gradient:
-        _slopes[grid](*given, top, share, slopes, **blocks, **constants)
+        launch(_slopes, grid, *given, top, share, slopes, **blocks, **constants)
 
 
 def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
@@ -141,7 +143,7 @@ def _likelihood(
     POSITION_AWARE: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     l = tl.program_id(0)
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     count = 0
     low = tl.full([], float("inf"), scores.dtype.element_ty)
     high = tl.full([], -float("inf"), scores.dtype.element_ty)
@@ -253,7 +255,7 @@ def _sums(
     scores, labels, weights, mask, offsets, documents, lists, n, terms, values, signal,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     value = tl.full([], 0.0, scores.dtype.element_ty)
     relevant = 0
     for column in range(start, end, TILE):

@@ -9,8 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present
+from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
@@ -30,15 +32,14 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family; options as on the CPU."""
-    scores, labels = scores.detach().contiguous(), labels.detach().contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, labels.dtype)
     layout = Layout(scores, offsets, n)
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
-    extras = scores.new_empty((layout.lists if gradient else 0, 0))
-    heavy = scores if weights is None else weights.detach().contiguous()
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    slopes = room(scores, layout.documents if gradient else 0)
+    extras = room(scores, layout.lists if gradient else 0, 0)
+    heavy = scores if weights is None else own(weights, weights.dtype)
     given = (scores, labels, heavy, as_bytes(mask, scores), *layout.arguments())
-    filled = (values, signal.view(torch.uint8), slopes)
+    filled = (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, "WEIGHTED": weights is not None, **layout.constants()}
     if name in ("listmle", "p_listmle"):
         plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle")
@@ -47,11 +48,10 @@ def run(
     else:
         code = LISTNET_EXP if name == "listnet" and options[0] else _CODES[name]
         option = options[0] if options else 0.0
-        # A number travels as float32; what float64 has beyond that goes beside it.
-        most = torch.tensor(option, dtype=torch.float32).item()
         tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else TILE
-        _cross_entropy[layout.list_grid()](
-            *given, *filled, most, option - most,
+        launch(
+            _cross_entropy, layout.list_grid(),
+            *given, *filled, *split(option),
             CODE=code, GRADIENT=gradient, TILE=tile, num_warps=4 if tile <= 1024 else 8, **constants,
         )  # fmt: skip
     return values, signal, slopes, extras
@@ -78,7 +78,7 @@ def _cross_entropy(
     GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     l = tl.program_id(0)
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     high = tl.full([], -float("inf"), scores.dtype.element_ty)
     top = tl.full([], 0.0, scores.dtype.element_ty)
     for column in range(start, end, TILE):

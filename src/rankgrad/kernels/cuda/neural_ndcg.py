@@ -1,9 +1,9 @@
 """NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
 
-Two launches. The first puts the documents of each list in descending order. The second, one program a list, does all
-rounds forth and back, as `kernels/cpu/neural_ndcg.py` explains them, and computes K anew in every sweep: only the
-scaling vectors are stored. Where a block of columns holds the whole list, a sweep computes each entry once, for the
-sum of its row and then for those of the columns; else twice.
+The first launch puts the documents of each list in descending order; the second, in `sinkhorn.py`, does all rounds
+forth and back, as `kernels/cpu/neural_ndcg.py` explains them. Lists too long for that are done here, one program a
+list, which computes K anew in every sweep: only the scaling vectors are stored. Where a block of columns holds the
+whole list, a sweep computes each entry once, for the sum of its row and then for those of the columns; else twice.
 
 Logits of a block of rows are taken relative to those of its middle row, which float64 gives exactly: the difference,
 rows times scores nearby, is small where entries count, and float32 will do.
@@ -14,12 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present, rows
-from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present
+from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
+from rankgrad.kernels.cuda.order import descending
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
 
 ROWS, COLUMNS = 32, 64  # of a block, when sorting
 WIDEST = 1024  # columns of a block of K, where it is to hold the list
 ENTRIES = 8192  # of a block of K
+SPLIT = 1  # programs that share a list, at most; more is right under the interpreter, and not yet tried on a GPU
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -36,74 +40,42 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this loss; options as on the CPU."""
-    scores = scores.detach().contiguous()
-    labels = labels.detach().to(scores.dtype).contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     k, temperature, transposed, rounds = options
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    slopes = torch.empty_like(scores)
-    extras = scores.new_empty((layout.lists if gradient else 0, 0))
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    slopes = room(scores, layout.documents)
+    extras = room(scores, layout.lists if gradient else 0, 0)
     # In descending order: scores and sums of distances, labels, places in the ideal order, where they came from.
-    score, spread = (torch.empty_like(scores, dtype=torch.float64) for _ in range(2))
-    label, best, origin = torch.empty_like(scores), *(torch.empty_like(scores, dtype=torch.int32) for _ in range(2))
-    u, v, side = scores.new_empty((3, int(rounds) + 1, layout.documents))
-    work = scores.new_empty((8, layout.documents))
+    score, spread = (room(scores, layout.documents, dtype=torch.float64) for _ in range(2))
+    best, origin = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
+    label = room(scores, layout.documents)
+    u, v, side = (room(scores, int(rounds) + 1, layout.documents) for _ in range(3))
+    counters = room(scores, 2 * (1 + layout.lists), dtype=torch.int32)
     given = (as_bytes(mask, scores), *layout.arguments())
+    order, filled = (score, spread, label, best, origin), (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, **layout.constants()}
-    _sort[layout.row_grid(ROWS)](
-        scores, labels, *given, score, spread, label, best, origin, slopes, ROWS=ROWS, COLUMNS=COLUMNS, **constants
-    )
-    width = triton.next_power_of_2(max(n, 16)) if layout.padded else 0
-    whole = layout.padded and width <= WIDEST
-    wide = width if whole else 128
-    tall = min(ENTRIES // wide, 32)
-    _neural[layout.list_grid()](
-        *given, score, spread, label, best, origin, u, v, side, work, values, signal.view(torch.uint8), slopes,
-        int(k), int(rounds), *split(temperature),
-        TRANSPOSED=transposed > 0, GRADIENT=gradient, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall, WIDE=wide,
-        num_warps=8 if tall * wide >= 4096 else 4, num_stages=1, **constants,
+    launch(
+        descending, layout.row_grid(ROWS), scores, labels, *given, *order, slopes, counters,
+        ROWS=ROWS, COLUMNS=COLUMNS, **constants,
     )  # fmt: skip
-    return values, signal, slopes if gradient else scores.new_empty(0), extras
-
-
-@triton.jit
-def _key(s):
-    """What puts NaN in some place of the order, so that no two documents have the same one."""
-    return tl.where(s == s, s, -float("inf"))
-
-
-@triton.jit
-def _sort(
-    scores, labels, mask, offsets, documents, lists, n, score, spread, label, best, origin, slopes,
-    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Real documents to the front of their list in descending order of scores, by counting; slopes of others to 0."""
-    i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
-    real = present(mask, i, inside, MASKED)
-    s_i = tl.load(scores + i, mask=real, other=0.0)
-    y_i = tl.load(labels + i, mask=real, other=0.0)
-    higher, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
-    distance = tl.zeros([ROWS], tl.float64)
-    first = tl.min(tl.where(inside, start, documents))
-    last = tl.max(tl.where(inside, end, 0))
-    for column in range(first, last, COLUMNS):
-        j = column + tl.arange(0, COLUMNS)
-        there = present(mask, j, j < last, MASKED)
-        s_j = tl.load(scores + j, mask=there, other=0.0)
-        y_j = tl.load(labels + j, mask=there, other=0.0)
-        pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
-        higher += tl.sum((pair & ahead(_key(s_j), _key(s_i), j, i)).to(tl.int32), 1)
-        better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
-        apart = tl.abs(s_i.to(tl.float64)[:, None] - s_j.to(tl.float64)[None, :])
-        distance += tl.sum(tl.where(pair, apart, 0.0), 1)
-    to = start + higher
-    tl.store(score + to, s_i.to(tl.float64), mask=real)
-    tl.store(spread + to, distance, mask=real)
-    tl.store(label + to, y_i, mask=real)
-    tl.store(best + to, better + 1, mask=real)
-    tl.store(origin + to, i, mask=real)
-    tl.store(slopes + i, s_i * 0.0, mask=inside)
+    constants = {**constants, "TRANSPOSED": transposed > 0, "GRADIENT": gradient}
+    numbers = (int(k), int(rounds), *split(temperature))
+    blocks = Blocks(layout, scores.dtype, scores.device)
+    sinkhorn(layout, blocks, (*given, *order, *filled, u, v, side), counters, numbers, constants)
+    if not layout.padded or n > blocks.longest:
+        width = triton.next_power_of_2(n) if layout.padded else 2 * WIDEST
+        whole = width <= WIDEST
+        wide = width if whole else 128
+        tall = min(ENTRIES // wide, 32)
+        programs = min(max(multiprocessors(scores.device) // max(layout.lists, 1), 1), SPLIT) if whole else 1
+        work, parts = (room(scores, many * programs, layout.documents) for many in (8, 4))
+        launch(
+            _neural, (max(layout.lists, 1) * programs,), *given, *order, *filled, u, v, side, work, parts, counters,
+            blocks.longest, *numbers, SPLIT=programs, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall, WIDE=wide,
+            num_warps=8 if tall * wide >= 4096 else 4, num_stages=1, **constants,
+        )  # fmt: skip
+    return values, signal, slopes if gradient else room(scores, 0), extras
 
 
 @triton.jit
@@ -144,12 +116,14 @@ def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE:
 
 @triton.jit
 def _shift(
-    score, spread, shift, m, per, like, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr
+    score, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
+    WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Fill `shift` with the logarithm of the sum of the exponentials of each row."""
-    for row in range(0, m, TALL):
+    """Fill `shift` with the logarithm of the sum of the exponentials of each row of this program."""
+    for step in range(0, tl.cdiv(m, GROUP * SPLIT) * GROUP, TALL):
+        group = (step // GROUP * SPLIT + part) * GROUP
+        row = group + step % GROUP
         r = row + tl.arange(0, TALL)
-        group = row // GROUP * GROUP
         highest = tl.zeros([TALL], like.dtype) - float("inf")
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
@@ -197,12 +171,13 @@ def _factor(
 @triton.jit
 def _sweep(
     score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
-    MODE: tl.constexpr, TRANSPOSED: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr,
+    part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
+    GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Rows times `vector`, from which `_factor` makes their factors; then `near` is the sum of factors times rows.
 
-    `far` is that of factors times rows times distances, column less row. Returns the value, when reading.
+    `far` is that of factors times rows times distances, column less row. Returns the value, when reading, of
+    the rows of this program, and how often it met the others.
     """
     value = tl.zeros([TALL], like.dtype)
     if WHOLE:
@@ -210,19 +185,22 @@ def _sweep(
         aim = tl.load(vector + j, mask=j < m, other=0.0)
         g = tl.load(gained + j, mask=j < m, other=0.0)
         sums, distances = tl.zeros([TALL, WIDE], like.dtype), tl.zeros([TALL, WIDE], like.dtype)
-        for group in range(0, m, GROUP):
+        for group in range(part * GROUP, m, SPLIT * GROUP):
             middle, apart, fall = _columns(score, spread, m, per, group, 0, like, GROUP, WIDE)
             for row in range(group, tl.minimum(group + GROUP, m), TALL):
                 r = row + tl.arange(0, TALL)
                 entry = _block(middle, apart, fall, shift, m, row, 0, TALL, WIDE)
                 dot = tl.sum(entry * aim[None, :], 1)
-                f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
-                value += part
+                f, w, gain_r = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
+                value += gain_r
                 share = entry * (f[:, None] + w[:, None] * g[None, :]) if MODE == READ else entry * f[:, None]
                 sums += share
                 distances += share * (j[None, :] - r[:, None]).to(like.dtype)
-        tl.store(near + j, tl.sum(sums, 0), mask=j < m)
-        tl.store(far + j, tl.sum(distances, 0), mask=j < m)
+        sum_j, distance_j, visit = add_columns(
+            tl.sum(sums, 0), tl.sum(distances, 0), parts, j, m, part, SPLIT, stride, counter, visit, SPLIT, SPLIT
+        )
+        tl.store(near + j, sum_j, mask=j < m)
+        tl.store(far + j, distance_j, mask=j < m)
     else:
         for row in range(0, m, TALL):
             r = row + tl.arange(0, TALL)
@@ -233,8 +211,8 @@ def _sweep(
                 middle, apart, fall = _columns(score, spread, m, per, row, column, like, TALL, WIDE)
                 dots += _block(middle, apart, fall, shift, m, row, column, TALL, WIDE) * aim[None, :]
             dot = tl.sum(dots, 1)
-            f, w, part = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
-            value += part
+            f, w, gain_r = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
+            value += gain_r
             tl.store(factor + r, f, mask=r < m)
         tl.debug_barrier()
         for column in range(0, m, WIDE):
@@ -256,32 +234,41 @@ def _sweep(
             tl.store(near + j, tl.sum(sums, 0), mask=j < m)
             tl.store(far + j, tl.sum(distances, 0), mask=j < m)
     tl.debug_barrier()
-    return tl.sum(value)
+    return tl.sum(value), visit
 
 
-@triton.jit(do_not_specialize=["k", "rounds"])
+@triton.jit(do_not_specialize=["k", "rounds", "least"])
 def _neural(
-    mask, offsets, documents, lists, n, score, spread, label, best, origin, u, v, side, work, values, signal, slopes,
-    k, rounds, temperature, temperature_rest,
+    mask, offsets, documents, lists, n, score, spread, label, best, origin, values, signal, slopes, u, v, side, work,
+    parts, counters, least, k, rounds, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
-    WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+    SPLIT: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    start, end = list_bounds(offsets, n, PADDED)
+    l, part, visit = tl.program_id(0), 0, 0
+    if SPLIT > 1:  # as in `sinkhorn.py`, whose counters are before these
+        ticket = tl.atomic_add(counters + 1 + lists, 1)
+        l, part = ticket // SPLIT, ticket % SPLIT
+    counter = counters + 2 + lists + l
+    start, end = list_bounds(offsets, l, n, PADDED)
     like = tl.full([], 0.0, values.dtype.element_ty)
     per = 1.0 / (tl.full([], 0.0, tl.float64) + temperature + temperature_rest)
     m = 0
     for column in range(start, end, WIDE):
         i = column + tl.arange(0, WIDE)
         m += tl.sum(present(mask, i, i < end, MASKED).to(tl.int32))
+    if m <= least:
+        return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
-    tl.store(signal + tl.program_id(0), (top > 0.0).to(tl.uint8))
+    tl.store(signal + l, (top > 0.0).to(tl.uint8))
     # Among scores that are not all finite no distance is: this is 0, or no number. Minima and maxima would hide it.
     off = tl.load(spread + start, mask=m > 0, other=0.0)
     off = off - off
     m = tl.where(top > 0.0, m, 0)  # without a relevant document there is nothing to do
     score, spread, u, v, side = score + start, spread + start, u + start, v + start, side + start
     stride = tl.full([], 0, tl.int64) + documents
-    work += start
+    work, parts = work + start, parts + start
+    all_work = work
+    work += part * 8 * stride
     shift, gained, vector, moved = work, work + stride, work + 2 * stride, work + 3 * stride
     near, far, extra, factor = work + 4 * stride, work + 5 * stride, work + 6 * stride, work + 7 * stride
     weighed = moved  # is over before the other begins
@@ -291,15 +278,16 @@ def _neural(
         g = gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal
         tl.store(gained + j, g, mask=j < m)
         tl.store(v + j, g * 0.0 + 1.0, mask=j < m)
-    _shift(score, spread, shift, m, per, like, GROUP, TALL, WIDE)
+    _shift(score, spread, shift, m, per, like, part, SPLIT, GROUP, TALL, WIDE)
     tl.debug_barrier()
 
     # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
     last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
     for t in range(last + 1):
-        _sweep(
+        _, visit = _sweep(
             score, spread, shift, m, per, v + t * stride, gained, t, rounds, k, u, stride,
-            extra, factor, weighed, near, far, like, FORTH, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
+            extra, factor, weighed, near, far, like, part, parts, counter, visit,
+            FORTH, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip
         if t < rounds:
             following = (t + 1) * stride
@@ -316,11 +304,20 @@ def _neural(
         g = tl.load(gained + j, mask=j < m, other=0.0)
         tl.store(vector + j, g * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
     tl.debug_barrier()
-    value = _sweep(
+    value, visit = _sweep(
         score, spread, shift, m, per, vector, gained, last, rounds, k, u, stride,
-        extra, factor, weighed, near, far, like, READ, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
+        extra, factor, weighed, near, far, like, part, parts, counter, visit,
+            READ, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
     )  # fmt: skip
-    tl.store(values + tl.program_id(0), off.to(like.dtype) - value)
+    if SPLIT > 1:
+        tl.store(all_work + (8 * part + 7) * stride, value)
+        meet(counter, visit, SPLIT)
+        visit += 1
+        value = like
+        for program in range(SPLIT):
+            value += tl.load(all_work + (8 * program + 7) * stride, cache_modifier=".cg")
+    if part == 0:
+        tl.store(values + l, off.to(like.dtype) - value)
     if not GRADIENT:
         return
 
@@ -343,9 +340,10 @@ def _neural(
             tl.store(vector + j, by_sum, mask=inside)
             tl.store(moved + j, tl.load(moved + j, mask=inside, other=0.0) + turned, mask=inside)
         tl.debug_barrier()
-        _sweep(
+        _, visit = _sweep(
             score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride,
-            extra, factor, weighed, near, far, like, BACK, TRANSPOSED, WHOLE, GROUP, TALL, WIDE,
+            extra, factor, weighed, near, far, like, part, parts, counter, visit,
+            BACK, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
@@ -357,6 +355,8 @@ def _neural(
             total = tl.load(near + j, mask=j < m, other=0.0)
             tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)
         tl.debug_barrier()
+    if part > 0:
+        return
 
     # From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores.
     for column in range(0, m, WIDE):

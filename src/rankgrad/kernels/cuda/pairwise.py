@@ -11,7 +11,9 @@ import triton.language as tl
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, log1p, present, reciprocal, rows
+from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows
+from rankgrad.kernels.cuda.ideal import split
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # how a pair is weighed: by its order, by a swap, all pairs; or no logistic
 LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # what a document is worth; the last two as shares of the ideal DCG
@@ -36,9 +38,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family; options as on the CPU."""
-    scores = scores.detach().contiguous()
-    labels = labels.detach().to(scores.dtype).contiguous()
-    heavy = scores if weights is None else weights.detach().to(scores.dtype).contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
+    heavy = scores if weights is None else own(weights, scores.dtype)
     layout = Layout(scores, offsets, n)
     steep, k, both, linear, scheme, sound, mu = [*options, *[0.0] * (7 - len(options))]
     constants = {
@@ -50,27 +51,28 @@ def run(
         **layout.constants(),
     }
     constants["RANKED"] = constants["CUT"] > 0 or constants["NEAR"] or constants["FAR"] or constants["SOUND"]
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
-    parts = torch.empty_like(scores)
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    slopes = room(scores, layout.documents if gradient else 0)
+    parts = room(scores, layout.documents)
     given = (*layout.arguments(), as_bytes(mask, scores))
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
     rank, gain, share = scores, labels, scores  # never read where nothing ranks
     if constants["RANKED"] or constants["GAINED"]:
-        rank, gain, share = (torch.empty_like(scores) for _ in range(3))
+        rank, gain, share = (room(scores, layout.documents) for _ in range(3))
         chosen = {key: constants[key] for key in ("GAINED", "MASKED", "PADDED", "STEPS")}
-        _ranks[layout.row_grid(ROWS)](scores, labels, *given, rank, gain, share, k, **chosen, **by_block)
-    _pairs[layout.row_grid(ROWS)](
-        scores, gain, heavy, *given, rank, share, parts, slopes, k, *_halves(steep), *_halves(mu),
+        launch(_ranks, layout.row_grid(ROWS), scores, labels, *given, rank, gain, share, k, **chosen, **by_block)
+    launch(
+        _pairs, layout.row_grid(ROWS),
+        scores, gain, heavy, *given, rank, share, parts, slopes, k, *split(steep), *split(mu),
         GRADIENT=gradient, **constants, **by_block,
     )  # fmt: skip
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
-    _totals[layout.list_grid()](
-        labels, *given, parts, values, signal.view(torch.uint8),
+    launch(
+        _totals, layout.list_grid(),
+        labels, *given, parts, values, as_bytes(signal, scores),
         MASKED=mask is not None, PADDED=layout.padded, TILE=tile,
     )  # fmt: skip
-    return values, signal, slopes, scores.new_empty((layout.lists if gradient else 0, params.shape[0]))
+    return values, signal, slopes, room(scores, layout.lists if gradient else 0, 0)
 
 
 def _plan(name: str, scheme: int, linear: bool) -> dict[str, int | bool]:
@@ -86,12 +88,6 @@ def _plan(name: str, scheme: int, linear: bool) -> dict[str, int | bool]:
         "NEAR": 2 if swaps else int(scheme in (0, 2)),  # 2: nothing counts beyond the cutoff
         "FAR": 0 if swaps else 1 if scheme == 1 else 2 if scheme == 2 else 0,  # 2: times mu
     }
-
-
-def _halves(number: float) -> tuple[float, float]:
-    """A number as the sum of two that fit float32, which is what Triton makes of an argument."""
-    first = float(np.float32(number))
-    return first, number - first
 
 
 @triton.jit
@@ -158,7 +154,7 @@ def _step(distance):
     if distance.dtype == tl.float64:
         series += zz * zz * zz * zz * zz * zz * (1 / 13 + zz * (1 / 15 + zz * (1 / 17 + zz * (1 / 19 + zz / 21))))
     rise = z * series * 2.8853900817779268  # 2 / ln 2
-    low = tl.log2(1.0 + distance)
+    low = logarithm(1.0 + distance)
     return rise * reciprocal(low * (low + rise))
 
 
@@ -226,36 +222,45 @@ def _pairs(
             else:
                 win = tl.where(counted, (g_i * w_i)[:, None], 0.0)
                 lose = tl.where(counted, (g_j * w_j)[None, :], 0.0)
-        else:
-            win = tl.where(counted & (better > 0.0), w_i[:, None], 0.0)
-            lose = tl.where(counted & (better < 0.0), w_j[None, :], 0.0)
-            if KIND == 1:
-                swap = tl.abs(better)
-                if NEAR != 0 or FAR != 0:
-                    apart = tl.zeros([ROWS, COLUMNS], s_i.dtype)
-                    if NEAR != 0:
-                        apart += tl.abs(d_i[:, None] - d_j[None, :])
-                    if FAR != 0:
-                        step = _step(tl.maximum(tl.abs(r_i[:, None] - r_j[None, :]), 1.0))
-                        apart += step * factor if FAR == 2 else step
-                    swap = swap * apart
-                if SOUND:
-                    swap = swap * tl.where(r_i[:, None] > r_j[None, :], lift_i[:, None], lift_j[None, :])
-                win = win * swap
-                lose = lose * swap
         gap = s_i[:, None] - s_j[None, :]
         if KIND == 3:
+            win = tl.where(counted & (better > 0.0), w_i[:, None], 0.0)
+            lose = tl.where(counted & (better < 0.0), w_j[None, :], 0.0)
             short = sharp - gap
             value += win * tl.maximum(short, 0.0)
             slope += tl.where(sharp + gap > 0.0, lose, 0.0) - tl.where(short > 0.0, win, 0.0)
         else:
             gap = gap * sharp
-            small = tl.exp2(tl.abs(gap) * -1.4426950408889634)
+            small = power(tl.abs(gap) * -1.4426950408889634)
             high = reciprocal(1.0 + small)
             low = small * high
-            up = gap > 0.0
-            value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
-            slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
+            if KIND == 2:
+                up = gap > 0.0
+                value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
+                slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
+            else:
+                # The weight of the pair, below 0 where i is to lose; how far the winner is ahead.
+                better = tl.where(counted, better, 0.0)
+                wins = better > 0.0
+                ahead = tl.where(wins, gap, -gap)
+                weight = better
+                if KIND == 0:
+                    weight = tl.where(wins, 1.0, tl.where(better < 0.0, -1.0, better))
+                if KIND == 1:
+                    if NEAR != 0 or FAR != 0:
+                        apart = tl.zeros([ROWS, COLUMNS], s_i.dtype)
+                        if NEAR != 0:
+                            apart += tl.abs(d_i[:, None] - d_j[None, :])
+                        if FAR != 0:
+                            step = _step(tl.maximum(tl.abs(r_i[:, None] - r_j[None, :]), 1.0))
+                            apart += step * factor if FAR == 2 else step
+                        weight = weight * apart
+                    if SOUND:
+                        weight = weight * tl.where(r_i[:, None] > r_j[None, :], lift_i[:, None], lift_j[None, :])
+                if WEIGHTED:
+                    weight = weight * tl.where(wins, w_i[:, None], w_j[None, :])
+                value += tl.maximum(weight, 0.0) * (_logarithm(small, low) + tl.maximum(-ahead, 0.0))
+                slope -= weight * tl.where(ahead > 0.0, low, high)
     scale = tl.full([ROWS], 1.0, s_i.dtype)
     if GAINED != 0:
         total = tl.sum(ideal, 1)
@@ -275,7 +280,7 @@ def _totals(
     MASKED: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """One value a list, and whether two of its labels differ."""
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     total = tl.zeros([TILE], parts.dtype.element_ty)
     low = tl.full([TILE], float("inf"), parts.dtype.element_ty)
     high = tl.full([TILE], -float("inf"), parts.dtype.element_ty)

@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 _CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}
 ROWS, COLUMNS, TILE = 32, 64, 1024
@@ -33,29 +34,28 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family; options as on the CPU."""
-    scores = scores.detach().contiguous()
-    labels = labels.detach().to(scores.dtype).contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
     k, alpha, delta, threshold = options
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    left, slopes = torch.empty_like(scores), torch.empty_like(scores)
-    later = torch.empty_like(scores) if code == 2 else left
-    best = torch.empty_like(scores, dtype=torch.int32) if code == 0 else left
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    left, slopes = room(scores, layout.documents), room(scores, layout.documents)
+    later = room(scores, layout.documents) if code == 2 else left
+    best = room(scores, layout.documents, dtype=torch.int32) if code == 0 else left
     given = (labels, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     if code == 0:
-        places[layout.row_grid(ROWS)](*given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+        launch(places, layout.row_grid(ROWS), *given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
     # A product that is rounded in one place and not in another would make softmaxes of large scores wrong: no fusion.
-    _smooth[layout.list_grid()](
-        scores, *given, best, left, later, values, signal.view(torch.uint8), slopes,
+    launch(
+        _smooth, layout.list_grid(),
+        scores, *given, best, left, later, values, as_bytes(signal, scores), slopes,
         int(k), *split(alpha), *split(delta), *split(threshold),
         CODE=code, TILE=tile, num_warps=4 if tile <= 512 else 8, num_stages=1, enable_fp_fusion=False, **constants,
     )  # fmt: skip
-    extras = scores.new_empty((layout.lists if gradient else 0, 0))
-    return values, signal, slopes if gradient else scores.new_empty(0), extras
+    extras = room(scores, layout.lists if gradient else 0, 0)
+    return values, signal, slopes if gradient else room(scores, 0), extras
 
 
 @triton.jit
@@ -73,7 +73,7 @@ def _smooth(
     k, alpha, alpha_rest, delta, delta_rest, threshold, threshold_rest,
     CODE: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     zero = tl.full([], 0.0, scores.dtype.element_ty)
     alpha = zero + alpha + alpha_rest
     delta = zero + delta + delta_rest

@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, as_bytes, list_bounds, present, rows
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows
 from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
+from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 ROWS, COLUMNS, TILE = 32, 64, 1024
 _LOG_2 = tl.constexpr(math.log(2.0))
@@ -32,30 +33,29 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for SoftSort; options as on the CPU."""
-    scores = scores.detach().contiguous()
-    labels = labels.detach().to(scores.dtype).contiguous()
+    scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     k, beta, temperature, p = options
     unit = split(1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature))
-    values = torch.empty(layout.lists, dtype=scores.dtype, device=scores.device)
-    signal = torch.empty(layout.lists, dtype=torch.bool, device=scores.device)
-    slopes = torch.empty_like(scores) if gradient else scores.new_empty(0)
-    extras = scores.new_empty((layout.lists if gradient else 0, 0))
-    place, best = (torch.empty_like(scores, dtype=torch.int32) for _ in range(2))
-    share, soft, total, by_rank, by_share = (torch.empty_like(scores) for _ in range(5))
+    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
+    slopes = room(scores, layout.documents if gradient else 0)
+    extras = room(scores, layout.lists if gradient else 0, 0)
+    place, best = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
+    share, soft, total, by_rank, by_share = (room(scores, layout.documents) for _ in range(5))
     given = (scores, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     block = {"P": int(p), "ROWS": ROWS, "COLUMNS": COLUMNS}
     by_rows, by_lists = layout.row_grid(ROWS), layout.list_grid()
-    _sums[by_rows](*given, labels, place, best, share, *unit, **block, **constants)
-    _mean_ranks[by_rows](*given, place, share, soft, total, *unit, **block, **constants)
-    _values[by_lists](
-        *given, labels, best, soft, total, by_rank, values, signal.view(torch.uint8), k, *split(beta),
+    launch(_sums, by_rows, *given, labels, place, best, share, *unit, **block, **constants)
+    launch(_mean_ranks, by_rows, *given, place, share, soft, total, *unit, **block, **constants)
+    launch(
+        _values, by_lists,
+        *given, labels, best, soft, total, by_rank, values, as_bytes(signal, scores), k, *split(beta),
         TILE=TILE, **constants,
     )  # fmt: skip
     if gradient:
-        _by_share[by_rows](*given, place, share, soft, by_rank, by_share, *unit, **block, **constants)
-        _slopes[by_rows](*given, place, share, soft, by_rank, by_share, slopes, *unit, **block, **constants)
+        launch(_by_share, by_rows, *given, place, share, soft, by_rank, by_share, *unit, **block, **constants)
+        launch(_slopes, by_rows, *given, place, share, soft, by_rank, by_share, slopes, *unit, **block, **constants)
     return values, signal, slopes, extras
 
 
@@ -139,7 +139,7 @@ def _values(
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Minus NDCG at the soft ranks; the derivative by each, over the sum of its column."""
-    start, end = list_bounds(offsets, n, PADDED)
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
     value = top * 0.0

@@ -1,0 +1,277 @@
+"""Sinkhorn's rounds for NeuralNDCG, with the matrix K of a list held in the registers of several programs.
+
+Each program has a block of K. A sum over a row or a column is made of the parts of the programs that share it, which
+they leave in memory and read when all have come that far; every one adds them up in the same order. A program takes its
+block when it starts, so that those of a list start one after the other, and none waits for one that cannot start: on a
+GPU that holds as many programs at a time as a list has blocks.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rankgrad.kernels.cuda import INTERPRETED, Layout, list_bounds, present
+from rankgrad.kernels.cuda.ideal import gain, ideal_dcg
+from rankgrad.kernels.cuda.recorded import launch, room
+
+ENTRIES = 32768  # of a block in float32; half as many in float64
+TALL = 128
+ACROSS = 1  # blocks of columns, at most; where the sums of rows have to meet, too, it does not pay
+
+
+def multiprocessors(device: torch.device) -> int:
+    """How many programs run at a time, at least."""
+    return 1 if INTERPRETED.value else torch.cuda.get_device_properties(device).multi_processor_count
+
+
+class Blocks:
+    """Into how many blocks a list may be cut, `down` times `across`, and how long it may then be."""
+
+    def __init__(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> None:
+        self.tall, self.wide = TALL, ENTRIES // TALL // (2 if dtype == torch.float64 else 1)
+        self.longest = min(self.wide * ACROSS, layout.n if layout.padded else self.wide * ACROSS)
+        if self._cut() > multiprocessors(device):
+            self.longest = min(self.tall, self.wide)
+            self._cut()
+
+    def _cut(self) -> int:
+        self.down, self.across = triton.cdiv(self.longest, self.tall), triton.cdiv(self.longest, self.wide)
+        return self.down * self.across
+
+
+def sinkhorn(
+    layout: Layout,
+    blocks: Blocks,
+    given: tuple[Any, ...],
+    counters: Tensor,
+    numbers: tuple[float, ...],
+    constants: dict[str, Any],
+) -> None:
+    """Fill values, signal and slopes, all among the `given`, of the lists of at most `blocks.longest` documents."""
+    like = given[-1]
+    parts = (
+        room(like, 2 * blocks.across, layout.documents),
+        room(like, 4 * blocks.down, layout.documents),
+        room(like, layout.documents),
+    )
+    launch(
+        _sinkhorn, (max(layout.lists, 1) * blocks.down * blocks.across,),
+        *given, *parts, counters, blocks.longest, *numbers,
+        DOWN=blocks.down, ACROSS=blocks.across, TALL=blocks.tall, WIDE=blocks.wide,
+        num_warps=16, num_stages=1, **constants,
+    )  # fmt: skip
+
+
+@triton.jit
+def meet(counter, visit, programs):
+    """Wait until all programs of the list have come here for the `visit`-th time; what they stored is in L2 then."""
+    tl.debug_barrier()
+    if programs > 1:
+        tl.atomic_add(counter, 1, sem="release")
+        while tl.atomic_add(counter, 0, sem="acquire") < (visit + 1) * programs:
+            pass
+    tl.debug_barrier()
+
+
+@triton.jit
+def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
+    """The sums of rows, of which each block of columns has a part."""
+    if MOST > 1 and blocks > 1:
+        place = at + (visit % 2) * MOST * stride + r
+        tl.store(place + block * stride, dot, mask=r < m)
+        meet(counter, visit, programs)
+        visit += 1
+        dot = dot * 0.0
+        for part in range(blocks):
+            dot += tl.load(place + part * stride, mask=r < m, other=0.0, cache_modifier=".cg")
+    return dot, visit
+
+
+@triton.jit
+def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
+    """The sums of columns, and those of the same times the distance from the diagonal."""
+    if MOST > 1 and blocks > 1:
+        place = at + (visit % 2) * 2 * MOST * stride + j
+        tl.store(place + block * stride, near, mask=j < m)
+        tl.store(place + (MOST + block) * stride, far, mask=j < m)
+        meet(counter, visit, programs)
+        visit += 1
+        near, far = near * 0.0, far * 0.0
+        for part in range(blocks):
+            near += tl.load(place + part * stride, mask=j < m, other=0.0, cache_modifier=".cg")
+            far += tl.load(place + (MOST + part) * stride, mask=j < m, other=0.0, cache_modifier=".cg")
+    return near, far, visit
+
+
+@triton.jit
+def _matrix(score, spread, label, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """A block of K, before its rows are divided by their sums: the logits of row r fall from document r on.
+
+    That it is loaded from memory which columns are there, and not seen from their numbers, makes Triton give a thread
+    four columns of sixteen rows. Of its own accord it gives it one column, and all registers to the factors of rows.
+    """
+    s_r, b_r = tl.load(score + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
+    s_j, b_j = tl.load(score + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
+    turn = (m - 1 - 2 * r).to(tl.float64)
+    logit = (turn[:, None] * (s_j[None, :] - s_r[:, None]) - (b_j[None, :] - b_r[:, None])) * per
+    entry = tl.exp(tl.minimum(tl.maximum(logit, -1e9), 0.0).to(like.dtype))
+    where = tl.broadcast_to(j[None, :], [TALL, WIDE])
+    y = tl.load(label + where, mask=where < m, other=float("nan"))
+    return tl.where((r < m)[:, None] & (y == y), entry, 0.0)
+
+
+@triton.jit
+def _distances(r, j, factor):
+    """Columns less rows. They seem to depend on the factors, so that they are not kept in registers but made anew."""
+    return j.to(factor.dtype)[None, :] - (r.to(factor.dtype) + (factor == float("inf")).to(factor.dtype))[:, None]
+
+
+@triton.jit
+def _inverse(total):
+    return tl.where(total > 0.0, 1.0 / tl.where(total > 0.0, total, 1.0), 0.0)
+
+
+@triton.jit(do_not_specialize=["k", "rounds", "longest"])
+def _sinkhorn(
+    mask, offsets, documents, lists, n, score, spread, label, best, origin, values, signal, slopes,
+    us, vs, sides, row_parts, column_parts, shared, counters, longest, k, rounds, temperature, temperature_rest,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
+    DOWN: tl.constexpr, ACROSS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    ticket = tl.atomic_add(counters, 1)
+    l = ticket // (DOWN * ACROSS)
+    part = ticket % (DOWN * ACROSS)
+    start, end = list_bounds(offsets, l, n, PADDED)
+    m = 0
+    for column in range(start, end, WIDE):
+        i = column + tl.arange(0, WIDE)
+        m += tl.sum(present(mask, i, i < end, MASKED).to(tl.int32))
+    down, across = tl.cdiv(m, TALL), tl.cdiv(m, WIDE)
+    programs = down * across
+    if m > longest or part >= tl.maximum(programs, 1):
+        return
+    top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
+    # Among scores that are not all finite no distance is: this is 0, or no number. Minima and maxima would hide it.
+    off = tl.load(spread + start, mask=m > 0, other=0.0)
+    off = off - off
+    like = top * 0.0
+    if part == 0:
+        tl.store(signal + l, (top > 0.0).to(tl.uint8))
+    if (top > 0.0) == 0:  # without a relevant document there is nothing to do
+        if part == 0:
+            tl.store(values + l, off.to(like.dtype))
+        return
+
+    counter = counters + 1 + l
+    per = 1.0 / (tl.full([], 0.0, tl.float64) + temperature + temperature_rest)
+    stride = tl.full([], 0, tl.int64) + documents
+    score, spread, us, vs, sides, shared = (
+        score + start,
+        spread + start,
+        us + start,
+        vs + start,
+        sides + start,
+        shared + start,
+    )
+    row_parts, column_parts = row_parts + start, column_parts + start
+    above, left = part % down, part // down  # which block of rows, and of columns
+    r = above * TALL + tl.arange(0, TALL)
+    j = left * WIDE + tl.arange(0, WIDE)
+    visit = 0
+    matrix = _matrix(score, spread, label + start, r, j, m, per, like, TALL, WIDE)
+    total, visit = _rows(tl.sum(matrix, 1), row_parts, r, m, left, across, stride, counter, visit, programs, ACROSS)
+    matrix = matrix * _inverse(total)[:, None]
+    g = tl.where(j < m, gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal, 0.0)
+
+    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    u = tl.where(r < m, like + 1.0, like)
+    v = tl.where(j < m, like + 1.0, like)
+    for t in range(1, rounds + 1):
+        share, apart = matrix * u[:, None], _distances(r, j, u)
+        near, far, visit = add_columns(
+            tl.sum(share, 0), tl.sum(share * apart, 0), column_parts, j, m, above, down, stride, counter, visit,
+            programs, DOWN,
+        )  # fmt: skip
+        v = _inverse(near)
+        tl.store(vs + t * stride + j, v, mask=j < m)
+        tl.store(sides + t * stride + j, far, mask=j < m)
+        dot, visit = _rows(
+            tl.sum(matrix * v[None, :], 1), row_parts, r, m, left, across, stride, counter, visit, programs, ACROSS
+        )
+        if TRANSPOSED:
+            u = tl.where(t < rounds, _inverse(dot), u)
+        else:
+            u = _inverse(dot)
+        tl.store(us + t * stride + r, u, mask=r < m)
+
+    dot, visit = _rows(
+        tl.sum(matrix * (g * v)[None, :], 1), row_parts, r, m, left, across, stride, counter, visit, programs, ACROSS
+    )
+    worth = tl.where((r < m) & ((r < k) | (k == 0)), 1.0 / tl.log2(2.0 + r.to(like.dtype)), 0.0)
+    tl.store(shared + above, tl.sum(worth * u * dot), mask=left == 0)
+    meet(counter, visit, programs)
+    visit += 1
+    if part == 0:
+        value = like
+        for block in range(down):
+            value += tl.load(shared + block, cache_modifier=".cg")
+        tl.store(values + l, off.to(like.dtype) - value)
+    if not GRADIENT:
+        return
+
+    # `vector` is the derivative by v[t]; `moved[j]` sums up (j - r) times the derivative by the logit (r, j) over r.
+    scaled = rounds < 0 if TRANSPOSED else rounds > 0
+    extra = tl.where(scaled, 0.0, worth * dot)
+    f = tl.where(scaled, -worth * dot * u * u, 0.0)
+    share, apart = matrix * (f[:, None] + (worth * u)[:, None] * g[None, :]), _distances(r, j, f)
+    vector, far, visit = add_columns(
+        tl.sum(share, 0), tl.sum(share * apart, 0), column_parts, j, m, above, down, stride, counter, visit,
+        programs, DOWN,
+    )  # fmt: skip
+    moved = far * v
+    for step in range(tl.maximum(rounds, 1)):
+        t = rounds - step
+        here, before = t * stride, tl.maximum(t - 1, 0) * stride
+        scale = tl.load(vs + here + j, mask=(j < m) & (rounds > 0), other=0.0)
+        side = tl.load(sides + here + j, mask=(j < m) & (rounds > 0), other=0.0)
+        by_sum = -vector * scale * scale
+        moved += by_sum * side
+        dot, visit = _rows(
+            tl.sum(matrix * by_sum[None, :], 1), row_parts, r, m, left, across, stride, counter, visit, programs, ACROSS
+        )
+        own = tl.load(us + before + r, mask=(r < m) & (t > 1), other=0.0)
+        f = dot + tl.where(t == rounds, extra, 0.0)
+        f = tl.where(t > 1, -f * own * own, f)
+        share, apart = matrix * f[:, None], _distances(r, j, f)
+        near, far, visit = add_columns(
+            tl.sum(share, 0), tl.sum(share * apart, 0), column_parts, j, m, above, down, stride, counter, visit,
+            programs, DOWN,
+        )  # fmt: skip
+        scale = tl.load(vs + before + j, mask=(j < m) & (t > 1), other=0.0)
+        moved += far * tl.where(t > 1, scale, -1.0)
+        # Unscaled columns keep the derivative they have; others have none but through the sums of rows.
+        kept = tl.where(rounds > 0, near * 0.0, vector)
+        vector = tl.where(t > 1, near, kept - near)
+
+    # From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores.
+    tl.store(shared + j, vector, mask=(j < m) & (above == 0))
+    meet(counter, visit, programs)
+    if above > 0:
+        return
+    s_j = tl.load(score + j, mask=j < m, other=0.0)
+    others, higher = vector * 0.0, vector * 0.0
+    for row in range(0, m, TALL):
+        i = row + tl.arange(0, TALL)
+        s_i = tl.load(score + i, mask=i < m, other=0.0)
+        by_i = tl.load(shared + i, mask=i < m, other=0.0, cache_modifier=".cg")
+        over = (s_i[:, None] > s_j[None, :]).to(like.dtype) - (s_i[:, None] < s_j[None, :]).to(like.dtype)
+        over = tl.where((i < m)[:, None], over, 0.0)
+        higher += tl.sum(over, 0)
+        others += tl.sum(over * by_i[:, None], 0)
+    uneven = (m - 1 - 2 * j).to(like.dtype) + higher
+    slope = 2.0 * moved + uneven * vector + others
+    to = tl.load(origin + start + j, mask=j < m, other=0)
+    tl.store(slopes + to, (off - slope * per).to(like.dtype), mask=j < m)

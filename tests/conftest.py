@@ -1,0 +1,55 @@
+"""The device of the tests: `RANKGRAD_TEST_DEVICE=cuda RANKGRAD_BACKEND=auto pytest` runs them on a GPU and its kernels.
+
+Tests that ask for no device then make their tensors there, and bring them back when they turn them into arrays.
+"""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+DEVICE = os.environ.get("RANKGRAD_TEST_DEVICE", "cpu")
+
+# What holds on the CPU only, by the name of the test.
+VALUES = "values are checked on the CPU only"
+NUMBA = "about the kernels of the CPU"
+CPU_ONLY = {
+    "test_bad_input_is_told_in_one_sentence": VALUES,
+    "test_negative_labels_are_refused_where_labels_are_gains": VALUES,
+    "test_values_are_looked_at_on_the_cpu_only": VALUES,
+    "test_bad_compositions_are_told_in_one_sentence": VALUES,
+    "test_bad_options": VALUES,
+    "test_evaluate_errors": VALUES,
+    "test_nan_ranks_last_and_is_reported": VALUES,
+    "test_nan_scores_are_counted": VALUES,
+    "test_threads_change_nothing": NUMBA,
+    "test_the_number_of_threads_changes_nothing": NUMBA,
+    "test_long_lists_are_cut_into_strips": NUMBA,
+    "test_a_matrix_that_is_not_kept": NUMBA,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        reason = CPU_ONLY.get(getattr(item, "originalname", ""))
+        if DEVICE != "cpu" and reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
+    _numpy, _array = Tensor.numpy, Tensor.__array__
+
+    def numpy(tensor: Tensor, **options: Any) -> Any:
+        return _numpy(tensor.cpu(), **options)
+
+    def array(tensor: Tensor, *arguments: Any, **options: Any) -> Any:
+        return _array(tensor.cpu(), *arguments, **options)
+
+    class Generator(torch.Generator):
+        def __new__(cls, device: Any = DEVICE) -> "Generator":
+            return super().__new__(cls, device)
+
+    Tensor.numpy, Tensor.__array__, torch.Generator = numpy, array, Generator  # type: ignore[assignment,method-assign,misc]

@@ -1,0 +1,108 @@
+"""What only a GPU can show: calls that are remembered, CUDA graphs, programs that wait for each other."""
+
+import functools
+
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses
+
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+
+CASES = {
+    "ranknet": losses.ranknet,
+    "lambdarank": losses.lambdarank,
+    "lambdaloss@5": functools.partial(losses.lambdaloss, k=5),
+    "approx_ndcg": losses.approx_ndcg,
+    "approx_ap": losses.approx_ap,
+    "LearnDCG": losses.LearnDCG(discount="curved").cuda(),
+    "neural_ndcg": functools.partial(losses.neural_ndcg, sinkhorn_rounds=5),
+    "softsort_ndcg": losses.softsort_ndcg,
+    "smooth_ndcg": losses.smooth_ndcg,
+    "listmle": losses.listmle,
+    "softmax": losses.softmax,
+}
+every_case = pytest.mark.parametrize("loss", CASES.values(), ids=CASES)
+
+
+def batch(seed, lists=7, n=70, dtype=torch.float32, labels=torch.float32):
+    generator = torch.Generator("cpu").manual_seed(seed)
+    scores = torch.randn(lists, n, generator=generator, dtype=dtype, device="cpu").cuda()
+    grades = torch.randint(0, 4, (lists, n), generator=generator, device="cpu").cuda()
+    return scores, grades.to(labels)
+
+
+def outcome(loss, scores, labels, backend, **options):
+    """The value and its derivatives by scores and parameters."""
+    leaf = scores.detach().requires_grad_()
+    inputs = [leaf, *getattr(loss, "parameters", list)()]
+    with rg.backend(backend):
+        value = loss(leaf, labels, **options)
+    return value.detach(), *torch.autograd.grad(value, inputs, torch.tensor(0.7, dtype=value.dtype, device="cuda"))
+
+
+def assert_near(found, expected, most=1e-5):
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=most * max(float(b.abs().max()), 1e-3))
+
+
+@every_case
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("labels", [torch.float32, torch.int64])
+def test_a_call_that_was_made_before(loss, reduction, labels):
+    for seed in range(3):
+        scores, grades = batch(seed, labels=labels)
+        found = outcome(loss, scores, grades, "fused", reduction=reduction)
+        assert_near(found, outcome(loss, scores.double(), grades, "plain", reduction=reduction))
+
+
+@every_case
+def test_addresses_that_are_not_aligned(loss):
+    for seed in range(2):
+        scores, labels = (tensor.view(-1)[1:-1].view(4, -1) for tensor in batch(seed, 10, 61))
+        assert_near(outcome(loss, scores, labels, "fused"), outcome(loss, scores.double(), labels, "plain"))
+
+
+@every_case
+def test_a_mask_in_any_pattern(loss):
+    for seed in range(2):
+        scores, labels = batch(seed)
+        mask = torch.rand(scores.shape, device="cuda") < 0.7
+        found = outcome(loss, scores.where(mask, torch.nan), labels, "fused", mask=mask)
+        assert_near(found, outcome(loss, scores.double(), labels, "plain", mask=mask))
+
+
+@every_case
+def test_inside_a_cuda_graph(loss):
+    scores, labels = batch(0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        outcome(loss, scores, labels, "fused")
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = outcome(loss, scores, labels, "fused")
+    for seed in (1, 2):
+        scores.copy_(batch(seed)[0])
+        labels.copy_(batch(seed)[1])
+        graph.replay()
+        assert_near(found, outcome(loss, scores.double(), labels, "plain"))
+
+
+@pytest.mark.parametrize("n", [100, 240, 256, 257, 500, 1000])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-4), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_programs_that_share_a_list(n, dtype, most, transposed):
+    loss = functools.partial(losses.neural_ndcg, transposed=transposed)
+    scores, labels = batch(0, 9, n, dtype)
+    truth = outcome(loss, scores.double(), labels, "plain")
+    first = outcome(loss, scores, labels, "fused")
+    assert_near(first, truth, most)
+    offsets = torch.arange(0, 9 * n + 1, n, device="cuda")
+    flat = outcome(loss, scores.view(-1), labels.view(-1), "fused", offsets=offsets)
+    assert_near((flat[0], flat[1].view(9, n)), truth, most)
+    for again, before in zip(outcome(loss, scores, labels, "fused"), first, strict=True):
+        assert torch.equal(again, before)

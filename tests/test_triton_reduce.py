@@ -1,0 +1,117 @@
+"""What eager mode calls on a GPU, interpreted on the CPU: reductions, gradients, and calls that are remembered."""
+
+import os
+
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
+pytest.importorskip("triton")
+from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
+from rankgrad.kernels.cuda.reduce import reduced, scaled
+
+UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
+
+
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 9, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 3, (5, 9), generator=generator)
+    labels[2] = 0  # no signal
+    return scores, labels
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_reduced_equals_plain(reduction):
+    scores, labels = batch()
+    leaf = scores.clone().requires_grad_()
+    with rg.backend("plain"):
+        value = losses.ranknet(leaf, labels, reduction=reduction)
+    value.backward(UPSTREAM)
+    result, slopes, _ = reduced(
+        "pairwise", reduction, "ranknet", scores, labels, None, None, None, 9, (), (1.0, 0.0, 0.0), True
+    )
+    by_scores, by_params = scaled(slopes, result, UPSTREAM)
+    torch.testing.assert_close(result[0], value.detach())
+    torch.testing.assert_close(by_scores, leaf.grad)
+    assert by_params.shape == (0,)
+
+
+def test_params_have_gradients():
+    scores, labels = batch()
+    learn = losses.LearnDCG(discount="curved", gain_base=1.5, discount_base=3.0).double()
+    with rg.backend("plain"):
+        value = learn(scores, labels)
+    expected = torch.autograd.grad(value, list(learn.parameters()), UPSTREAM)
+    params = tuple(param.detach() for param in learn.parameters())
+    result, slopes, _ = reduced(
+        "approx", "mean", "learndcg", scores, labels, None, None, None, 9, params, (0.0, 10.0, 0.0, 2.0), True
+    )
+    torch.testing.assert_close(scaled(slopes, result, UPSTREAM)[1], torch.stack(expected))
+
+
+def test_one_value_a_list():
+    scores, labels = batch()
+    with rg.backend("plain"):
+        values = losses.softmax(scores, labels, reduction="none")
+    found, _, _ = reduced("listwise", "none", "softmax", scores, labels, None, None, None, 9, (), (), False)
+    torch.testing.assert_close(found, values)
+
+
+class Compiled:
+    """What Triton returns from a launch."""
+
+    function, packed_metadata = 7, (4, 1, 0)
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def run(self, *arguments):
+        self.calls.append(arguments)
+
+
+class Kernel:
+    """A kernel that only writes down how it was launched."""
+
+    arg_names = ("source", "flags", "between", "out", "n", "TILE")
+
+    def __init__(self):
+        self.calls = []
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **constants: Compiled(self.calls)
+
+
+def record(source, between=None):
+    kernel = Kernel()
+    with Recording([source]) as recording:
+        flags, out = room(source, 3, dtype=torch.bool), room(source, 2)
+        between = room(source, 5) if between is None else between
+        launch(kernel, (3,), source, as_bytes(flags, source), between, out, 6, TILE=16, num_warps=4)
+    recording.finish((out, torch.Size((1, 2))))
+    return kernel, recording
+
+
+def test_a_call_that_was_made_before_is_its_launches(monkeypatch):
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 5, raising=False)
+    kernel, recording = record(torch.zeros(6))
+    assert recording.whole
+    (out,) = recording.again([4096], torch.device("cpu"))
+    ((*head, source, flags, between, result, n, tile),) = kernel.calls
+    assert head == [3, 1, 1, 5, 7, (4, 1, 0), None, None, None]
+    assert (source, result, n, tile) == (4096, out.data_ptr(), 6, 16)
+    assert between - flags == 256  # each begins at a multiple of 256 bytes
+    assert out.shape == (1, 2)
+
+
+def test_a_tensor_from_elsewhere_is_not_remembered():
+    assert not record(torch.zeros(6), between=torch.zeros(5))[1].whole
+
+
+def test_an_input_that_is_given_twice_is_not_remembered():
+    source = torch.zeros(6)
+    assert not Recording([source, None, source]).whole
