@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankgrad.experiments.compare import Comparison, Query
 
 DEFAULT = ["nDCG@10"]
+_ID = 14  # letters of a document's id, so that two lists fit 80 columns
 
 
 def compare(
@@ -59,16 +60,16 @@ def compare(
         lambda: check_device(device),
     )
     assert source is not None
-    models = [load_model(folder, device) for folder in (a, b)]
-    if models[0].features != models[1].features:
-        bad_value("models", "take the same features", f"{models[0].features} of {a}, {models[1].features} of {b}")
+    ours, theirs = load_model(a, device), load_model(b, device)
+    if ours.features != theirs.features:
+        bad_value("models", "take the same features", f"{ours.features} for {a} and {theirs.features} for {b}")
     with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(models[0].features))
+        parts = source.hold_out(source.read(ours.features))
     if split not in parts and (len(parts) > 1 or data is None):
         bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
-    scores = [model.score(lists.features, lists.offsets) for model in models]
-    result = compared(*scores, lists, metric, most=queries, seed=seed)
+    scores_a, scores_b = (model.score(lists.features, lists.offsets) for model in (ours, theirs))
+    result = compared(scores_a, scores_b, lists, metric, most=queries, seed=seed)
     notes = list(_warnings(source, split, a, b))
     if as_json:
         on = {"a": str(a), "b": str(b), "data": source.data, "fold": source.fold, "split": split, "notes": notes}
@@ -79,21 +80,23 @@ def compare(
 
 def _kept(a: Path, b: Path) -> "Source":
     """The data that both models were trained on."""
-    from dataclasses import replace
-
     from rankgrad.cli.sources import Source
     from rankgrad.errors import bad_value
 
-    kept = {folder: source for folder in (a, b) if (source := Source.kept(folder)) is not None}
-    if not kept:
+    first, second = Source.kept(a), Source.kept(b)
+    kept = first or second
+    if kept is None:
         bad_value("data", f"be given: neither {a} nor {b} says what it was trained on", "nothing")
-    first, *others = kept.values()
-    for folder, other in zip(list(kept)[1:], others, strict=True):
-        # What a cache is called does not change the lists.
-        if replace(other, cache=first.cache) != first:
-            said = f"{_said(first)} for {a} and {_said(other)} for {folder}"
-            bad_value("data", "be given: the models were trained on different data", said)
-    return first
+    if first and second and _same(first) != _same(second):
+        said = f"{_said(first)} for {a} and {_said(second)} for {b}"
+        bad_value("data", "be given, where models were trained on different data", said)
+    return kept
+
+
+def _same(source: "Source") -> tuple[Any, ...]:
+    """What must be equal for the lists to be the same."""
+    root = None if source.root is None else Path(source.root).resolve()
+    return source.data, source.fold, root, source.missing, source.holdout
 
 
 def _said(source: "Source") -> str:
@@ -126,7 +129,9 @@ def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str])
     for own in result.metrics:
         said = ", ".join(f"{key} {value}" for key, value in own.conventions.items() if key != "k")
         tied = own.queries - own.wins - own.losses
-        console.print(f"{own.metric}: {said}; a better on {own.wins:,} queries, b on {own.losses:,}, {tied:,} equal")
+        console.print(
+            f"{own.metric}: {said}; a better on {own.wins:,} queries, b on {own.losses:,}, {tied:,} equal", markup=False
+        )
     for note in notes:
         console.print(f"warning: {note}", style="yellow", markup=False)
     if result.queries:
@@ -166,17 +171,22 @@ def _lists(query: "Query") -> "Table":
     from rich.markup import escape
 
     table = _table()
-    table.add_column("rank", justify="right")
+    table.add_column("rank", justify="right", no_wrap=True)
     for name, other in (("a", "b"), ("b", "a")):
-        table.add_column(f"{name}: document", overflow="ellipsis", no_wrap=True, max_width=16)
+        table.add_column(f"{name}: document", no_wrap=True)
         for head in ("label", "score", f"in {other}"):
             table.add_column(head, justify="right", no_wrap=True)
     for left, right in zip(query.list_a, query.list_b, strict=True):
         fields: list[Any] = [str(left.rank)]
         for place in (left, right):
-            fields += [escape(place.document), f"{place.label:g}", f"{place.score:.3g}", str(place.other)]
+            fields += [escape(_brief(place.document)), f"{place.label:g}", f"{place.score:.3g}", str(place.other)]
         table.add_row(*fields)
     return table
+
+
+def _brief(name: str) -> str:
+    """A document's id with its middle left out where it is long: ids of one list begin alike, and some end alike."""
+    return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
 
 
 def _p(p: float) -> str:

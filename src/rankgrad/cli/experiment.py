@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 def experiment(
     recipe: Annotated[Path, typer.Argument(help="A recipe, such as recipes/learndcg-table2.yaml.")],
-    only: Annotated[list[str] | None, typer.Option(help="One of its data sets; repeatable.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="One of its sets; repeatable.", metavar="<str>")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Its quick form: minutes.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Its smoke form: seconds.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of results; else results/RECIPE.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Where the sets lie; else RANKGRAD_DATA.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", min=1)] = None,
-    threads: Annotated[int, typer.Option(help="Of each. Results may differ by it in last digits.", min=1)] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", metavar="<int>", min=1)] = None,
+    threads: Annotated[
+        int, typer.Option(help="Of each; others than 1 change last digits.", metavar="<int>", min=1, show_default=False)
+    ] = 1,
     ray: Annotated[str | None, typer.Option(help="Run on Ray instead: auto, or an address.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda, instead of the recipe's.")] = None,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
@@ -97,7 +99,7 @@ def _run(
 ) -> list[tuple[Any, str]]:
     """Run what is left; the cells that failed, with why."""
     from rankgrad.cli.progress import Progress
-    from rankgrad.experiments.study import opened, study
+    from rankgrad.experiments.work import opened, work
 
     tuning, final = len(part.cells_to_tune()), part.final_count
     console.print(f"{part.title}: {tuning} cells to tune and {final} final cells, {pool.jobs} at a time", markup=False)
@@ -107,7 +109,7 @@ def _run(
     done = None
     try:
         with pool, opened(whole, folder), Progress("cells") as progress:
-            for step in study(part, folder, pool.run, root=root, device=device, cache=cache):
+            for step in work(part, folder, pool.run, root=root, device=device, cache=cache):
                 done = f"{step.done - len(failed)} of {step.total} cells are done"
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)
                 if step.error is not None:

@@ -12,7 +12,8 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._began, self._finished, self._bar = time.monotonic(), 0, None
+        self._began, self._finished = time.monotonic(), 0
+        self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> "Progress":

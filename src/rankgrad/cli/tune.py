@@ -17,22 +17,28 @@ TRIALS = "trials"  # in the folder of the model
 _SHOWN = 5
 
 
+def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
+    """An option of one line; a default shown by Typer would take another."""
+    text = f"{help} ({default})" if default else help
+    return typer.Option(*names, help=text, metavar=kind, show_default=False)
+
+
 def tune(
-    data: Annotated[str, typer.Option(help="Known set, folder or file of LETOR text.")],
-    model: Annotated[str, typer.Option(help="Ranker; options given here are kept.")] = "mlp",
-    loss: Annotated[str, typer.Option(help="Loss: rankgrad list losses.")] = "lambdaloss",
-    budget: Annotated[int, typer.Option(help="Settings to try.")] = 40,
-    out: Annotated[Path, typer.Option(help="Folder for the best model.")] = Path("runs/best"),
-    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
-    holdout: Annotated[float, typer.Option(help="For validation where data has none.")] = 0.2,
-    epochs: Annotated[int, typer.Option(help="Of the longest trials, at most.")] = 100,
-    metric: Annotated[str, typer.Option(help="On validation; it chooses.")] = "nDCG@10",
-    fix: Annotated[list[str] | None, typer.Option("--set", help="lr=0.01: a setting that is kept; repeatable.")] = None,
-    vary: Annotated[list[str] | None, typer.Option(help="lr=0.001..0.1, model.norm=none|layer: tried instead.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", min=1)] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[str, typer.Option(help="Known set, folder or file of LETOR text.", show_default=False)],
+    model: Annotated[str, _option("Ranker; options given in its text are kept", "mlp")] = "mlp",
+    loss: Annotated[str, _option("Loss: rankgrad list losses", "lambdaloss")] = "lambdaloss",
+    budget: Annotated[int, _option("Settings to try", "40")] = 40,
+    out: Annotated[Path, _option("Folder for the best model", "runs/best")] = Path("runs/best"),
+    fold: Annotated[int | None, _option("Which fold, for sets that have folds")] = None,
+    data_root: Annotated[str | None, _option("Where known sets lie; else RANKGRAD_DATA")] = None,
+    holdout: Annotated[float, _option("For validation where data has none", "0.2")] = 0.2,
+    epochs: Annotated[int, _option("Of the longest trials, at most", "100")] = 100,
+    metric: Annotated[str, _option("On validation; it chooses", "nDCG@10")] = "nDCG@10",
+    fix: Annotated[list[str] | None, _option("Kept as it is; repeatable", "", "lr=0.01", "--set")] = None,
+    vary: Annotated[list[str] | None, _option("Tried; model.norm=none|layer", "", "lr=0.01..1", "--vary")] = None,
+    seed: Annotated[int, _option("Of the draws", "0")] = 0,
+    jobs: Annotated[int | None, _option("Processes; else one for each core")] = None,
+    device: Annotated[str, _option("cpu or cuda", "cpu")] = "cpu",
 ) -> None:
     """Try settings drawn at random, train the better third on, twice; save the best model.
 
@@ -44,6 +50,7 @@ def tune(
 
     from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import Source
+    from rankgrad.errors import bad_value
     from rankgrad.experiments.tune import Search
     from rankgrad.training import Settings
 
@@ -53,6 +60,8 @@ def tune(
     base = Settings.of({**given, **kept})
     varied = tuple(_pair("vary", text, _choices) for text in vary or ())
     search = Search(base, budget, tuple(kept), varied, seed)
+    if jobs is not None and jobs < 1:
+        bad_value("jobs", "be at least 1", jobs)
     together(search.check, source.check, lambda: check_device(device), lambda: _check_folder(out, search, source))
     console = Console(highlight=False, soft_wrap=True)
     _state(console, search)
@@ -179,9 +188,9 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     print_names(("setting", "importance", "trend"), shown)
     _, epochs = search.rungs()[0]
     console.print(
-        f"importance: share of a random forest's fit to the {len(drawn)} trials after {epochs} epochs that is lost when "
-        "the setting is shuffled;\ntrend: rank correlation. Both describe these draws, not causes, nor longer training."
-        f" The forest's out-of-bag R² is {fit:.2f}" + (": do not trust the shares." if fit < 0.2 else "."),
+        f"importance: what a forest's fit to the {len(drawn)} trials after {epochs} epochs loses when a setting "
+        "is shuffled, in shares;\ntrend: rank correlation. Both describe these draws, not causes, nor longer training. "
+        f"That random forest's out-of-bag R² is {fit:.2f}" + (": do not trust the shares." if fit < 0.2 else "."),
         markup=False,
     )
 

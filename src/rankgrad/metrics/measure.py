@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -157,6 +158,11 @@ def parse(text: "str | Metric") -> Metric:
         return text
     if not isinstance(text, str):
         bad_type("metric", "be a text such as 'nDCG@10', or a Metric", type(text).__name__)
+    return _parse(text)
+
+
+@lru_cache(maxsize=1000)
+def _parse(text: str) -> Metric:
     match = re.fullmatch(r"\s*(\w+)\s*(\(.*\))?\s*(?:@\s*(\d+))?\s*", text, re.DOTALL)
     if match is None:
         bad_value("metric", "read name, name@k or name(option=value)@k", repr(text))

@@ -1,0 +1,55 @@
+"""`rankgrad report`: the results of experiments as a page, tables and figures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    results: Annotated[
+        Path, typer.Argument(help="Folder of `rankgrad experiment`, a folder of such, or a packed file.")
+    ],
+    out: Annotated[Path, typer.Option(help="Page to write.")] = Path("report.html"),
+    tables: Annotated[Path | None, typer.Option(help="Folder for tables in Markdown and LaTeX.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for figures as SVG and PNG.")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
+    lists: Annotated[bool, typer.Option(help="Ranked lists in the query explorer; they need the data.")] = True,
+) -> None:
+    """Write one page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
+
+    The page holds the labels and ids of the documents it shows; `--no-lists` leaves them out.
+
+    Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
+    """
+    from importlib.util import find_spec
+
+    from rich.console import Console
+
+    from rankgrad.cli.sources import telling
+
+    for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"report needs {package}, which is not installed: pip install 'rankgrad[report]'")
+    from rankgrad.experiments import report as reports
+
+    console = Console()
+    with telling(f"reading {results}"):
+        studies = reports.gather(results, root=data_root, lists=lists)
+    for study in studies:
+        for warning in study.warnings:
+            console.print(f"{study.name}: {warning}", style="yellow", markup=False, highlight=False)
+        for why in dict.fromkeys(found["why"] for found in study.explorers.values() if lists and found["why"]):
+            console.print(f"{study.name}: no ranked lists. {why}", style="yellow", markup=False, highlight=False)
+    page = reports.write_page(studies, out)
+    console.print(
+        f"page:    {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False, highlight=False, soft_wrap=True
+    )
+    if tables is not None:
+        _say(console, "tables", tables, len(reports.write_tables(studies, tables)))
+    if figures is not None:
+        _say(console, "figures", figures, len(reports.write_figures(studies, figures)))
+
+
+def _say(console: object, what: str, folder: Path, files: int) -> None:
+    console.print(f"{what + ':':8} {folder} ({files} files)", markup=False, highlight=False, soft_wrap=True)  # type: ignore[attr-defined]

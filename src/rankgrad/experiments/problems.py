@@ -1,0 +1,88 @@
+"""Everything that is wrong with a recipe, gathered before anything runs, each with its place in the file."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rankgrad.errors import bad_type, bad_value, nearest
+from rankgrad.training import Settings
+
+
+class RecipeError(ValueError):
+    """What is wrong with a recipe, one line each: the place in the file, then the sentence."""
+
+
+class Problems:
+    """A list of complaints.
+
+    Example:
+        >>> problems = Problems()
+        >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
+        {}
+        >>> problems.lines
+        ["settings: key must be a known one; got 'epoch'; did you mean 'epochs'?"]
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[None]:
+        """What goes wrong inside is a complaint about this place, not the end."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
+
+    def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The entries whose key is known; each other key is a complaint that says the nearest."""
+        names = list(names)
+        for key in values:
+            if key not in names:
+                near = nearest(str(key), names)
+                hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names)}"
+                with self.at(path):
+                    bad_value("key", "be a known one", f"{key!r}; {hint}")
+        return {key: value for key, value in values.items() if key in names}
+
+    def mapping(self, path: str, value: Any) -> dict[str, Any]:
+        """A mapping with text for keys; nothing at all is an empty one."""
+        with self.at(path):
+            if value is None:
+                return {}
+            if not isinstance(value, Mapping):
+                bad_type("value", "be a mapping", repr(value))
+            return {str(key): inner for key, inner in value.items()}
+        return {}
+
+    def settings(self, path: str, values: Any, without: Collection[str] = ()) -> dict[str, Any]:
+        """Settings of a run, checked alone; `without` are those that have another place in a recipe."""
+        given = self.mapping(path, values)
+        # The seed and the metric of a run are the recipe's `seeds` and `choose`.
+        names = [name for name in Settings.names() if name not in ("seed", "metric", *without)]
+        given = self.known(path, given, names)
+        with self.at(path):
+            Settings.of(given).check()
+        return given
+
+    def whole(self, path: str, value: Any, least: int) -> int:
+        """A whole number."""
+        with self.at(path):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                bad_value("value", f"be a whole number of at least {least}", repr(value))
+        return value
+
+    def several(self, path: str, value: Any, what: str) -> list[Any]:
+        """A list of at least one thing, none twice."""
+        with self.at(path):
+            if not isinstance(value, list) or not value:
+                bad_value("value", f"be a list of {what}, at least one", repr(value))
+            if any(each in value[:place] for place, each in enumerate(value)):
+                bad_value("value", f"name each of the {what} once", repr(value))
+            return value
+        return []
+
+    def stop(self, title: str) -> None:
+        """Raise one error with all complaints, if there are any."""
+        if self.lines:
+            raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))

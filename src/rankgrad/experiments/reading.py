@@ -1,0 +1,270 @@
+"""From the YAML of a recipe to checked parts: what may stand where, and what is meant when nothing does."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from rankgrad.errors import bad_type, bad_value, nearest, one_of
+from rankgrad.experiments import printed, space
+from rankgrad.experiments.problems import Problems, RecipeError
+from rankgrad.experiments.sets import Source, known
+from rankgrad.metrics import parse as parse_metric
+
+FORMS = ("quick", "smoke")
+KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
+        "choose", "seeds", "metrics", "refit", "tests", *FORMS, "notes", "later")  # fmt: skip
+DATA_KEYS = ("name", "folder", "binary", "folds", "seeds", "settings", "models", "losses")
+REFIT = ("none", "train+validation")
+
+
+class Candidate(NamedTuple):
+    """A loss that is tried under a label: its settings and, where there are several, its text."""
+
+    variant: str | None
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Significance:
+    """How differences are judged."""
+
+    test: str = "t"  # t, randomisation
+    correction: str = "none"  # none, bonferroni, holm
+    level: float = 0.05
+    against: str = "best"  # the best row, or the label of a loss
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` put over `base`: mappings key by key, where null takes a key away; anything else instead.
+
+    Example:
+        >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
+        {'trials': 4, 'settings': {'epochs': 5}}
+    """
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    both = {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
+    return {key: value for key, value in both.items() if key not in over or value is not None}
+
+
+def read_yaml(path: str | os.PathLike[str]) -> Any:
+    """What a YAML file holds; 1e-3 is a number, and a key given twice an error."""
+    path = Path(path)
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path} must be YAML; got {error}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in own]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                raise yaml.YAMLError(f"{key!r} twice in one mapping{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1, which PyYAML reads, takes 1e-3 for text: it asks for a point.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
+def parts(raw: Any, problems: Problems) -> dict[str, Any]:
+    """The fields of a `Recipe`, but for its name and what was read; complaints go to `problems`."""
+    given = problems.known("recipe", problems.mapping("recipe", raw), KEYS)
+    found: dict[str, Any] = {}
+    found["title"] = _text("title", given.get("title"), problems)
+    found["notes"] = _text("notes", given.get("notes", ""), problems)
+    found["answers"] = given.get("answers")
+    if found["answers"] is not None:
+        with problems.at("answers"):
+            one_of("printed table", found["answers"], printed.names())
+    found["models"] = _models("models", given.get("models"), problems)
+    found["losses"] = _losses("losses", given.get("losses"), problems)
+    for key in ("models", "losses"):
+        with problems.at(key):
+            if not found[key]:
+                bad_value("value", "name at least one", "none")
+    found["data"] = _data(given, found, problems)
+    found["settings"] = problems.settings("settings", given.get("settings"), without=("model", "loss"))
+    found |= _search(given, problems)
+    _settle(found, problems)
+    found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
+    metrics = problems.several("metrics", given.get("metrics"), "metrics")
+    found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
+    with problems.at("refit"):
+        one_of("refit", given.get("refit", "none"), REFIT)
+    found["refit"] = given.get("refit", "none") == REFIT[1]
+    found["tests"] = _tests(given.get("tests"), found["losses"], problems)
+    later = problems.mapping("later", given.get("later"))
+    found["later"] = {label: _text(f"later.{label}", why, problems) for label, why in later.items()}
+    return found
+
+
+def _text(path: str, value: Any, problems: Problems) -> str:
+    with problems.at(path):
+        if not isinstance(value, str):
+            bad_type("value", "be text", repr(value))
+        return value.strip()
+    return ""
+
+
+def _metric(path: str, text: Any, problems: Problems) -> str:
+    """A metric as it spells itself, so that names of metrics can be compared."""
+    with problems.at(path):
+        return str(parse_metric(text))
+    return ""
+
+
+def _models(path: str, value: Any, problems: Problems) -> dict[str, dict[str, Any]]:
+    models = {}
+    for label, settings in problems.mapping(path, value).items():
+        models[label] = problems.settings(f"{path}.{label}", settings, without=("loss",))
+        with problems.at(f"{path}.{label}"):
+            if "model" not in models[label]:
+                bad_value("model", "be given", "none")
+    return models
+
+
+def _losses(path: str, value: Any, problems: Problems) -> dict[str, tuple[Candidate, ...]]:
+    """Each label's candidates, from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`."""
+    losses = {}
+    for label, entry in problems.mapping(path, value).items():
+        here = f"{path}.{label}"
+        shared = {"loss": entry} if isinstance(entry, str) else problems.mapping(here, entry)
+        if "variants" not in shared:
+            variants: list[Any] = [shared]
+        else:
+            variants = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
+        candidates = []
+        for place, variant in enumerate(variants):
+            at = here if variant is shared else f"{here}.variants[{place}]"
+            own = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
+            settings = problems.settings(at, {**shared, **own})
+            with problems.at(at):
+                if "loss" not in settings:
+                    bad_value("loss", "be given", "none")
+            candidates.append(Candidate(None if variant is shared else settings.get("loss"), settings))
+        losses[label] = tuple(candidates)
+    return losses
+
+
+def _seeds(path: str, value: Any, problems: Problems) -> tuple[int, ...]:
+    return tuple(problems.whole(path, seed, least=0) for seed in problems.several(path, value, "seeds"))
+
+
+def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems) -> tuple[Source, ...]:
+    """The data sets, with what the recipe says for all of them where their entry says nothing."""
+    sources: list[Source] = []
+    usual = _seeds("seeds", given.get("seeds", [0]), problems)
+    for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
+        path = f"data[{place}]"
+        own = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
+        own = problems.known(path, own, DATA_KEYS)
+        name, folds = own.get("name", own.get("folder")), 0
+        with problems.at(path):
+            if not isinstance(name, str) or ("name" in own) == ("folder" in own):
+                bad_value("entry", "be a name, {name: ...} or {folder: ...}", repr(entry))
+            if "name" in own:
+                folds = known(name).folds
+            if not isinstance(own.get("binary", False), bool):
+                bad_value("binary", "be true or false", repr(own["binary"]))
+        named: dict[str, Any] = {}
+        for key, read in (("models", _models), ("losses", _losses)):
+            inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", own.get(key)), found[key])
+            named[key] = read(f"{path}.{key}", inner, problems)
+        source = Source(
+            name=str(name),
+            binary=own.get("binary") is True,
+            folds=_folds(f"{path}.folds" if "folds" in own else "folds", own, given, folds, problems),
+            seeds=_seeds(f"{path}.seeds", own["seeds"], problems) if "seeds" in own else usual,
+            settings=problems.settings(f"{path}.settings", own.get("settings"), without=("model", "loss")),
+            models=named["models"],
+            losses=named["losses"],
+        )
+        with problems.at(path):
+            if source.label in [other.label for other in sources]:
+                bad_value("data set", "be named once", repr(source.label))
+        sources.append(source)
+    return tuple(sources)
+
+
+def _folds(path: str, own: Any, given: Any, there: int, problems: Problems) -> tuple[int | None, ...]:
+    """The folds of a set that has as many as are `there`; a folder has those that its own entry names."""
+    folder = "folder" in own
+    wanted = own.get("folds") if folder else own.get("folds", given.get("folds", "all"))
+    if wanted is None or (not there and not folder):
+        return (None,)
+    if wanted == "all" and not folder:
+        return tuple(range(1, there + 1))
+    folds = problems.several(path, wanted, "folds")
+    with problems.at(path):
+        for fold in folds:
+            if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (there or fold):
+                bad_value("fold", f"be 1 to {there}" if there else "be a whole number", repr(fold))
+    return tuple(folds)
+
+
+def _search(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    search = problems.mapping("search", given.get("search"))
+    names = {name: choices for name, choices in search.items() if name != "loss"}
+    for name, choices in names.items():
+        with problems.at(f"search.{name}"):
+            for value in space.check(choices):
+                problems.settings(f"search.{name}", {name: value})
+    with problems.at("search"):
+        if "loss" in search:
+            bad_value("key", "be a setting of a run", "'loss'; losses have a place of their own, and `variants`")
+    trials = problems.whole("trials", given.get("trials", 1), least=1)
+    with problems.at("trials"):
+        if trials != 1 and not search:
+            bad_value("trials", "be 1 where there is nothing to search", trials)
+    return {
+        "search": names,
+        "trials": trials,
+        "search_seed": problems.whole("search_seed", given.get("search_seed", 0), least=0),
+    }
+
+
+def _settle(found: Mapping[str, Any], problems: Problems) -> None:
+    """No setting may be said in two places of which one would silently win."""
+    several, searched = len(found["models"]) > 1, set(found["search"])
+    for path, part in [("", found), *((f"data[{place}].", vars(source)) for place, source in enumerate(found["data"]))]:
+        losses = {f"{path}losses.{label}": each.settings for label, tried in part["losses"].items() for each in tried}
+        places = losses | {f"{path}models.{label}": settings for label, settings in part["models"].items()}
+        if path:
+            places[f"{path}settings"] = part["settings"]
+        for place, settings in places.items():
+            for name in sorted(searched & set(settings) - {"model"}):
+                with problems.at(place):
+                    bad_value(name, "be left to the search, which draws it", repr(settings[name]))
+            if several and place in losses and "model" in settings:
+                with problems.at(place):
+                    bad_value("model", "be left to `models`, of which there are several", repr(settings["model"]))
+    if several and "model" in searched:
+        with problems.at("search.model"):
+            bad_value("model", "be left to `models`, of which there are several", "a search")
+
+
+def _tests(value: Any, losses: Mapping[str, Any], problems: Problems) -> Significance:
+    given = problems.known("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
+    tests = Significance(**given)
+    with problems.at("tests"):
+        one_of("test", tests.test, ("t", "randomisation"))
+    with problems.at("tests"):
+        one_of("correction", tests.correction, ("none", "bonferroni", "holm"))
+    with problems.at("tests"):
+        if not isinstance(tests.level, float) or not 0 < tests.level < 1:
+            bad_value("level", "be between 0 and 1", repr(tests.level))
+    with problems.at("tests"):
+        if tests.against != "best" and tests.against not in losses:
+            near = nearest(str(tests.against), losses)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            bad_value("against", "be 'best' or the label of a loss", f"{tests.against!r}{hint}")
+    return tests

@@ -1,0 +1,179 @@
+"""A recipe: one YAML file that says what an experiment compares, and the cells that it comes to."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import isnan
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from rankgrad.errors import one_of
+from rankgrad.experiments.cell import Cell
+from rankgrad.experiments.problems import Problems
+from rankgrad.experiments.reading import FORMS, Candidate, Significance, merge, parts, read_yaml
+from rankgrad.experiments.sets import Source, missing
+from rankgrad.experiments.space import draws
+from rankgrad.metrics import parse as parse_metric
+from rankgrad.training import Settings
+
+
+class Finished(Protocol):
+    """What is known of a tuning cell that has run."""
+
+    @property
+    def cell(self) -> Cell: ...
+    @property
+    def validation(self) -> Mapping[str, float | None]: ...  # by metric
+    @property
+    def epoch(self) -> int: ...  # the best
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an experiment compares: data sets x rankers x losses, tuned alike, judged alike.
+
+    Example:
+        >>> recipe = parse({
+        ...     "title": "Two losses", "data": ["MQ2008"], "folds": [1, 2], "models": {"MLP": {"model": "mlp"}},
+        ...     "losses": {"LambdaLoss": "lambdaloss", "Softmax": "softmax"},
+        ...     "search": {"lr": [0.001, 0.01, 0.1]}, "trials": 2, "metrics": ["nDCG@10"]})
+        >>> len(recipe.cells_to_tune()), recipe.final_count
+        (8, 4)
+    """
+
+    name: str  # of the file
+    title: str
+    answers: str | None  # a table of `rankgrad.experiments.printed`
+    data: tuple[Source, ...]
+    models: Mapping[str, dict[str, Any]]  # label -> settings
+    losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
+    settings: Mapping[str, Any]  # of every run
+    search: Mapping[str, Any]
+    trials: int
+    search_seed: int
+    choose: str  # metric
+    metrics: tuple[str, ...]
+    refit: bool  # the final runs are trained on train and validation
+    tests: Significance
+    notes: str
+    later: Mapping[str, str]  # rows of the paper that rankgrad cannot make yet -> why
+    raw: Mapping[str, Any]  # as read
+
+    def reduced(self, form: str) -> "Recipe":
+        """The recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away."""
+        one_of("form", form, FORMS)
+        return parse(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
+
+    def only(self, *labels: str) -> "Recipe":
+        """The recipe for some of its data sets; of a reduced recipe, take these after reducing it."""
+        known = {source.label.lower(): place for place, source in enumerate(self.data)}
+        for label in labels:
+            if label.lower() not in known:
+                one_of("only", label, [source.label for source in self.data])
+        places = sorted({known[label.lower()] for label in labels})
+        return parse({**self.raw, "data": [self.raw["data"][place] for place in places]}, self.name)
+
+    def dump(self) -> str:
+        """The recipe as YAML, which `load` reads again."""
+        return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
+
+    def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
+        """The labels of the data sets that are there, and for each that is not, where to put it."""
+        found = {source.label: missing(source, root) for source in self.data}
+        return [label for label, where in found.items() if where is None], {
+            label: where for label, where in found.items() if where is not None
+        }
+
+    @property
+    def final_count(self) -> int:
+        """How many cells the table is made of."""
+        runs = sum(len(source.folds) * len(source.seeds) for source in self.data)
+        return runs * len(self.models) * len(self.losses)
+
+    def cells_to_tune(self) -> list[Cell]:
+        """The runs on the first seed that choose settings, variants and, for a refit, epochs; none without a choice."""
+        return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
+
+    def chosen(self, finished: Iterable[Finished]) -> list[Finished]:
+        """The best run on validation for each data set, fold, ranker and loss; of equals, the first.
+
+        A run that failed is not among the finished ones, or has no value; where none is left, nothing is chosen.
+        """
+        known = {run.cell.key: run for run in finished}
+        better = 1.0 if parse_metric(self.choose).higher_is_better else -1.0
+        best = []
+        for _, group in self._groups():
+            values = {}
+            for cell in group:
+                value = known[cell.key].validation.get(self.choose) if cell.key in known else None
+                if value is not None and not isnan(value):
+                    values[cell.key] = better * value
+            if values and self._is_choice(group):
+                best.append(known[max(values, key=lambda key: values[key])])
+        return best
+
+    def final_cells(self, chosen: Iterable[Finished] = ()) -> list[Cell]:
+        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are."""
+        known = {run.cell.key: run for run in chosen}
+        cells = []
+        for source, group in self._groups():
+            picked, settings = group[0], {}
+            if self._is_choice(group):
+                run = next((known[cell.key] for cell in group if cell.key in known), None)
+                if run is None:
+                    continue
+                picked = run.cell
+                settings = {"epochs": run.epoch, "patience": None} if self.refit else {}
+            for seed in source.seeds:
+                own = {**picked.settings, **settings, "seed": seed}
+                cells.append(replace(picked, settings=own, metrics=self.metrics, stage="final", refit=self.refit))
+        return cells
+
+    def _is_choice(self, group: list[Cell]) -> bool:
+        return len(group) > 1 or self.refit
+
+    def _groups(self) -> Iterator[tuple[Source, list[Cell]]]:
+        """The candidates of each data set, fold, ranker and loss. The settings drawn are the same for all."""
+        trials = list(enumerate(draws(self.search, self.trials, self.search_seed)))
+        for source in self.data:
+            models, losses = {**self.models, **source.models}, {**self.losses, **source.losses}
+            shared = {**self.settings, **source.settings, "seed": source.seeds[0], "metric": self.choose}
+            for fold, model, loss in product(source.folds, models, losses):
+                group = []
+                for candidate, (trial, drawn) in product(losses[loss], trials):
+                    settings = _told({**shared, **models[model], **candidate.settings, **drawn}, self.search)
+                    where = source.name, source.binary, fold, model, loss, candidate.variant
+                    group.append(Cell(*where, settings, (self.choose,), "tune", False, trial))
+                yield source, group
+
+
+def load(path: str | os.PathLike[str]) -> Recipe:
+    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`."""
+    return parse(read_yaml(path), Path(path).stem, str(path))
+
+
+def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
+    """A recipe from what its file holds; its quick and smoke forms are checked too."""
+    problems = Problems()
+    found = parts(raw, problems)
+    for form in FORMS:
+        if isinstance(raw, Mapping) and raw.get(form) is not None:
+            reduced = Problems()
+            parts(merge(_plain(raw), raw[form]), reduced)
+            problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
+    problems.stop(title or name)
+    return Recipe(name=name, raw=raw, **found)
+
+
+def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key not in FORMS}
+
+
+def _told(settings: dict[str, Any], searched: Iterable[str]) -> dict[str, Any]:
+    """The settings that differ from their default, and those that a reader of a result looks for."""
+    defaults = Settings().to_json()
+    always = {"model", "loss", "metric", "seed", *searched}
+    return {name: value for name, value in settings.items() if name in always or value != defaults[name]}

@@ -1,0 +1,283 @@
+"""Whether two rankers differ: paired tests, intervals and corrections, on the values of the same queries.
+
+What is tested is always the query. Seeds are no further queries: runs that differ in the seed alone rank the same
+queries, so their values rise and fall together, and to count them as independent would make p-values too small. A
+query's values are averaged over seeds first (`over_seeds`). Folds do bring further queries: each query is in the test
+part of one fold, so the queries of all folds are pooled (`over_folds`).
+
+All tests are two-sided. A list that a metric skips is NaN, must be so for both rankers, and is left out.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value, one_of
+
+Values = NDArray[np.float64]
+Queries = NDArray[np.str_]
+
+CORRECTIONS = ("none", "bonferroni", "holm")
+EXACT = 12  # differences other than 0 up to which all their signs are enumerated
+_NUMBERS = 4_000_000  # held at a time, so that memory stays bounded for many queries
+
+
+class Paired(NamedTuple):
+    """What a paired test says of `a` against `b`."""
+
+    difference: float  # mean of a - b
+    statistic: float  # t, or the difference itself
+    p: float
+    n: int  # pairs
+
+
+def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple[Values, Values]:
+    """The values of two rankers with the same query at the same place, in the order of `queries_a`.
+
+    Both must have the same queries, each once, and skip the same ones; the error names a query that breaks this.
+
+    Args:
+        queries_a, queries_b: ids, `(lists,)`; compared as text.
+        values_a, values_b: `(lists,)`.
+
+    Example:
+        >>> align(["x", "y"], [0.1, 0.2], ["y", "x"], [0.4, 0.3])
+        (array([0.1, 0.2]), array([0.3, 0.4]))
+        >>> align(["x", "y"], [0.1, 0.2], ["x", "z"], [0.4, 0.3])
+        Traceback (most recent call last):
+        ValueError: queries_b must name the queries of queries_a; got none called 'y'
+    """
+    first, a = _column("a", queries_a, values_a)
+    second, b = _column("b", queries_b, values_b)
+    order_a, order_b = np.argsort(first, kind="stable"), np.argsort(second, kind="stable")
+    if not np.array_equal(first[order_a], second[order_b]):
+        for name, ours, other, theirs in (("b", first, "a", second), ("a", second, "b", first)):
+            if lacking := sorted(set(ours.tolist()) - set(theirs.tolist())):
+                bad_value(f"queries_{name}", f"name the queries of queries_{other}", f"none called {lacking[0]!r}")
+    matched = np.empty_like(b)
+    matched[order_a] = b[order_b]
+    if (odd := np.isnan(a) != np.isnan(matched)).any():
+        which = "a" if np.isnan(matched[odd][0]) else "b"
+        bad_value(f"values_{which}", "be NaN where the other's are", f"a number for query {str(first[odd][0])!r}")
+    return a, matched
+
+
+def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
+    """Each query's mean over runs that were tested on the same queries, in the order of the first run.
+
+    Example:
+        >>> over_seeds([["x", "y"], ["y", "x"]], [[0.1, 0.2], [0.4, 0.3]])
+        (array(['x', 'y'], dtype='<U1'), array([0.2, 0.3]))
+    """
+    if not queries:
+        bad_value("queries", "be those of at least one run", "none")
+    pairs = zip(queries, values, strict=True)
+    aligned = [align(queries[0], values[0], names, numbers)[1] for names, numbers in pairs]
+    return _text(queries[0]), np.mean(aligned, axis=0)
+
+
+def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
+    """The queries of all folds, one after the other; a query in the test part of two folds is an error.
+
+    Example:
+        >>> over_folds([["x", "y"], ["z"]], [[0.1, 0.2], [0.4]])
+        (array(['x', 'y', 'z'], dtype='<U1'), array([0.1, 0.2, 0.4]))
+    """
+    if not queries:
+        bad_value("queries", "be those of at least one fold", "none")
+    names = np.concatenate([_text(some) for some in queries])
+    return _column("pooled", names, np.concatenate([np.asarray(some, dtype=np.float64) for some in values]))
+
+
+def paired_t(a: Any, b: Any) -> Paired:
+    r"""Student's t-test of pairs, as `scipy.stats.ttest_rel`: :math:`t = \bar d / (s_d / \sqrt n)`, :math:`d = a - b`.
+
+    Where nothing differs, and for fewer than two pairs, p is 1.
+
+    Args:
+        a, b: values of the same queries, `(lists,)`.
+
+    Example:
+        >>> test = paired_t([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4])
+        >>> f"{test.difference:.2f} t={test.statistic:.2f} p={test.p:.3f} n={test.n}"
+        '0.10 t=2.45 p=0.092 n=4'
+    """
+    from scipy.special import stdtr
+
+    d = differences(a, b)
+    mean, n = _mean(d), len(d)
+    if n < 2 or not d.any():
+        return Paired(mean, 0.0, 1.0, n)
+    spread = float(d.std(ddof=1))
+    if spread == 0:  # every query differs by the same
+        return Paired(mean, float(np.copysign(np.inf, mean)), 0.0, n)
+    t = mean / (spread / n**0.5)
+    return Paired(mean, t, float(2 * stdtr(n - 1, -abs(t))), n)
+
+
+def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired:
+    """Fisher's randomisation test: how often swapping a's and b's values at random gives a mean difference as large.
+
+    Up to 12 differences other than 0, all swaps are enumerated and p is exact. Beyond, p is (c + 1) / (rounds + 1),
+    where c of the rounds were as large: the observed order is one of the possible ones, so p is never 0.
+
+    Example:
+        >>> randomisation([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]).p
+        0.25
+    """
+    if rounds < 1:
+        bad_value("rounds", "be at least 1", rounds)
+    d = differences(a, b)
+    mean, moving = _mean(d), d[d != 0]
+    if not len(moving):
+        return Paired(mean, mean, 1.0, len(d))
+    # Equal sums are added up in different orders: what rounding may have moved counts as equal.
+    size = np.abs(moving).sum()
+    bound = abs(moving.sum()) - size * len(moving) * np.finfo(np.float64).eps
+    if len(moving) <= EXACT:
+        every = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
+        return Paired(mean, mean, float((_flipped(moving, every) >= bound).mean()), len(d))
+    generator, reached, block = np.random.default_rng(seed), 0, max(1, _NUMBERS // len(moving))
+    for start in range(0, rounds, block):
+        some = min(block, rounds - start)
+        drawn = generator.integers(256, size=(some, -(-len(moving) // 8)), dtype=np.uint8)
+        flips = np.unpackbits(drawn, axis=1, count=len(moving))
+        reached += int((_flipped(moving, flips) >= bound).sum())
+    return Paired(mean, mean, (reached + 1) / (rounds + 1), len(d))
+
+
+def bootstrap(
+    differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
+) -> tuple[float, float]:
+    """Interval of the mean, from means of queries drawn with replacement; NaN values are left out.
+
+    Args:
+        differences: of two rankers on each query, or any values, `(lists,)`.
+        confidence: share of the drawn means that the interval holds.
+        method: `"percentile"`, or `"bca"`, which corrects for bias and skew (Efron 1987).
+
+    Example:
+        >>> low, high = bootstrap([0.1, 0.2, 0.1, 0.0, -0.1, 0.3])
+        >>> f"{low:.2f} to {high:.2f}"
+        '0.00 to 0.20'
+    """
+    one_of("method", method, ("percentile", "bca"))
+    if rounds < 1:
+        bad_value("rounds", "be at least 1", rounds)
+    if not 0 < confidence < 1:
+        bad_value("confidence", "be between 0 and 1", confidence)
+    d = np.asarray(differences, dtype=np.float64)
+    d = d[~np.isnan(d)]
+    n, mean = len(d), _mean(d)
+    if n == 0 or (d == d[0]).all():
+        return mean, mean
+    generator, means, block = np.random.default_rng(seed), [], max(1, _NUMBERS // n)
+    for start in range(0, rounds, block):
+        means.append(d[generator.integers(n, size=(min(block, rounds - start), n))].mean(axis=1))
+    drawn = np.concatenate(means)
+    ends = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(drawn, ends if method == "percentile" else _corrected(ends, d, drawn)).tolist()
+    return low, high
+
+
+def bonferroni(p: Any) -> Values:
+    """p-values adjusted for their number: `m p`, at most 1.
+
+    Example:
+        >>> bonferroni([0.01, 0.04, 0.5])
+        array([0.03, 0.12, 1.  ])
+    """
+    p = _probabilities(p)
+    return np.minimum(p * len(p), 1.0)
+
+
+def holm(p: Any) -> Values:
+    """p-values adjusted by Holm's steps: the i-th smallest times `m - i + 1`, never below a smaller one's, at most 1.
+
+    Bounds the chance of any false finding as Bonferroni does, and never finds less.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        array([0.03, 0.06, 0.06])
+    """
+    p = _probabilities(p)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def adjust(p: Any, correction: str) -> Values:
+    """p-values of one family of comparisons, adjusted: `"none"`, `"bonferroni"` or `"holm"`.
+
+    Example:
+        >>> adjust([0.01, 0.5], "bonferroni")
+        array([0.02, 1.  ])
+    """
+    one_of("correction", correction, CORRECTIONS)
+    return _probabilities(p) if correction == "none" else bonferroni(p) if correction == "bonferroni" else holm(p)
+
+
+def differences(a: Any, b: Any) -> Values:
+    """`a - b`, without the places where both are NaN, `(pairs,)`.
+
+    Example:
+        >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
+        array([0.25, 0.  ])
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.ndim != 1 or a.shape != b.shape:
+        bad_value("b", f"have a's shape, ({a.shape[0] if a.ndim else 1},)", f"{b.shape} for {a.shape}")
+    if (odd := np.isnan(a) != np.isnan(b)).any():
+        place = int(odd.argmax())
+        bad_value("b", "be NaN where a is, and nowhere else", f"{a[place]:g} and {b[place]:g} at place {place}")
+    if np.isinf(a).any() or np.isinf(b).any():
+        bad_value("a and b", "be finite or NaN", "an infinity")
+    return (a - b)[~np.isnan(a)]
+
+
+def _column(which: str, queries: Any, values: Any) -> tuple[Queries, Values]:
+    names, numbers = _text(queries), np.asarray(values, dtype=np.float64)
+    if names.shape != numbers.shape or names.ndim != 1:
+        bad_value(f"values_{which}", f"have one value a query, {names.shape}", numbers.shape)
+    if len(np.unique(names)) < len(names):
+        twice, _ = Counter(names.tolist()).most_common(1)[0]
+        bad_value(f"queries_{which}", "name each query once", f"{twice!r} again")
+    return names, numbers
+
+
+def _text(queries: Any) -> Queries:
+    return np.asarray(queries).astype(np.str_)
+
+
+def _mean(values: Values) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _flipped(d: Values, flips: NDArray[Any]) -> Values:
+    """How far from 0 the sum of the differences is when those marked 1 change sign, `(rounds,)`."""
+    return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
+
+
+def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
+    """The shares of the drawn means between which BCa's interval lies."""
+    from scipy.special import ndtr, ndtri
+
+    apart = d - d.mean()
+    # Of a mean, the jackknife's skew is that of the values themselves.
+    acceleration = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+    # Means that tie with ours lie half below it.
+    below = ((drawn < d.mean()).mean() + (drawn <= d.mean()).mean()) / 2
+    bias = ndtri(np.clip(below, 1 / (len(drawn) + 1), len(drawn) / (len(drawn) + 1)))
+    moved = bias + ndtri(ends)
+    return np.asarray(ndtr(bias + moved / (1 - acceleration * moved)))
+
+
+def _probabilities(p: Any) -> Values:
+    p = np.asarray(p, dtype=np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        bad_value("p", "be p-values, (comparisons,)", p)
+    return p

@@ -1,0 +1,78 @@
+"use strict";
+// Makes the page of a report live: charts follow the reader's choice; see tables.js and queries.js for the rest.
+
+const page = JSON.parse(document.getElementById("page-data").textContent);
+
+// Rows from columns; a column of texts is a list of the texts and a place in it for each row.
+function expand(columns) {
+  const names = Object.keys(columns);
+  const lists = names.map((name) => (Array.isArray(columns[name]) ? columns[name] : columns[name].at.map((at) => columns[name].of[at])));
+  return lists.length === 0 ? [] : lists[0].map((_, row) => Object.fromEntries(names.map((name, column) => [name, lists[column][row]])));
+}
+
+function look() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const font = "system-ui, -apple-system, 'Segoe UI', sans-serif";
+  // Colours of axes and texts are the style sheet's, so that they follow the screen and the paper.
+  const axis = { labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, tickCount: 6 };
+  return {
+    renderer: "svg",
+    tooltip: { theme: dark ? "dark" : "light" },
+    actions: { export: true, source: false, compiled: false, editor: false },
+    config: { background: null, font, view: { stroke: null }, axis, legend: { labelFontSize: 12, titleFontSize: 12 } },
+  };
+}
+
+async function draw(figure, chart, rows) {
+  const spec = structuredClone(chart.spec);
+  spec.datasets = { [chart.rows]: rows };
+  const { view } = await vegaEmbed(figure.querySelector(".drawing"), spec, look());
+  return view;
+}
+
+async function startStudy(section, study) {
+  section.querySelectorAll("figure.results").forEach(startTable);
+  const choose = Object.fromEntries([...section.querySelectorAll("[data-choose]")].map((select) => [select.dataset.choose, select]));
+  const chips = [...section.querySelectorAll(".chips button")];
+  const drawn = [];
+
+  async function follow() {
+    const picked = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.loss);
+    const signals = { of_data: choose.data.value, of_model: choose.model.value, of_metric: choose.metric.value, picked };
+    for (const { view, figure, rows } of drawn) {
+      for (const [name, value] of Object.entries(signals)) view.signal(name, value);
+      const some = rows.some((row) => row.data === signals.of_data && row.model === signals.of_model);
+      figure.querySelector(".drawing").hidden = !some;
+      figure.querySelector(".empty").hidden = some;
+      await view.runAsync();
+    }
+  }
+
+  for (const figure of section.querySelectorAll(".charts .chart")) {
+    const chart = study.charts[figure.dataset.chart];
+    const rows = expand(study.rows[chart.rows]);
+    const view = await draw(figure, chart, rows);
+    drawn.push({ view, figure, rows });
+    figure.querySelectorAll("[data-signal]").forEach((select) => {
+      select.addEventListener("change", () => view.signal(select.dataset.signal, select.value).runAsync());
+    });
+  }
+  const explore = await startExplorer(section.querySelector(".explorer"), study, choose);
+  for (const name of ["data", "model", "metric"]) {
+    choose[name].addEventListener("change", () => Promise.all([follow(), explore(name)]));
+  }
+  chips.forEach((chip) => {
+    chip.addEventListener("click", () => {
+      chip.setAttribute("aria-pressed", chip.getAttribute("aria-pressed") !== "true");
+      follow();
+    });
+  });
+  await Promise.all([follow(), explore("data")]);
+}
+
+async function start() {
+  for (const [id, study] of Object.entries(page)) await startStudy(document.getElementById(id), study);
+  document.documentElement.dataset.ready = "yes";
+}
+
+start();

@@ -1,0 +1,181 @@
+"use strict";
+// The query explorer: what each query gains between two models, and its two lists side by side.
+
+const LABELS = 4; // the highest label of most sets; shades of labels go up to it, or to the highest there is
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function bytes(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+function decode(coded, system) {
+  const raw = bytes(coded.codes[system]);
+  return Array.from({ length: raw.length / 2 }, (_, place) => {
+    const code = raw[2 * place] + 256 * raw[2 * place + 1];
+    return code === 0xffff ? NaN : coded.low + coded.step * code;
+  });
+}
+
+function topDocuments(lists, system, query) {
+  const raw = bytes(lists.top[system]);
+  const count = Math.min(lists.first, lists.labels[query].length);
+  return Array.from({ length: count }, (_, rank) => {
+    const at = (query * lists.first + rank) * lists.bytes;
+    return lists.bytes === 1 ? raw[at] : raw[at] + 256 * raw[at + 1];
+  });
+}
+
+async function startExplorer(section, study, choose) {
+  const body = section.querySelector("tbody");
+  const heads = [...section.querySelectorAll("thead th")];
+  const find = section.querySelector("[data-find]");
+  const state = { found: null, rows: [], query: null, key: "apart", sign: -1 };
+  let view = null;
+
+  function name(system) {
+    const { model, loss } = state.found.systems[system];
+    return choose.model.options.length > 1 ? `${loss}, ${model}` : loss;
+  }
+
+  function show(number, signed = false) {
+    const text = Math.abs(number).toFixed(study.digits[choose.data.value]);
+    return (number < 0 && Number(text) !== 0 ? "−" : signed && Number(text) !== 0 ? "+" : "") + text;
+  }
+
+  // The best and the second best of the chosen model, best as B.
+  function fillSystems() {
+    const { found } = state;
+    const metric = Math.max(0, found.metrics.indexOf(choose.metric.value));
+    const mean = (values) => values.filter((value) => !Number.isNaN(value)).reduce((sum, value, _, all) => sum + value / all.length, 0);
+    const means = found.systems.map((_, system) => mean(decode(found.values[metric], system)));
+    const own = found.systems.map((_, system) => system).filter((system) => found.systems[system].model === choose.model.value);
+    const order = (own.length > 1 ? own : found.systems.map((_, system) => system)).sort((x, y) => means[y] - means[x]);
+    for (const [letter, chosen] of [["a", order[1] ?? order[0]], ["b", order[0]]]) {
+      choose[letter].replaceChildren(...found.systems.map((_, system) => element("option", { value: system }, name(system))));
+      choose[letter].value = String(chosen);
+    }
+  }
+
+  async function compare() {
+    const { found } = state;
+    const metric = Math.max(0, found.metrics.indexOf(choose.metric.value));
+    const [a, b] = [Number(choose.a.value), Number(choose.b.value)];
+    const [before, after] = [decode(found.values[metric], a), decode(found.values[metric], b)];
+    state.rows = found.queries
+      .map((query, place) => ({ place, query, a: before[place], b: after[place], gain: after[place] - before[place] }))
+      .filter((row) => !Number.isNaN(row.gain))
+      .map((row) => ({ ...row, apart: Math.abs(row.gain) }));
+    summarise(found.metrics[metric]);
+    const bars = [...state.rows].sort((x, y) => y.gain - x.gain).map((row, place) => ({ ...row, of: row.place, place, next: place + 1 }));
+    if (view === null) {
+      const figure = section.querySelector('[data-chart="gains"]');
+      view = await draw(figure, study.charts.gains, bars);
+      view.addEventListener("click", (_, item) => item && item.datum && item.datum.of !== undefined && open(item.datum.of, true));
+    } else {
+      await view.data("gains", bars).runAsync();
+    }
+    list();
+    const still = state.rows.find((row) => row.place === state.query);
+    const most = state.rows.reduce((one, row) => (one === null || row.apart > one.apart ? row : one), null);
+    if (most !== null) open((still ?? most).place);
+  }
+
+  function summarise(metric) {
+    const tie = 0.5 * 10 ** -study.digits[choose.data.value];
+    const [better, worse] = [state.rows.filter((row) => row.gain > tie), state.rows.filter((row) => row.gain < -tie)];
+    const mean = state.rows.reduce((sum, row) => sum + row.gain / state.rows.length, 0);
+    const part = state.found.queries.length < state.found.all;
+    const which = part ? `the ${state.found.queries.length} queries (of ${state.found.all}) whose values differ most between models` : `${state.rows.length} queries`;
+    section.querySelector(".summary").textContent =
+      `${metric} over ${which}: B is better on ${better.length}, worse on ${worse.length}, equal on ` +
+      `${state.rows.length - better.length - worse.length}; mean of B less A ${show(mean, true)}.`;
+  }
+
+  function list() {
+    const wanted = find.value.trim().toLowerCase();
+    const order = (x, y) => (state.key === "query" ? x.query.localeCompare(y.query, undefined, { numeric: true }) : x[state.key] - y[state.key]);
+    const rows = state.rows.filter((row) => row.query.toLowerCase().includes(wanted)).sort((x, y) => state.sign * order(x, y));
+    const some = rows.slice(0, 50);
+    body.replaceChildren(...some.map((row) => {
+      const button = element("button", { type: "button" }, row.query);
+      button.addEventListener("click", () => open(row.place, true));
+      const numbers = [show(row.a), show(row.b), show(row.gain, true)].map((text) => element("td", { class: "number" }, text));
+      return element("tr", { "data-place": row.place, "aria-current": row.place === state.query }, element("td", {}, button), ...numbers);
+    }));
+    section.querySelector("[data-shown]").textContent = rows.length > some.length ? `The first ${some.length} of ${rows.length} queries.` : `${rows.length} queries.`;
+  }
+
+  function open(place, seek = false) {
+    state.query = place;
+    const row = state.rows.find((each) => each.place === place);
+    body.querySelectorAll("tr").forEach((each) => each.setAttribute("aria-current", each.dataset.place === String(place)));
+    const detail = section.querySelector(".detail");
+    const { lists } = state.found;
+    const heading = element("h4", {}, `Query ${row.query}: ${show(row.gain, true)} from A to B`);
+    if (lists === null) {
+      detail.replaceChildren(heading, element("p", { class: "note" }, `The ranked lists cannot be shown. ${state.found.why}`));
+    } else {
+      const [a, b] = [choose.a.value, choose.b.value].map((system) => topDocuments(lists, Number(system), place));
+      const tables = [["A", a, b, row.a, choose.a], ["B", b, a, row.b, choose.b]].map(([letter, own, other, value, select]) =>
+        ranking(`${letter}: ${name(Number(select.value))}`, show(value), own, other, place));
+      const note = `The first ${a.length} of ${lists.labels[place].length} documents under the first seed, with their labels, and their rank in the other list.`;
+      detail.replaceChildren(heading, element("div", { class: "lists" }, ...tables), element("p", { class: "note" }, note));
+    }
+    if (seek) detail.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  function ranking(title, value, own, other, query) {
+    const { labels, ids } = state.found.lists;
+    const top = Math.max(LABELS / 2, ...labels[query]);
+    const rows = own.map((document, rank) => {
+      const label = labels[query][document];
+      const shade = element("span", { style: `background: rgba(var(--relevant), ${(0.75 * Math.max(0, label)) / top})` }, String(label));
+      const there = other.indexOf(document);
+      const moved = there < 0 ? "–" : there === rank ? "=" : `${there > rank ? "▲" : "▼"} ${there + 1}`;
+      const text = ids === null ? `document ${document + 1}` : ids[query][document];
+      const made = element("tr", { "data-document": document },
+        element("td", { class: "rank number" }, String(rank + 1)), element("td", { class: "label" }, shade),
+        element("td", { class: "document", title: text }, text), element("td", { class: "moved" }, moved));
+      made.addEventListener("mouseenter", () => mark(document));
+      made.addEventListener("mouseleave", () => mark(null));
+      return made;
+    });
+    const head = ["#", "label", "document", "other"].map((text, place) =>
+      element("th", { scope: "col", class: ["rank number", "label", "document", "moved"][place] }, text));
+    return element("table", {}, element("caption", {}, title, element("span", {}, value)),
+      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  }
+
+  function mark(document) {
+    section.querySelectorAll(".lists tr[data-document]").forEach((row) => row.classList.toggle("same", row.dataset.document === String(document)));
+  }
+
+  heads.forEach((head) => {
+    const button = head.querySelector("button");
+    button.addEventListener("click", () => {
+      const { key } = button.dataset;
+      state.sign = state.key === key ? -state.sign : key === "query" ? 1 : -1;
+      state.key = key;
+      heads.forEach((other) => other.setAttribute("aria-sort", other !== head ? "none" : state.sign < 0 ? "descending" : "ascending"));
+      list();
+    });
+  });
+  find.addEventListener("input", list);
+  choose.a.addEventListener("change", compare);
+  choose.b.addEventListener("change", compare);
+
+  return async function explore(changed) {
+    state.found = study.explorers[choose.data.value] ?? null;
+    section.hidden = state.found === null;
+    if (state.found === null) return;
+    if (changed === "data") state.query = null;
+    if (changed !== "metric") fillSystems();
+    await compare();
+  };
+}

@@ -1,0 +1,41 @@
+"use strict";
+// Tables that sort by a click on a heading and show the rows that hold the words of a filter.
+
+function startTable(figure) {
+  const table = figure.querySelector("table.sortable");
+  const heads = [...table.tHead.rows[0].cells];
+  const body = table.tBodies[0];
+  const first = [...body.rows];
+  heads.forEach((head, column) => {
+    head.querySelector("button").addEventListener("click", () => {
+      const number = head.classList.contains("number");
+      const now = head.getAttribute("aria-sort");
+      // Numbers begin with the largest, names with the first; a third click restores the recipe's order.
+      const cycle = number ? ["descending", "ascending", "none"] : ["ascending", "descending", "none"];
+      const next = cycle[(cycle.indexOf(now) + 1) % 3];
+      heads.forEach((other) => other.setAttribute("aria-sort", other === head ? next : "none"));
+      body.append(...(next === "none" ? first : sorted(first, column, number, next === "descending" ? -1 : 1)));
+    });
+  });
+  const filter = figure.querySelector("[data-filter]");
+  const count = figure.querySelector("[data-count]");
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    first.forEach((row) => {
+      const text = [...row.cells].filter((cell) => !cell.classList.contains("number")).map((cell) => cell.textContent).join(" ").toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    });
+    const left = first.filter((row) => !row.hidden).length;
+    count.textContent = words.length ? `${left} of ${first.length} rows` : "";
+  });
+}
+
+function sorted(rows, column, number, sign) {
+  const key = (row) => (number ? parseFloat(row.cells[column].dataset.value) : row.cells[column].textContent);
+  return [...rows].sort((x, y) => {
+    const [a, b] = [key(x), key(y)];
+    if (!number) return sign * a.localeCompare(b);
+    // What is missing stays last, whichever way.
+    return Number.isNaN(a) || Number.isNaN(b) ? Number.isNaN(a) - Number.isNaN(b) : sign * (a - b);
+  });
+}
