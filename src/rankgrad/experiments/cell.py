@@ -1,0 +1,66 @@
+"""One cell of an experiment: everything that decides one training run, and the key that its result is kept under."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+FORMAT = 1  # of the results; a new one makes every cell a new cell
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a data set and fold, a ranker, a loss, a setting, a seed.
+
+    Example:
+        >>> cell = Cell("MQ2008", False, 1, "MLP", "LambdaLoss", None, {"seed": 0}, ("nDCG@10",), "tune", False, 0)
+        >>> cell.key, str(cell)
+        ('...', 'MQ2008 fold 1, MLP, LambdaLoss, trial 1')
+        >>> Cell.of(cell.to_json()) == cell
+        True
+    """
+
+    data: str  # a name that `rankgrad.data.load` knows, or of a folder
+    binary: bool  # all labels above 0 are set to 1
+    fold: int | None
+    model: str  # label
+    loss: str  # label
+    variant: str | None  # the loss's text, where a label stands for several of which validation chooses one
+    settings: dict[str, Any]  # of `rankgrad.training.Settings`, with the seed
+    metrics: tuple[str, ...]
+    stage: str  # "tune" or "final"
+    refit: bool  # train on train and validation, for the number of epochs in the settings
+    trial: int
+
+    @cached_property
+    def key(self) -> str:
+        """16 hexadecimal digits of everything above."""
+        canonical = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def lists(self) -> tuple[str, bool, int | None]:
+        """What it reads: cells that share this are best run in one process."""
+        return self.data, self.binary, self.fold
+
+    @property
+    def group(self) -> tuple[str, bool, int | None, str, str]:
+        """What it is tuned with: of these cells, validation chooses one."""
+        return (*self.lists, self.model, self.loss)
+
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {**asdict(self), "metrics": list(self.metrics)}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Cell":
+        """From what `to_json` gave."""
+        return cls(**{**values, "metrics": tuple(values["metrics"])})
+
+    def __str__(self) -> str:
+        fold = "" if self.fold is None else f" fold {self.fold}"
+        variant = f" ({self.variant})" if self.variant else ""
+        number = f"trial {self.trial + 1}" if self.stage == "tune" else f"seed {self.settings.get('seed', 0)}"
+        return f"{self.data}{'-b' if self.binary else ''}{fold}, {self.model}, {self.loss}{variant}, {number}"

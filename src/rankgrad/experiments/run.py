@@ -1,0 +1,154 @@
+"""Run one cell: read its lists, train, judge, write what it came to. Doing it again does nothing."""
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankgrad.data import Dataset, Splits
+from rankgrad.experiments import facts, sets
+from rankgrad.experiments.cell import FORMAT, Cell
+from rankgrad.experiments.results import CELLS, FAILED, npz
+from rankgrad.metrics import evaluate
+from rankgrad.training import Model, NotFinite, Settings, train
+from rankgrad.training.files import write_bytes, write_json
+
+
+def run(
+    cell: Cell,
+    folder: str | os.PathLike[str],
+    root: str | os.PathLike[str] | None = None,
+    *,
+    device: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> None:
+    """Run a cell and write `cells/<key>.json`, for a final cell with `cells/<key>.npz` beside it.
+
+    A tuning cell never looks at the test lists. One whose loss is not finite has been tried, too: it comes to NaN on
+    validation. A final cell like that is an error.
+
+    Args:
+        cell: what to run; nothing is done if its result is there.
+        folder: of the results.
+        root: the folder that the data sets lie in.
+        device: instead of the one in the cell's settings, which is the CPU unless they say so. It is noted in the
+            result, and is no part of the key.
+        cache: a folder for memory-mapped copies of the data.
+    """
+    import torch
+
+    done = Path(folder) / CELLS / f"{cell.key}.json"
+    if done.exists():
+        return
+    splits, said = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
+    settings = Settings.of({"device": "cpu", **cell.settings, **({"device": device} if device else {})})
+    data, validation = splits.train, splits.validation
+    if cell.refit and validation is not None:
+        data, validation = _joined(data, validation), None
+    exact = facts.forget_peak()
+    began, error = time.perf_counter(), None
+    try:
+        model = train(settings, data, validation, progress=False)
+    except NotFinite as failure:
+        if cell.stage != "tune":
+            raise
+        model, error = None, str(failure)
+    seconds = time.perf_counter() - began
+    test: Mapping[str, float] = {}
+    if model is not None and cell.stage == "final":
+        test, arrays = _judge(cell, model, splits.test)
+        write_bytes(done.with_suffix(".npz"), npz(arrays))
+    record = {
+        "format": FORMAT,
+        "cell": cell.to_json(),
+        "validation": {settings.metric: math.nan},
+        "test": dict(test),
+        "epoch": 0,
+        "history": [],
+        "learned": {},
+        "parameters": 0,
+        **({} if model is None else _of_training(model, refitted=cell.refit)),
+        "seconds": round(seconds, 3),
+        "epoch_seconds": _median([row["seconds"] for row in model.history]) if model else 0.0,
+        "peak_memory": facts.peak_memory(),
+        "peak_memory_of": "cell" if exact else "process",
+        "device": settings.device,
+        "threads": torch.get_num_threads(),
+        "warnings": list(said),
+        "error": error,
+        "commit": facts.commit(),
+        "versions": facts.versions(),
+        "machine": facts.machine(),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    write_json(done, _finite(record))
+    (Path(folder) / FAILED / f"{cell.key}.txt").unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=2)
+def _lists(
+    data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
+) -> tuple[Splits, tuple[str, ...]]:
+    """A cell's lists, and what was warned about; a process that runs many cells reads them once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        splits = sets.read(data, binary=binary, fold=fold, root=root, cache=cache)
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    return splits, tuple(dict.fromkeys(said))
+
+
+def _joined(train: Dataset, validation: Dataset) -> Dataset:
+    """The lists of both."""
+    return replace(
+        train,
+        features=np.concatenate([train.features, validation.features]),
+        labels=np.concatenate([train.labels, validation.labels]),
+        offsets=np.concatenate([train.offsets, validation.offsets[1:] + train.offsets[-1]]),
+        qids=np.concatenate([train.qids, validation.qids]),
+        docids=None,
+        best=None,
+    )
+
+
+def _judge(cell: Cell, model: Model, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
+    """Means by metric, and the arrays that are kept: queries, values of each, scores."""
+    scores = model.score(test.features, test.offsets)
+    found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
+    return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
+
+
+def _of_training(model: Model, *, refitted: bool) -> dict[str, Any]:
+    known = model.metrics
+    return {
+        "validation": {} if refitted else known.get("validation", {}),
+        "epoch": known["epoch"],
+        "history": model.history,
+        "learned": known.get("loss", {}),
+        "parameters": sum(parameter.numel() for parameter in model.ranker.parameters()),
+    }
+
+
+def _median(seconds: list[float]) -> float:
+    """The first epoch of a process may compile kernels: a median does not see that."""
+    return float(np.median(seconds)) if seconds else 0.0
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,114 @@
+"""All cells of a recipe, in a folder: tuned, chosen, run with every seed. What is done is not done again."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rankgrad.errors import bad_value
+from rankgrad.experiments.cell import Cell
+from rankgrad.experiments.pool import Done, Task
+from rankgrad.experiments.recipe import Recipe
+from rankgrad.experiments.results import CELLS, FAILED, RECIPE, Outcome, chosen, outcome_of
+from rankgrad.experiments.run import run
+from rankgrad.training.files import write_bytes
+
+LOCK = ".lock"
+Runner = Callable[[Iterable[Task]], Iterator[Done]]  # `Pool.run`, `pool.here`, or that of Ray
+
+
+class Step(NamedTuple):
+    """A cell is done, or has failed."""
+
+    cell: Cell
+    outcome: Outcome | None
+    error: str | None  # the traceback of a cell that failed
+    done: int  # cells so far, with those of earlier runs
+    total: int  # cells of the whole recipe
+
+
+def work(
+    recipe: Recipe,
+    folder: str | os.PathLike[str],
+    runner: Runner,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Iterator[Step]:
+    """Run what is left of a recipe, and say so cell by cell.
+
+    First the tuning cells. A row is chosen only when all its settings have been tried, so that tuning is equal; then
+    its final cells follow. A cell that fails leaves its traceback in `failed/`, and is tried again by the next run.
+
+    Args:
+        recipe: what to run; all its data must be there.
+        folder: of the results.
+        runner: what runs the tasks.
+        root, device, cache: as for `run`.
+    """
+    folder = Path(folder).absolute()
+    # Absolute: a process elsewhere has another current folder.
+    where = (str(folder), _absolute(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")))
+    options = (device, None if cache is None else _absolute(cache))
+    tuning = recipe.cells_to_tune()
+    total, before = len(tuning) + recipe.final_count, 0
+    for stage in ("tune", "final"):
+        cells = tuning
+        if stage == "final":
+            tried = {cell.key: found for cell in tuning if (found := outcome_of(cell, folder)) is not None}
+            cells = recipe.final_cells(chosen(recipe, tried))
+        left = {cell.key: cell for cell in cells if not _path(cell, folder).exists()}
+        done = before + len(cells) - len(left)
+        before += len(cells)
+        tasks = [Task(cell.key, _task, (cell, *where, *options), cell.lists) for cell in left.values()]
+        for finished in runner(tasks):
+            cell, error = left[finished.task.name], finished.error
+            outcome = None if error else outcome_of(cell, folder)
+            if outcome is None:
+                error = error or f"{_path(cell, folder)} was not written here: all machines must share this folder\n"
+                write_bytes(folder / FAILED / f"{cell.key}.txt", f"{cell}\n\n{error}".encode())
+            done += 1
+            yield Step(cell, outcome, error, done, total)
+
+
+@contextmanager
+def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
+    """The folder for one run at a time: with the recipe in it, and without what a killed run left half-written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / LOCK, "w", encoding="ascii") as lock:
+        _hold(lock, folder)
+        for place in (folder, folder / CELLS, folder / FAILED):
+            for aside in place.glob(".*.*"):
+                if aside.name.rpartition(".")[2].isdigit():  # as `write_bytes` names them
+                    aside.unlink(missing_ok=True)
+        text = recipe.dump().encode()
+        if not (folder / RECIPE).is_file() or (folder / RECIPE).read_bytes() != text:
+            write_bytes(folder / RECIPE, text)
+        yield
+
+
+def _hold(lock: Any, folder: Path) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows: there, two runs in one folder do double work
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it, however the process ends
+    except BlockingIOError:
+        bad_value("out", "be a folder in which no other run is at work", folder)
+    except OSError:  # a file system without locks
+        return
+
+
+def _task(cell: Cell, folder: str, root: str | None, device: str | None, cache: str | None) -> None:
+    run(cell, folder, root, device=device, cache=cache)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return str(Path(path).absolute())
+
+
+def _path(cell: Cell, folder: Path) -> Path:
+    return folder / CELLS / f"{cell.key}.json"
