@@ -2,7 +2,7 @@
 
 The rooms of the house are loaded when they are first used, so that `import rankgrad` costs little more than
 `import torch`: `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`,
-`rankgrad.training`, and `rankgrad.Ranker`, the estimator.
+`rankgrad.training`, `rankgrad.experiments`, and `rankgrad.Ranker`, the estimator.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Any
 from rankgrad.backend import backend
 
 __version__ = "0.1.0"
-__all__ = ["Ranker", "backend", "data", "lists", "losses", "metrics", "rankers", "relax", "training"]
+__all__ = ["Ranker", "backend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "training"]
 
 _ROOMS = frozenset(__all__) - {"Ranker", "backend"}
 
