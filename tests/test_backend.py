@@ -3,8 +3,10 @@
 import threading
 
 import pytest
+import torch
 
 import rankgrad
+from rankgrad import losses, metrics
 from rankgrad.backend import backend, current
 
 
@@ -61,3 +63,31 @@ def test_wrong_names_are_told_in_one_sentence(monkeypatch):
 
 def test_it_is_public():
     assert rankgrad.backend is backend
+
+
+NO_KERNEL = [
+    (losses.ranknet, {"sigma": -1.0}, "sigma=-1.0"),
+    (losses.lambdarank, {"sigma": -0.5}, "sigma=-0.5"),
+    (losses.lambdarank, {"metric": "AP"}, "metric=AP"),
+    (losses.lambdarank, {"metric": metrics.nDCG(gain=torch.square)}, "a gain or discount of your own"),
+    (losses.lambdaloss, {"sigma": -1.0}, "sigma=-1.0"),
+    (losses.lambdaloss, {"metric": "P@2"}, "metric=P"),
+    (losses.lambdaloss, {"metric": metrics.nDCG(discount=torch.sqrt)}, "a gain or discount of your own"),
+    (losses.xe_ndcg, {"gamma": torch.full((1, 3), 0.3)}, "a tensor as gamma"),
+    (losses.smooth_ndcg, {"stop_gradient": False}, "stop_gradient=False"),
+    (losses.smooth_precision, {"stop_gradient": False}, "stop_gradient=False"),
+    (losses.smooth_ap, {"stop_gradient": False}, "stop_gradient=False"),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "named"), NO_KERNEL)
+def test_fused_names_the_option_that_has_no_kernel(loss, options, named):
+    lists = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    with (
+        pytest.raises(ValueError, match=f"^backend must be 'auto' or 'plain' with {named}; got 'fused'"),
+        backend("fused"),
+    ):
+        loss(*lists, **options)
+    with backend("plain"):
+        plain = loss(*lists, **options)
+    torch.testing.assert_close(loss(*lists, **options), plain, rtol=0, atol=0)

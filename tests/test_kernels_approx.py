@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_kernels_pairwise import Lists
+from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
@@ -28,12 +28,12 @@ MODULES = {
 
 
 @every_case
-@pytest.mark.parametrize("padded", [False, True])
-def test_fused_equals_plain(loss, options, padded):
+@pytest.mark.parametrize("layout", ["flat", "scattered"])
+def test_fused_equals_plain(loss, options, layout):
     lists = Lists()
-    expected = lists.outcome(loss, options, "plain")
+    expected = lists.outcome(loss, "plain", **options)
     for dtype in (torch.float64, torch.float32):
-        assert_near(lists.outcome(loss, options, "fused", dtype, padded), expected, dtype)
+        assert_near(lists.outcome(loss, "fused", dtype=dtype, layout=layout, **options), expected, dtype)
     assert expected[1].abs().max() > 0
 
 
@@ -42,28 +42,27 @@ def assert_near(actual, expected, dtype=torch.float64):
     tolerance = 1e-10 if dtype == torch.float64 else 3e-5
     for a, e in zip(actual, expected, strict=True):
         size = float(e.abs().max()) if e.numel() else 0.0
-        torch.testing.assert_close(a.double(), e, rtol=0, atol=tolerance * max(size, 1e-4))
+        # Terms of the size of 1 cancel in the derivatives of lists that are wholly relevant, or wholly beyond k.
+        torch.testing.assert_close(a.double(), e, rtol=0, atol=tolerance * max(size, 1e-3))
 
 
 @every_case
 @pytest.mark.parametrize("scale", [1e-3, 1e2, 1e4, 1e30])
 def test_every_range_of_scores(loss, options, scale):
     lists = Lists((7, 65, 130), seed=1, scale=scale)
-    assert_near(lists.outcome(loss, options, "fused"), lists.outcome(loss, options, "plain"))
+    assert_near(lists.outcome(loss, "fused", **options), lists.outcome(loss, "plain", **options))
 
 
 @every_case
 @pytest.mark.parametrize("lists", [Lists(tied=True, seed=2), Lists(labels=(0, 1), seed=3)], ids=["ties", "binary"])
 def test_ties(loss, options, lists):
-    assert_near(lists.outcome(loss, options, "fused"), lists.outcome(loss, options, "plain"))
+    assert_near(lists.outcome(loss, "fused", **options), lists.outcome(loss, "plain", **options))
 
 
 def test_labels_that_are_not_grades():
     lists = Lists((40, 3), seed=4)
     lists.labels = torch.rand(43, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
-    assert_near(
-        lists.outcome(losses.approx_ndcg, {"k": 9}, "fused"), lists.outcome(losses.approx_ndcg, {"k": 9}, "plain")
-    )
+    assert_near(lists.outcome(losses.approx_ndcg, "fused", k=9), lists.outcome(losses.approx_ndcg, "plain", k=9))
 
 
 @every_case
@@ -71,14 +70,14 @@ def test_labels_that_are_not_grades():
 def test_reductions(loss, options, reduction):
     lists = Lists((0, 5, 1, 30), seed=5)
     assert_near(
-        lists.outcome(loss, options, "fused", reduction=reduction),
-        lists.outcome(loss, options, "plain", reduction=reduction),
+        lists.outcome(loss, "fused", reduction=reduction, **options),
+        lists.outcome(loss, "plain", reduction=reduction, **options),
     )
 
 
 @every_case
 def test_no_relevant_document_gives_zero(loss, options):
-    values, gradient = Lists(labels=(0,)).outcome(loss, options, "fused")
+    values, gradient = Lists(labels=(0,)).outcome(loss, "fused", **options)
     assert (values == 0).all()
     assert (gradient == 0).all()
 
@@ -87,13 +86,13 @@ def test_no_relevant_document_gives_zero(loss, options):
 def test_every_entry_is_written(loss, options, monkeypatch):
     """Memory that nobody cleared may hold anything; here it holds NaN."""
     lists, room = Lists(), np.empty
-    expected = lists.outcome(loss, options, "plain")
+    expected = lists.outcome(loss, "plain", **options)
     monkeypatch.setattr("rankgrad.kernels.cpu.np.empty", lambda *a, **k: _filled(room(*a, **k)))
-    assert_near(lists.outcome(loss, options, "fused", padded=True), expected)
+    assert_near(lists.outcome(loss, "fused", layout="scattered", **options), expected)
 
 
 def _filled(array):
-    array.fill(True if array.dtype == bool else np.nan)
+    array.fill(np.nan if array.dtype.kind == "f" else 1)
     return array
 
 
@@ -103,7 +102,7 @@ def test_threads_change_nothing(loss, options):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            outcomes.append(lists.outcome(loss, options, "fused", torch.float32))
+            outcomes.append(lists.outcome(loss, "fused", dtype=torch.float32, **options))
     finally:
         torch.set_num_threads(before)
     for one, two in zip(*outcomes, strict=True):
@@ -139,7 +138,7 @@ def test_gumbel_of_a_fused_loss():
     lists = Lists((6, 20), seed=8)
     noise = torch.randn(2, 26, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     loss = losses.gumbel(losses.approx_ndcg, samples=2)
-    assert_near(*(lists.outcome(loss, {"noise": noise}, backend) for backend in ("fused", "plain")))
+    assert_near(*(lists.outcome(loss, backend, noise=noise) for backend in ("fused", "plain")))
 
 
 def test_second_derivative_names_the_way_out():

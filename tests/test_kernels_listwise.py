@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
@@ -19,47 +20,11 @@ CASES = {
     "listmle": {},
     "p_listmle": {},
 }
-LENGTHS = (3, 0, 1, 2, 63, 64, 65, 240)
 every_loss = pytest.mark.parametrize("case", CASES)
 
 
 def loss_of(case):
     return functools.partial(getattr(losses, case.split(",")[0]), **CASES[case])
-
-
-class Lists:
-    """Random lists, flat and padded with NaN."""
-
-    def __init__(self, lengths=LENGTHS, spread=1.0, seed=0, grades=5, dtype=torch.float64):
-        generator = torch.Generator().manual_seed(seed)
-        documents = sum(lengths)
-        self.offsets = torch.tensor([0, *lengths]).cumsum(0)
-        self.scores = (torch.randn(documents, generator=generator, dtype=torch.float64) * spread).to(dtype)
-        self.labels = torch.randint(0, grades, (documents,), generator=generator)
-        self.weights = torch.rand(documents, generator=generator, dtype=torch.float64).to(dtype)
-        self.mask = torch.zeros(len(lengths), max(lengths) + 3, dtype=torch.bool)
-        for l, n in enumerate(lengths):
-            self.mask[l, torch.randperm(max(lengths) + 3, generator=generator)[:n]] = True
-
-    def scattered(self, values, junk):
-        return torch.full(self.mask.shape, junk, dtype=values.dtype).masked_scatter(self.mask, values)
-
-    def outcome(self, loss, backend, layout="flat", weighted=False, dtype=None, reduction="none"):
-        """Values and the gradients of the documents, under an upstream gradient that differs from list to list."""
-        leaf = self.scores.to(dtype or self.scores.dtype).requires_grad_()
-        arguments = {"weights": self.weights.to(leaf.dtype)} if weighted else {}
-        if layout == "flat":
-            batch = (leaf, self.labels)
-            arguments["offsets"] = self.offsets
-        else:
-            batch = (self.scattered(leaf, torch.nan), self.scattered(self.labels, -7))
-            arguments = {name: self.scattered(values, torch.nan) for name, values in arguments.items()}
-            arguments["mask"] = self.mask
-        with rg.backend(backend):
-            values = loss(*batch, **arguments, reduction=reduction)
-        upstream = torch.linspace(1.0, 2.0, max(values.numel(), 2), dtype=values.dtype)[: values.numel()]
-        (gradient,) = torch.autograd.grad(values, leaf, upstream.reshape(values.shape))
-        return values.detach(), gradient
 
 
 def likelihood(scores, labels, *, offsets, weights=None, reduction="none", position_aware=False):
@@ -108,7 +73,7 @@ def test_equals_plain(case, layout, weighted):
 @pytest.mark.parametrize("spread", [1e-3, 30.0, 60.0, 1e3, 1e10, 1e30])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 2e-6)])
 def test_equals_plain_float64_at_any_range(case, spread, dtype, tolerance):
-    lists = Lists(spread=spread, seed=3, dtype=dtype)
+    lists = Lists(scale=spread, seed=3, dtype=dtype)
     fused = lists.outcome(loss_of(case), "fused", weighted=True)
     assert fused[0].dtype == dtype
     assert_equal(fused, lists.outcome(truth_of(case), "plain", weighted=True, dtype=torch.float64), tolerance)

@@ -6,11 +6,11 @@ import resource
 import numpy as np
 import pytest
 import torch
+from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses, metrics
 
-LENGTHS = (0, 1, 2, 63, 64, 65, 240)
 CASES = {
     "ranknet": (losses.ranknet, {}),
     "ranknet@10": (losses.ranknet, {"k": 10, "sigma": 0.7}),
@@ -34,48 +34,6 @@ CASES = {
 every_case = pytest.mark.parametrize(("loss", "options"), CASES.values(), ids=CASES)
 
 
-class Lists:
-    """Random lists, flat and scattered over padding."""
-
-    def __init__(self, lengths=LENGTHS, seed=0, scale=1.0, labels=(0, 1, 2, 3, 4), tied=False):
-        random = np.random.default_rng(seed)
-        documents = sum(lengths)
-        scores = random.normal(size=documents)
-        scores = np.round(scores) if tied else scores
-        self.scores = torch.tensor(scores * scale)
-        self.labels = torch.tensor(random.choice(labels, documents))
-        self.weights = torch.tensor(random.uniform(0.2, 2.0, documents))
-        self.offsets = torch.tensor([0, *lengths]).cumsum(0)
-        width = max(lengths) + 3
-        places = [l * width + np.sort(random.choice(width, n, replace=False)) for l, n in enumerate(lengths)]
-        self.places = torch.tensor(np.concatenate(places), dtype=torch.long)
-        self.shape = (len(lengths), width)
-
-    def outcome(self, loss, options, backend, dtype=torch.float64, padded=False, weighted=False, reduction="none"):
-        """Values, and gradients by document under an upstream gradient that differs from list to list."""
-        leaf = self._lay_out(self.scores.to(dtype), padded).requires_grad_()
-        layout = {"mask": ~self._lay_out(self.scores, True).isnan()} if padded else {"offsets": self.offsets}
-        if weighted:
-            layout["weights"] = self._lay_out(self.weights.to(dtype), padded)
-        labels = self._lay_out(self.labels.to(dtype), padded) if padded else self.labels
-        with rg.backend(backend):
-            values = loss(leaf, labels, **layout, **options, reduction=reduction)
-        upstream = 1.0 + 0.3 * torch.arange(values.numel(), dtype=dtype).reshape(values.shape)
-        (gradient,) = torch.autograd.grad(values, leaf, upstream)
-        if not padded:
-            return values.detach(), gradient
-        documents = gradient.reshape(-1)[self.places]
-        others = torch.ones(gradient.numel(), dtype=torch.bool).index_fill(0, self.places, False)
-        assert (gradient.reshape(-1)[others] == 0).all()
-        return values.detach(), documents
-
-    def _lay_out(self, values, padded):
-        if not padded:
-            return values.clone()
-        junk = torch.full((math.prod(self.shape),), math.nan, dtype=values.dtype)
-        return junk.index_copy(0, self.places, values).reshape(self.shape)
-
-
 def assert_near(actual, expected, dtype=torch.float64):
     """Equal to a tolerance of the dtype, relative to the largest entry: derivatives are sums that cancel."""
     for a, e in zip(actual, expected, strict=True):
@@ -88,12 +46,12 @@ def assert_near(actual, expected, dtype=torch.float64):
 
 @every_case
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
-def test_fused_equals_plain(loss, options, padded, weighted):
+@pytest.mark.parametrize("layout", ["flat", "scattered"])
+def test_fused_equals_plain(loss, options, layout, weighted):
     lists = Lists()
-    expected = lists.outcome(loss, options, "plain", weighted=weighted)
+    expected = lists.outcome(loss, "plain", weighted=weighted, **options)
     for dtype in (torch.float64, torch.float32):
-        actual = lists.outcome(loss, options, "fused", dtype, padded, weighted)
+        actual = lists.outcome(loss, "fused", dtype=dtype, layout=layout, weighted=weighted, **options)
         assert_near(actual, expected, dtype)
     assert expected[1].abs().max() > 0
 
@@ -103,31 +61,31 @@ def test_fused_equals_plain(loss, options, padded, weighted):
 def test_every_range_of_scores(loss, options, scale):
     lists = Lists((7, 65, 130), seed=1, scale=scale)
     lists.scores = lists.scores.float().double()
-    expected = lists.outcome(loss, options, "plain")
+    expected = lists.outcome(loss, "plain", **options)
     for dtype in (torch.float64, torch.float32):
-        assert_near(lists.outcome(loss, options, "fused", dtype), expected, dtype)
+        assert_near(lists.outcome(loss, "fused", dtype=dtype, **options), expected, dtype)
 
 
 @every_case
 @pytest.mark.parametrize("lists", [Lists(tied=True, seed=2), Lists(labels=(0, 1), seed=3)], ids=["ties", "binary"])
 def test_ties(loss, options, lists):
-    expected = lists.outcome(loss, options, "plain")
+    expected = lists.outcome(loss, "plain", **options)
     for dtype in (torch.float64, torch.float32):
-        assert_near(lists.outcome(loss, options, "fused", dtype), expected, dtype)
+        assert_near(lists.outcome(loss, "fused", dtype=dtype, **options), expected, dtype)
 
 
 @pytest.mark.parametrize("name", ["ranknet", "hinge", "lambdarank@5", "lambdaloss@5", "ndcg2pp@None", "ndcg1@None"])
 def test_long_lists_are_cut_into_strips(name):
     lists = Lists((1000, 5, 1600), seed=4)
-    expected = lists.outcome(*CASES[name], "plain")
+    expected = lists.outcome(CASES[name][0], "plain", **CASES[name][1])
     for dtype in (torch.float64, torch.float32):
-        assert_near(lists.outcome(*CASES[name], "fused", dtype), expected, dtype)
+        assert_near(lists.outcome(CASES[name][0], "fused", dtype=dtype, **CASES[name][1]), expected, dtype)
 
 
 @every_case
 @pytest.mark.parametrize("label", [0, 3])
 def test_equal_labels_give_zero(loss, options, label):
-    values, gradient = Lists(labels=(label,)).outcome(loss, options, "fused")
+    values, gradient = Lists(labels=(label,)).outcome(loss, "fused", **options)
     assert (values == 0).all()
     assert (gradient == 0).all()
 
@@ -137,8 +95,8 @@ def test_equal_labels_give_zero(loss, options, label):
 def test_reductions(loss, options, reduction):
     lists = Lists((0, 5, 1, 30), seed=5)
     assert_near(
-        lists.outcome(loss, options, "fused", reduction=reduction),
-        lists.outcome(loss, options, "plain", reduction=reduction),
+        lists.outcome(loss, "fused", reduction=reduction, **options),
+        lists.outcome(loss, "plain", reduction=reduction, **options),
     )
 
 
@@ -146,17 +104,17 @@ def test_reductions(loss, options, reduction):
 def test_every_entry_is_written(loss, options, monkeypatch):
     """Memory that nobody cleared may hold anything; here it holds NaN."""
     lists = Lists()
-    expected = lists.outcome(loss, options, "plain")
+    expected = lists.outcome(loss, "plain", **options)
     room, calls = np.empty, []
 
     def filled(shape, dtype=float):
         calls.append(shape)
         array = room(shape, dtype)
-        array.fill(True if array.dtype == bool else np.nan)
+        array.fill(np.nan if array.dtype.kind == "f" else 1)
         return array
 
     monkeypatch.setattr("rankgrad.kernels.cpu.np.empty", filled)
-    actual = lists.outcome(loss, options, "fused", padded=True)
+    actual = lists.outcome(loss, "fused", layout="scattered", **options)
     assert calls
     assert_near(actual, expected)
 
@@ -168,7 +126,7 @@ def test_threads_change_nothing(loss, options):
         outcomes = []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            outcomes.append(lists.outcome(loss, options, "fused", torch.float32))
+            outcomes.append(lists.outcome(loss, "fused", dtype=torch.float32, **options))
     finally:
         torch.set_num_threads(before)
     for one, two in zip(*outcomes, strict=True):
@@ -187,7 +145,7 @@ def test_metrics_and_gains_without_a_kernel_stay_plain():
     lists = Lists((5, 20), seed=7)
     for options in ({"metric": "AP"}, {"metric": metrics.nDCG(gain=lambda y: y**2)}, {"sigma": -1.0}):
         for loss in (losses.lambdarank, losses.lambdaloss):
-            assert_near(lists.outcome(loss, options, "auto"), lists.outcome(loss, options, "plain"))
+            assert_near(lists.outcome(loss, "auto", **options), lists.outcome(loss, "plain", **options))
 
 
 @pytest.mark.parametrize("name", ["ranknet", "hinge", "lambdarank@5", "lambdaloss@5", "ndcg1@None"])
@@ -220,7 +178,7 @@ def test_the_operator_is_registered_properly():
 def test_memory_is_linear():
     """30,000 documents, whose pairs would take 3.6 GB a matrix."""
     lists, before = Lists((30_000,), seed=10), _peak()
-    values, gradient = lists.outcome(losses.lambdaloss, {"k": 5}, "fused", torch.float32)
+    values, gradient = lists.outcome(losses.lambdaloss, "fused", dtype=torch.float32, k=5)
     assert torch.isfinite(values).all()
     assert torch.isfinite(gradient).all()
     assert _peak() - before < 100_000

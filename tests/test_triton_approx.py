@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from test_kernels_pairwise import Lists
+from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
@@ -49,12 +49,12 @@ def test_interpreted_equals_plain(make, batch):
     lists = Lists(lengths, seed=1, scale=scale, labels=labels, tied=tied)
     lists.scores = lists.scores.float().double()
     for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 2e-5)):
-        for padded in (False, True):
+        for layout in ("flat", "scattered"):
             outcomes = []
             for backend, precision in (("plain", torch.float64), ("fused", dtype)):
                 loss = make()
                 loss = loss.double() if isinstance(loss, torch.nn.Module) else loss
-                values, gradient = lists.outcome(loss, {}, backend, precision, padded)
+                values, gradient = lists.outcome(loss, backend, layout, dtype=precision)
                 outcomes.append((values.double(), gradient.double(), *_by_parameters(loss, lists, backend, precision)))
             for plain, fused in zip(*outcomes, strict=True):
                 room = tolerance * max(1.0, float(plain.abs().max()) if plain.numel() else 0.0)

@@ -5,7 +5,8 @@ import os
 
 import pytest
 import torch
-from test_kernels_listwise import CASES, Lists, assert_equal, loss_of, truth_of
+from made_lists import Lists
+from test_kernels_listwise import CASES, assert_equal, loss_of, truth_of
 
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
@@ -68,7 +69,7 @@ def test_interpreted_equals_plain(case, layout, batch):
     lengths, spread, grades = batch
     weighted = len(lengths) > 2
     dtype, tolerance = (torch.float64, 1e-11) if layout == "flat" else (torch.float32, 3e-6)
-    lists = Lists(lengths, spread, seed=len(case), grades=grades, dtype=dtype)
+    lists = Lists(lengths, spread, seed=len(case), labels=range(grades), dtype=dtype)
     values, gradient, signal = interpreted(case, lists, layout, weighted)
     assert values.dtype == dtype
     truth = lists.outcome(truth_of(case), "plain", weighted=weighted, dtype=torch.float64)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from test_kernels_listwise import Lists
+from made_lists import Lists
 from test_kernels_soft_ndcg import assert_equal
 
 from rankgrad import losses
@@ -68,7 +68,7 @@ def _poisoned(tensor):
 def test_interpreted_equals_plain(case, layout, batch):
     lengths, spread, grades = batch
     dtype, tolerance = (torch.float64, 1e-11) if layout == "flat" else (torch.float32, 1e-5)
-    lists = Lists(lengths, spread, seed=len(case), grades=grades, dtype=dtype)
+    lists = Lists(lengths, spread, seed=len(case), labels=range(grades), dtype=dtype)
     found = lists.outcome(loss_of(case), "fused", layout)
     assert found[0].dtype == dtype
     assert_equal(found, lists.outcome(loss_of(case), "plain", dtype=torch.float64), tolerance)

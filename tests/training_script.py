@@ -1,4 +1,4 @@
-"""A training run in a process of its own, to be killed, resumed, or started twice: `python training_script.py OUT ...`."""
+"""A training run in a process of its own, to be killed, resumed or started twice: `training_script.py OUT SETTINGS`."""
 
 import json
 import sys

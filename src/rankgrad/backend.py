@@ -17,9 +17,9 @@ def backend(name: str) -> Iterator[None]:
     """Choose the implementation of the losses inside a `with` block.
 
     `"auto"` (the default) takes the fused kernel where one exists for the loss and the device; `"fused"` does so inside
-    `torch.func` transforms too, and is an error on a device without kernels; `"plain"` takes the readable PyTorch
-    version, which is the truth. Losses and options without a kernel are plain in every case. Outside of any block the
-    environment variable `RANKGRAD_BACKEND` decides.
+    `torch.func` transforms too, and is an error on a device or with an option that has no kernel; `"plain"` takes the
+    readable PyTorch version, which is the truth. Losses without any kernel are plain in every case. Outside of any
+    block the environment variable `RANKGRAD_BACKEND` decides.
 
     Example:
         >>> with backend("plain"):

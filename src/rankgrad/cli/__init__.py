@@ -6,8 +6,10 @@ from importlib import import_module
 import typer
 
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
-VERBS = ("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report")
-VERBS += ("convert", "measure")
+VERBS = (
+    *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
+    *("convert", "measure"),
+)
 
 app = typer.Typer(
     help="Train rankers on the metric they are judged by.",

@@ -107,6 +107,7 @@ def xe_ndcg(
             return loss
         gammas: Tensor | float = gamma
     else:
+        fused("xe_ndcg", lists, reduction, lacking="a tensor as gamma")
         gamma = torch.as_tensor(gamma)
         if not gamma.is_nested and gamma.shape != lists.given.scores.shape:
             must = f"be a number or have the shape of scores, {tuple(lists.given.scores.shape)}"

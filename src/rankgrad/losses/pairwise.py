@@ -50,8 +50,8 @@ def ranknet(
     check_cutoff(k)
     one_of("pairs", pairs, ("any", "both"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    # The kernels meet each pair from the higher score, and so need to know which way is up.
-    if sigma >= 0 and (loss := fused("ranknet", lists, reduction, (sigma, k or 0, pairs == "both"))) is not None:
+    options = (sigma, k or 0, pairs == "both")
+    if (loss := fused("ranknet", lists, reduction, options, lacking=_lacking(sigma))) is not None:
         return loss
     counted = None if k is None else in_top(ranks(lists.scores, lists.mask), k, pairs)
     return lists.reduce(pair_loss(lists, counted, _logistic(sigma)), reduction, has_order(lists))
@@ -119,10 +119,9 @@ def lambdarank(
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
-    if _has_kernel(form, sigma):
-        options = (sigma, form.k or 0, False, form.gain == "linear")
-        if (loss := fused("lambdarank", lists, reduction, options)) is not None:
-            return loss
+    options = (sigma, form.k or 0, False, form.gain == "linear")
+    if (loss := fused("lambdarank", lists, reduction, options, lacking=_lacking(sigma, form))) is not None:
+        return loss
     delta = swaps.difference(lists, form)
     return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
 
@@ -169,6 +168,7 @@ def lambdaloss(
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
     if form.name != "nDCG":
+        fused("lambdaloss", lists, reduction, lacking=_lacking(sigma, form))
         delta = swaps.difference(lists, form)
         return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
     one_of("scheme", scheme, SCHEMES)
@@ -176,18 +176,23 @@ def lambdaloss(
     one_of("truncation", truncation, ("sound", "heuristic"))
     if truncation == "sound" and scheme != "ndcg2":
         bad_value("truncation", f"be 'heuristic' with scheme {scheme!r}", repr(truncation))
-    if _has_kernel(form, sigma):
-        sound = form.k is not None and truncation == "sound"
-        options = (sigma, form.k or 0, False, form.gain == "linear", SCHEMES.index(scheme), sound, mu)
-        if (loss := fused("lambdaloss", lists, reduction, options)) is not None:
-            return loss
+    sound = form.k is not None and truncation == "sound"
+    options = (sigma, form.k or 0, False, form.gain == "linear", SCHEMES.index(scheme), sound, mu)
+    if (loss := fused("lambdaloss", lists, reduction, options, lacking=_lacking(sigma, form))) is not None:
+        return loss
     delta = _scheme_weights(lists, form, scheme, truncation, mu)
     values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
     return lists.reduce(values, reduction, has_order(lists))
 
 
-def _has_kernel(metric: Formula, sigma: float) -> bool:
-    return metric.name == "nDCG" and metric.gain in ("exp", "linear") and metric.discount == "log2" and sigma >= 0
+def _lacking(sigma: float, metric: Formula | None = None) -> str | None:
+    """The option for which there is no kernel, if any."""
+    if metric is not None and metric.name != "nDCG":
+        return f"metric={metric.name}"
+    if metric is not None and (callable(metric.gain) or callable(metric.discount)):
+        return "a gain or discount of your own"
+    # The kernels meet each pair from the higher score, and so need to know which way is up.
+    return None if sigma >= 0 else f"sigma={sigma}"
 
 
 def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: str, mu: float) -> Tensor:

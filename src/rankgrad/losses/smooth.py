@@ -136,7 +136,7 @@ def _fused(
 ) -> Tensor | None:
     """The kernel's loss; None also for the whole gradient, which takes a pass back through all ranks."""
     options = (k or 0, operator.alpha, operator.delta, threshold)
-    return fused(name, lists, reduction, options) if operator.stop_gradient else None
+    return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 
 
 def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:

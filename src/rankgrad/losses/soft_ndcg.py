@@ -133,9 +133,12 @@ def fastsort_ndcg(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    operator, loss = fast_sort(temperature, regularisation), None
-    if lists.given.scores.device.type == "cpu":  # violators are pooled one by one, which is no work for a GPU
-        loss = fused("fastsort_ndcg", lists, reduction, (k or 0, BETA, temperature, regularisation == "entropic"))
+    operator = fast_sort(temperature, regularisation)
+    device = lists.given.scores.device.type
+    options = (k or 0, BETA, temperature, regularisation == "entropic")
+    # Violators are pooled one by one, which is no work for a GPU.
+    lacking = None if device == "cpu" else f"fastsort_ndcg on {device}"
+    loss = fused("fastsort_ndcg", lists, reduction, options, lacking=lacking)
     return _at_ranks(operator, k, lists, reduction) if loss is None else loss
 
 

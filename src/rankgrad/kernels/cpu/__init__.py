@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,21 +43,19 @@ def _cache_folder() -> Path:
 _FOLDER = str(_cache_folder())
 
 
-def kernel(function: Callable[..., Any] | None = None, *, parallel: bool = False) -> Any:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function with Numba when it is first called, or load what an earlier process compiled."""
-    if function is None:
-        return lambda function: kernel(function, parallel=parallel)
     elsewhere = _config.CACHE_DIR
     _config.CACHE_DIR = _FOLDER  # read when the function is decorated, so this touches nobody else's
     try:
-        return numba.njit(cache=True, fastmath=FASTMATH, parallel=parallel, error_model="numpy")(function)
+        return numba.njit(cache=True, fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function)
     finally:
         _config.CACHE_DIR = elsewhere
 
 
 def helper(function: Callable[..., Any]) -> Any:
     """A function that kernels call. LLVM inlines it; Numba's own inlining took four times as long to compile."""
-    return numba.njit(fastmath=FASTMATH, error_model="numpy")(function)
+    return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 class Flat(NamedTuple):
@@ -91,6 +90,11 @@ class Flat(NamedTuple):
             ends,
         )
 
+    @property
+    def longest(self) -> int:
+        """How many documents the longest list has."""
+        return int(np.diff(self.offsets).max(initial=0))
+
 
 class Results(NamedTuple):
     """The arrays that a kernel fills, and that the operator returns."""
@@ -112,6 +116,12 @@ class Results(NamedTuple):
         """As the operator returns them."""
         values, signal, slopes, extras = (torch.from_numpy(array) for array in self)
         return values, signal, slopes, extras
+
+
+@lru_cache(maxsize=4)
+def discounts(ranks: int) -> NDArray[np.float64]:
+    """1 / log2(1 + rank), from rank 1."""
+    return 1.0 / np.log2(np.arange(2.0, ranks + 2.0))
 
 
 def launch(compiled: Any, *arguments: Any) -> None:

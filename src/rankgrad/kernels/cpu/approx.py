@@ -7,19 +7,25 @@ derivative.
 """
 
 import math
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numba import prange
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
-from rankgrad.kernels.cpu.at_ranks import average, ideal_discounts, ndcg, precision, reciprocal, sigmoid
+from rankgrad.kernels.cpu.at_ranks import average, ideal_discounts, ndcg, precision, reciprocal
+from rankgrad.kernels.cpu.order import bits
+from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.cpu.sigmoid_ranks import far_rank, far_slope, near_rank, near_slope
 
-NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
+# No Python integers, for each of which Numba would compile a helper again.
+NDCG, PRECISION, RECIPROCAL, AVERAGE = np.arange(4)
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
 TINY = 1e-30  # stands for a slope that softplus has rounded to 0
 LONG = 1024  # documents from which on a list is shared between threads
-ROWS = 16  # rows of its pair matrix that one task does
+ROWS, FIRST = np.int64(16), np.int64(0)  # rows of its pair matrix that a task does, and the first task
 
 
 def run(
@@ -43,9 +49,8 @@ def run(
     results = Results.like(flat, 3, gradient)
     k, beta, threshold, form = options
     (log_base, slope, alpha), chain = _numbers(params.detach().tolist(), form)
-    launch(
-        _approx, *flat, *results, _CODES[name], k, beta, threshold, log_base, slope, alpha, flat.scores.dtype.type(1)
-    )
+    numbers = (k, beta, threshold, log_base, slope, alpha)
+    launch(_approx(_CODES[name]), *flat, *results, bits(flat.labels), *numbers, flat.scores.dtype.type(1), *_work(flat))
     if form:
         np.multiply(results.extras, chain, out=results.extras)
     return results.tensors()
@@ -61,74 +66,76 @@ def _numbers(params: list[float], form: float) -> tuple[list[float], list[float]
     return [math.log1p(soft[0]), slope, soft[2]], [steep[0] / (1.0 + soft[0]), steep[1], steep[2]]
 
 
-@kernel(parallel=True)
-def _approx(
-    scores,
-    labels,
-    weights,
-    mask,
-    offsets,
-    values,
-    signal,
-    slopes,
-    extras,
-    code,
-    k,
-    beta,
-    threshold,
-    log_base,
-    slope,
-    alpha,
-    one,
-):
-    lists, documents = len(offsets) - 1, len(scores)
-    gradient = len(slopes) > 0
-    place = np.empty(documents, np.int64)  # where a gathered document came from
-    score = np.empty(documents, np.float64)  # alpha s, centred in its list
-    power = np.empty_like(scores)  # exp(alpha s)
-    count = np.empty(lists, np.int64)  # documents of a list
-    hits = np.empty(lists, np.int64)  # relevant ones, which come first
-    wide = np.empty(lists, np.bool_)
-    rank = np.empty(documents, np.float64)
-    above = np.empty(documents, np.float64)  # rank among the relevant ones only, for average precision
-    by_rank = np.empty_like(scores)  # derivative of the value by each rank
-    by_above = np.empty_like(scores)
-    direct = np.empty(documents, np.float64)  # derivative by each score not through its rank
-    given = (scores, labels, mask, offsets)
-    work = (place, score, power, count, hits, wide, rank, above, by_rank, by_above, direct)
-    out = (values, signal, slopes, extras)
-    numbers = (code, k, beta, threshold, log_base, slope, alpha)
-    longest = 0
-    for l in range(lists):
-        longest = max(longest, offsets[l + 1] - offsets[l])
-    sums = ideal_discounts(longest if k <= 0 else min(longest, int(k)), slope)
+def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
+    """Room for the kernel, by document where nothing else is said."""
+    documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
+    return (
+        np.empty(documents, np.int64),  # place: where a gathered document came from
+        np.empty(documents),  # score: alpha s, centred in its list
+        np.empty(documents, dtype),  # power: exp(alpha s)
+        np.empty(lists, np.int64),  # count: documents of a list
+        np.empty(lists, np.int64),  # hits: relevant ones, which come first
+        np.empty(lists, np.bool_),  # wide: whether powers of a list would overflow
+        np.empty(documents),  # rank
+        np.empty(documents),  # above: rank among the relevant ones only, for average precision
+        np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
+        np.empty(documents, dtype),  # by_above
+        np.empty(documents),  # direct: derivative by each score not through its rank
+    )
 
-    # One parallel region for all lists but the long ones: on a busy machine each region is a wait for the slowest core.
-    for l in prange(lists):
-        _prepare(l, given, work, numbers)
-        if count[l] <= LONG:
-            _rank_rows(l, 0, hits[l], given, work, code, one)
-            _value(l, given, work, out, numbers, sums)
-            if gradient:
-                _slope_rows(l, 0, count[l], given, work, out, code, alpha, one)
+
+@cache
+def _approx(code: int) -> Any:
+    """The kernel of one metric. Its closure holds only a number: by that Numba finds it on disk."""
+
+    @kernel
+    def approx(
+        scores, labels, weights, mask, offsets, values, signal, slopes, extras, label_bits,
+        k, beta, threshold, log_base, slope, alpha, one,
+        place, score, power, count, hits, wide, rank, above, by_rank, by_above, direct,
+    ):  # fmt: skip
+        given = (scores, labels, mask, offsets, label_bits)
+        work = (place, score, power, count, hits, wide, rank, above, by_rank, by_above, direct)
+        out = (values, signal, slopes, extras)
+        longest = 0
+        for l in range(len(values)):
+            longest = max(longest, offsets[l + 1] - offsets[l])
+        sums = ideal_discounts(longest if k <= 0 else min(longest, int(k)), slope)
+        numbers = (k, beta, threshold, log_base, slope, alpha, sums)
+        # One parallel region for all lists but the long: on a busy machine each region is a wait for the slowest core.
+        if code == NDCG:
+            spread(_ndcg, len(values), (given, work, out, numbers, one))
+        elif code == PRECISION:
+            spread(_precision, len(values), (given, work, out, numbers, one))
+        elif code == RECIPROCAL:
+            spread(_reciprocal, len(values), (given, work, out, numbers, one))
+        else:
+            spread(_average, len(values), (given, work, out, numbers, one))
+        for l in range(len(values)):
+            if count[l] <= LONG:
+                continue
+            spread(_rank_rows, (hits[l] + ROWS - 1) // ROWS, (ROWS, l, given, work, code, one))
+            if code == NDCG:
+                _ndcg_value(l, given, work, out, numbers)
+            elif code == PRECISION:
+                _precision_value(l, given, work, out, numbers)
+            elif code == RECIPROCAL:
+                _reciprocal_value(l, given, work, out, numbers)
+            else:
+                _average_value(l, given, work, out, numbers)
+            if len(slopes) > 0:
+                spread(_slope_rows, (count[l] + ROWS - 1) // ROWS, (ROWS, l, given, work, out, code, alpha, one))
                 _by_alpha(l, given, work, out, code, alpha)
-    for l in range(lists):
-        if count[l] > LONG:
-            for block in prange((hits[l] + ROWS - 1) // ROWS):
-                _rank_rows(l, block * ROWS, min(hits[l], (block + 1) * ROWS), given, work, code, one)
-            _value(l, given, work, out, numbers, sums)
-            if gradient:
-                for block in prange((count[l] + ROWS - 1) // ROWS):
-                    _slope_rows(l, block * ROWS, min(count[l], (block + 1) * ROWS), given, work, out, code, alpha, one)
-                _by_alpha(l, given, work, out, code, alpha)
+
+    return approx
 
 
 @helper
 def _prepare(l, given, work, numbers):
     """Gather the documents of a list and take their powers; clear what is only partly written later."""
-    scores, labels, mask, offsets = given
+    scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
-    _, _, _, threshold, _, _, alpha = numbers
+    _, _, threshold, _, _, alpha, _ = numbers
     first = offsets[l]
     count[l], hits[l] = _gather(labels, mask, first, offsets[l + 1], place, threshold)
     span = _centre(scores, place, first, count[l], score, alpha)
@@ -139,61 +146,39 @@ def _prepare(l, given, work, numbers):
 
 
 @helper
-def _rank_rows(l, start, stop, given, work, code, one):
-    """Soft ranks of some relevant documents of a list."""
+def _rank_rows(block, rows, l, given, work, code, one):
+    """Soft ranks of a block of relevant documents of a list."""
     _, score, power, count, hits, wide, rank, above, _, _, _ = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
-    for i in range(first + start, first + stop):
+    for i in range(first + block * rows, min(mine, first + (block + 1) * rows)):
         if wide[l]:
-            rank[i] = _far_rank(score, i, first, last)
+            rank[i] = far_rank(score, i, first, last)
             if code == AVERAGE:
-                above[i] = _far_rank(score, i, first, mine)
+                above[i] = far_rank(score, i, first, mine)
         else:
-            rank[i] = _near_rank(power[first:last], power[i], one)
+            rank[i] = near_rank(power[first:last], power[i], one)
             if code == AVERAGE:
-                above[i] = _near_rank(power[first:mine], power[i], one)
+                above[i] = near_rank(power[first:mine], power[i], one)
 
 
 @helper
-def _value(l, given, work, out, numbers, sums):
-    """The value of a list, and its derivative by each rank."""
-    _, labels, _, offsets = given
-    place, score, _, _, hits, _, rank, above, by_rank, by_above, direct = work
-    values, signal, slopes, extras = out
-    code, k, beta, _, log_base, slope, _ = numbers
-    gradient = len(slopes) > 0
-    first, last = offsets[l], offsets[l] + hits[l]
-    signal[l] = hits[l] > 0
-    if gradient:
-        extras[l, :] = 0.0
-    if code == NDCG:
-        values[l] = ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, sums, extras, l, gradient)
-    elif code == PRECISION:
-        values[l] = precision(rank, by_rank, first, last, k, beta)
-    elif code == RECIPROCAL:
-        values[l] = reciprocal(score, rank, by_rank, direct, first, last, k, beta)
-    else:
-        values[l] = average(rank, above, by_rank, by_above, first, last, k, beta)
-
-
-@helper
-def _slope_rows(l, start, stop, given, work, out, code, alpha, one):
-    """The derivative of the list's value by the scores of some of its documents."""
+def _slope_rows(block, rows, l, given, work, out, code, alpha, one):
+    """The derivative of the list's value by the scores of a block of its documents."""
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
     last, mine = first + count[l], first + hits[l]
-    for i in range(first + start, first + stop):
+    for i in range(first + block * rows, min(last, first + (block + 1) * rows)):
         until = last if i < mine else mine  # an irrelevant document has pairs with relevant ones only
         if wide[l]:
-            total = _far_slope(score, by_rank, i, first, until)
+            total = far_slope(score, by_rank, i, first, until)
         else:
-            total = _near_slope(power[first:until], by_rank[first:until], power[i], by_rank[i], one)
+            total = near_slope(power[first:until], by_rank[first:until], power[i], by_rank[i], one)
         if code == AVERAGE and i < mine:
             if wide[l]:
-                total += _far_slope(score, by_above, i, first, mine)
+                total += far_slope(score, by_above, i, first, mine)
             else:
-                total += _near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i], one)
+                total += near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i], one)
         slopes[place[i]] = alpha * (total + direct[i])
 
 
@@ -242,43 +227,46 @@ def _centre(scores, place, first, count, score, alpha):
     return alpha * (high - low) if count > 0 else 0.0
 
 
-@helper
-def _near_rank(power, own, one):
-    """Ranks by division. `one` is 1 in the dtype of the powers: with a plain 1 all would be computed in float64."""
-    total = 0.5
-    for start in range(0, len(power), 4096):  # sums of float32 stay short
-        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises a loop over a slice, from 0 up
-        for j in range(len(piece)):
-            part += piece[j] / (own + piece[j])
-        total += part
-    return total
+def _list_of(code: int) -> tuple[Any, Any]:
+    """What a list of ordinary length takes, for one metric; and, of that, its value and the derivatives by ranks."""
+
+    @helper
+    def value(l, given, work, out, numbers):
+        _, labels, _, offsets, label_bits = given
+        place, score, _, _, hits, _, rank, above, by_rank, by_above, direct = work
+        values, signal, slopes, extras = out
+        k, beta, _, log_base, slope, _, sums = numbers
+        first, last = offsets[l], offsets[l] + hits[l]
+        signal[l] = last > first
+        if len(slopes) > 0:
+            extras[l, 0] = extras[l, 1] = extras[l, 2] = 0.0
+        if code == NDCG:
+            found = ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums)
+            values[l] = found[0]
+            if len(slopes) > 0:
+                extras[l, 0], extras[l, 1] = found[1], found[2]
+        elif code == PRECISION:
+            values[l] = precision(rank, by_rank, first, last, k, beta)
+        elif code == RECIPROCAL:
+            values[l] = reciprocal(score, rank, by_rank, direct, first, last, k, beta)
+        else:
+            values[l] = average(rank, above, by_rank, by_above, first, last, k, beta)
+
+    @helper
+    def whole(l, given, work, out, numbers, one):
+        _prepare(l, given, work, numbers)
+        count = work[3][l]
+        if count <= LONG:
+            _rank_rows(FIRST, count, l, given, work, code, one)
+            value(l, given, work, out, numbers)
+            if len(out[2]) > 0:
+                _slope_rows(FIRST, count, l, given, work, out, code, numbers[5], one)
+                _by_alpha(l, given, work, out, code, numbers[5])
+
+    return whole, value
 
 
-@helper
-def _near_slope(power, by_rank, own, own_by_rank, one):
-    """sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
-    total = 0.0
-    for start in range(0, len(power), 4096):
-        part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
-        for j in range(len(piece)):
-            share = one / (own + piece[j])
-            part += (piece[j] * share) * (own * share) * (change[j] - own_by_rank)
-        total += part
-    return total
-
-
-@helper
-def _far_rank(score, i, first, last):
-    total = 0.5
-    for j in range(first, last):
-        total += sigmoid(score[j] - score[i])
-    return total
-
-
-@helper
-def _far_slope(score, by_rank, i, first, last):
-    total = 0.0
-    for j in range(first, last):
-        share = sigmoid(-abs(score[j] - score[i]))
-        total += share * (1.0 - share) * (by_rank[j] - by_rank[i])
-    return total
+_ndcg, _ndcg_value = _list_of(NDCG)
+_precision, _precision_value = _list_of(PRECISION)
+_reciprocal, _reciprocal_value = _list_of(RECIPROCAL)
+_average, _average_value = _list_of(AVERAGE)

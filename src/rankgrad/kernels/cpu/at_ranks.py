@@ -5,16 +5,10 @@ import math
 import numpy as np
 
 from rankgrad.kernels.cpu import helper
+from rankgrad.kernels.cpu.order import descending
+from rankgrad.kernels.cpu.sigmoid_ranks import sigmoid
 
 MANY = 32  # different labels in a list
-
-
-@helper
-def sigmoid(x):
-    if x >= 0:
-        return 1.0 / (1.0 + math.exp(-x))
-    small = math.exp(x)
-    return small / (1.0 + small)
 
 
 @helper
@@ -27,14 +21,12 @@ def cut(rank, k, beta):
 
 
 @helper
-def ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, sums, extras, l, gradient):
-    """Minus NDCG; its derivatives by the ranks, by the log of the gain base and by the slope of the discount."""
-    if gradient:
-        extras[l, :] = 0.0
+def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
+    """Minus NDCG, and its derivatives by the log of the gain base and by the slope of the discount; fills `by_rank`."""
     if last == first:
-        return 0.0
+        return 0.0, 0.0, 0.0
     # Labels are mostly a few grades: the gain of each is computed once, and the ideal order needs no sort of documents.
-    grades = np.empty(last - first, labels.dtype)
+    grades, grade_bits = np.empty(last - first, labels.dtype), np.empty(last - first, label_bits.dtype)
     counts = np.zeros(last - first, np.int64)
     grade = np.empty(last - first, np.int64)
     found = 0
@@ -46,11 +38,14 @@ def ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, su
             if g == MANY:
                 g = found  # so many that looking them up costs more than computing them again
         if g == found:
-            grades[found] = y
+            grades[found], grade_bits[found] = y, label_bits[place[i]]
             found += 1
         counts[g] += 1
         grade[i - first] = g
-    order = np.argsort(-grades[:found])
+    order = np.empty(found, np.int64)
+    for g in range(found):
+        order[g] = g
+    descending(grades, grade_bits, order)
     top = float(grades[order[0]])
     gains, by_bases = np.empty(found), np.empty(found)
     ideal = ideal_base = ideal_slope = 0.0
@@ -75,10 +70,7 @@ def ndcg(labels, place, rank, by_rank, first, last, k, beta, log_base, slope, su
         dcg_slope -= gain * inside * by_slope * share * share
         by_rank[i] = gain * (fading - inside * by_r * share) * share / -ideal
     value = dcg / ideal
-    if gradient:
-        extras[l, 0] = -(dcg_base - value * ideal_base) / ideal
-        extras[l, 1] = -(dcg_slope - value * ideal_slope) / ideal
-    return -value
+    return -value, (value * ideal_base - dcg_base) / ideal, (value * ideal_slope - dcg_slope) / ideal
 
 
 @helper

@@ -6,14 +6,21 @@ import numpy as np
 
 from rankgrad.kernels.cpu import helper
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.order import descending
+from rankgrad.kernels.cpu.order import by_label, descending
 
 _LOG_2 = math.log(2.0)
 
 
 @helper
-def gather(scores, labels, mask, first, last, threshold, place):
-    """Put where the real documents are into `place`; how many, whether all scores are finite, how many are relevant."""
+def begin(l, given, out, threshold):
+    """Where the real documents of a list are, and how many of them are relevant; none, where nothing is to be learned.
+
+    Writes the outputs of such a list, which are 0, or NaN where a score is no finite number; clears those of others.
+    """
+    scores, labels, mask, offsets = given
+    values, signal, slopes = out
+    first, last = offsets[l], offsets[l + 1]
+    place = np.empty(last - first, np.int64)
     count, finite, relevant = 0, True, 0
     for i in range(first, last):
         if len(mask) == 0 or mask[i]:
@@ -21,60 +28,53 @@ def gather(scores, labels, mask, first, last, threshold, place):
             count += 1
             finite = finite and math.isfinite(scores[i])
             relevant += labels[i] > threshold
-    return count, finite, relevant
+    signal[l], values[l] = relevant > 0, 0.0 if finite else np.nan
+    if len(slopes) > 0:
+        slopes[first:last] = 0.0
+        for i in range(0 if finite else count):
+            slopes[place[i]] = np.nan
+    return place[: count if finite and relevant > 0 else 0], relevant
 
 
 @helper
-def discounts(offsets):
-    """1 / log2(1 + rank) for every rank of the longest list."""
-    longest = 0
-    for l in range(len(offsets) - 1):
-        longest = max(longest, offsets[l + 1] - offsets[l])
-    discount = np.empty(longest)
-    for r in range(longest):
-        discount[r] = 1.0 / math.log2(r + 2.0)
-    return discount
+def ideal_dcg(labels, label_bits, place, discount, linear):
+    """The highest label of the documents at `place`, and their ideal DCG at `discount`, in the gains of `shares`."""
+    order = place.copy()
+    by_label(labels, label_bits, order)
+    top = float(labels[order[0]])
+    ideal = gain = 0.0
+    label = np.nan
+    for r in range(min(len(order), len(discount))):
+        if labels[order[r]] != label:  # exponentials only where the label changes
+            label = float(labels[order[r]])
+            gain = label if linear else exp((label - top) * _LOG_2) - exp(-top * _LOG_2)
+        ideal += gain * discount[r]
+    return top, ideal
 
 
 @helper
-def ideal_dcg(labels, label_bits, place, k, discount):
-    """The highest label of the documents at `place`, and their ideal DCG@k (k = 0: of all) over 2 to its power."""
-    depth = len(place) if k == 0 else min(k, len(place))
-    best = np.empty(depth)
-    if depth <= 32:  # a few are found sooner than all are sorted
-        found = 0
-        for i in range(len(place)):
-            label = labels[place[i]]
-            if found == depth and label <= best[depth - 1]:
-                continue
-            r = min(found, depth - 1)
-            while r > 0 and best[r - 1] < label:
-                best[r] = best[r - 1]
-                r -= 1
-            best[r] = label
-            found = min(found + 1, depth)
-    else:
-        order = place.copy()
-        descending(labels, label_bits, order)
-        for r in range(depth):
-            best[r] = labels[order[r]]
-    ideal = 0.0
-    for r in range(depth):
-        if best[r] <= 0.0:
-            break
-        ideal += gain(best[r], best[0]) * discount[r]
-    return best[0], ideal
+def shares(labels, label_bits, place, discount, linear, share):
+    """Fill `share` with the gains of the documents at `place` over their ideal DCG; 0 where that is 0.
 
-
-@helper
-def gain(label, top):
-    """2^y - 1 over 2^top; exactly 0 for y = 0."""
-    return exp((label - top) * _LOG_2) - exp(-top * _LOG_2)
-
-
-@helper
-def shares(labels, label_bits, place, k, discount, share):
-    """Fill `share` with the gains of the documents at `place` over their ideal DCG@k."""
-    top, ideal = ideal_dcg(labels, label_bits, place, k, discount)
+    Gains are 2^y - 1, over 2^max(y), which cancels; or y.
+    """
+    top, ideal = ideal_dcg(labels, label_bits, place, discount, linear)
+    unit, least = 1.0 / ideal if ideal > 0.0 else 0.0, exp(-top * _LOG_2)
     for i in range(len(place)):
-        share[i] = gain(labels[place[i]], top) / (ideal if ideal > 0.0 else 1.0)
+        share[i] = labels[place[i]]
+    for i in range(len(place)):
+        share[i] = (share[i] if linear else exp((share[i] - top) * _LOG_2) - least) * unit
+
+
+@helper
+def descending_gains(l, given, out, score_bits, label_bits, discount, k):
+    """Like `begin`, but the documents in descending order of scores; these, and their gains over the ideal DCG@k."""
+    place, _ = begin(l, given, out, 0.0)
+    m = len(place)
+    score, gain = np.empty(m), np.empty(m)
+    if m > 0:
+        descending(given[0], score_bits, place)
+        shares(given[1], label_bits, place, discount[: m if k == 0 else min(k, m)], False, gain)
+        for i in range(m):
+            score[i] = given[0][place[i]]
+    return place, score, gain

@@ -2,8 +2,7 @@
 
 A document of a list has e_i = exp(s_i - highest s), by a polynomial that the compiler vectorises. Everything else is
 sums of those: one over the list for the cross entropies; running ones, from the lowest label up, where a document
-competes with those below it only. Those have an exact form besides, for scores so far apart that e would underflow in a
-sum that has no larger term.
+competes with those below it only: those are in `likelihood.py`.
 """
 
 import math
@@ -11,12 +10,13 @@ import math
 import numba
 import numpy as np
 import torch
-from numba import prange
 from torch import Tensor
 
 from rankgrad.kernels.cpu import FASTMATH, Flat, Results, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.order import bits, descending
+from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, unique
+from rankgrad.kernels.cpu.order import bits, by_label
+from rankgrad.kernels.cpu.parallel import spread
 
 SOFTMAX, LISTNET, XE_NDCG, POLY1, UNIQUE, LISTMLE, P_LISTMLE = range(7)
 _CODES = {
@@ -31,6 +31,7 @@ _CODES = {
 SMALL = 30_000  # documents in a batch below which waking threads costs more than they save
 WIDE = 200.0  # a range of scores up to which sums of e, and products of two of them, keep far from underflow
 
+FIRST = np.int64(0)  # task; no Python integer, for which Numba would compile it again
 LOG_2 = math.log(2.0)
 
 
@@ -50,28 +51,28 @@ def run(
     flat = Flat.of(scores, labels, weights, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     option = options[0] if options else 0.0
-    lists = len(flat.offsets) - 1
-    if len(flat.scores) < SMALL or lists == 1 or torch.get_num_threads() == 1:
-        launch(_some, *flat, *results, bits(flat.labels), _CODES[name], option, 0, lists)
-    else:
-        # Several tasks a thread, for lists differ in length.
-        launch(_all, *flat, *results, bits(flat.labels), _CODES[name], option, 8 * torch.get_num_threads())
+    threads = torch.get_num_threads()
+    # Several tasks a thread, for lists differ in length.
+    tasks = 1 if len(flat.scores) < SMALL or threads == 1 else 8 * threads
+    launch(_listwise, *flat, *results, bits(flat.labels), _CODES[name], option, tasks)
     return results.tensors()
 
 
-@kernel(parallel=True)
-def _all(scores, labels, weights, mask, offsets, values, signal, slopes, extras, keys, code, option, tasks):
-    lists = len(offsets) - 1
-    for t in prange(tasks):
-        first, last = t * lists // tasks, (t + 1) * lists // tasks
-        _some(scores, labels, weights, mask, offsets, values, signal, slopes, extras, keys, code, option, first, last)
-
-
 @kernel
-def _some(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, keys, code, option, from_list, to_list
-):
-    """The lists from one to another, in scratch that fits the longest."""
+def _listwise(scores, labels, weights, mask, offsets, values, signal, slopes, extras, keys, code, option, tasks):
+    given, out = (scores, labels, weights, mask, offsets, keys), (values, signal, slopes)
+    if tasks == 1:
+        _some(FIRST, tasks, given, out, code, option)
+    else:
+        spread(_some, tasks, (tasks, given, out, code, option))
+
+
+@helper
+def _some(task, tasks, given, out, code, option):
+    """The lists of one of the tasks, in scratch that fits the longest."""
+    scores, labels, weights, mask, offsets, keys = given
+    values, signal, slopes = out
+    from_list, to_list = task * len(values) // tasks, (task + 1) * len(values) // tasks
     longest = 0
     for l in range(from_list, to_list):
         longest = max(longest, offsets[l + 1] - offsets[l])
@@ -99,7 +100,7 @@ def _some(
                 for i in range(count):
                     here[i] = first + i
                 whole = False
-            descending(labels, keys, here)
+            by_label(labels, keys, here)
             _take(labels, whole, first, here, y)
         _take(scores, whole, first, here, s)
         lowest, highest = _range(s)
@@ -116,16 +117,13 @@ def _some(
         if code < UNIQUE:
             values[l] = _cross_entropy(s, e, t, d, code, option)
         elif code == UNIQUE:
-            values[l] = _unique(y, s, e, t, d) if near else _far_unique(y, s, e, t, d)
+            values[l] = unique(y, s, e, t, d) if near else far_unique(y, s, e, t, d)
         elif near:
-            values[l] = _plackett_luce(s, e, t, d, code == P_LISTMLE or len(weights) > 0)
+            values[l] = plackett_luce(s, e, t, d, code == P_LISTMLE or len(weights) > 0)
         else:
-            values[l] = _far_plackett_luce(s, e, t, d)
-        if len(slopes) > 0 and whole:
-            slopes[first:last] = d
-        elif len(slopes) > 0:
-            for i in range(count):
-                slopes[here[i]] = d[i]
+            values[l] = far_plackett_luce(s, e, t, d)
+        for i in range(count if len(slopes) > 0 else 0):
+            slopes[first + i if whole else here[i]] = d[i]
 
 
 @helper
@@ -142,7 +140,9 @@ def _places(mask, first, last, place):
 def _take(values, whole, first, place, out):
     """Values of the documents at `place`, or, of a whole list, of those from `first` on."""
     if whole:
-        out[:] = values[first : first + len(out)]
+        values = values[first : first + len(out)]
+        for i in range(len(out)):
+            out[i] = values[i]
     else:
         for i in range(len(out)):
             out[i] = values[place[i]]
@@ -179,7 +179,8 @@ def _targets(y, t, code, option, high):
             t[i] = max(share - last, 0.0) / (1.0 - last)
             share *= 0.5
     else:
-        t[:] = y
+        for i in range(len(y)):
+            t[i] = y[i]
 
 
 @helper
@@ -203,128 +204,3 @@ def _cross_entropy(s, e, t, d, code, option):
         for i in range(len(s)):
             d[i] -= option * e[i] * (share * t[i] - chance)
     return value
-
-
-@helper
-def _plackett_luce(s, e, t, d, weighted):
-    value = remaining = 0.0
-    product = 1.0
-    for i in range(len(s) - 1, -1, -1):
-        remaining += e[i]
-        d[i] = 1.0 / remaining
-        if weighted:
-            if t[i] != 0.0:
-                value += t[i] * math.log(remaining)
-        else:
-            # One logarithm for many factors.
-            product *= remaining
-            if not 1e-200 < product < 1e200:
-                value += math.log(product)
-                product = 1.0
-    value += math.log(product)
-    chosen = 0.0
-    for i in range(len(s)):
-        value -= t[i] * s[i]
-        chosen += t[i] * d[i]
-        d[i] = e[i] * chosen - t[i]
-    return value
-
-
-@helper
-def _far_plackett_luce(s, e, t, d):
-    """The same with each remaining sum as e^top (1 + ...): `d` keeps its top, `e` the rest."""
-    value, top, remaining = 0.0, -np.inf, 0.0
-    for i in range(len(s) - 1, -1, -1):
-        higher = max(top, s[i])
-        remaining = remaining * exp(top - higher) + exp(s[i] - higher)
-        top = higher
-        value += t[i] * (math.log(remaining) + (top - s[i]))
-        d[i], e[i] = top, remaining
-    chosen = 0.0  # relative to the remaining sum, which never grows from here on
-    before, left = d[0], e[0]
-    for i in range(len(s)):
-        chosen = chosen * exp(d[i] - before) * (e[i] / left) + t[i]
-        before, left = d[i], e[i]
-        d[i] = exp(s[i] - before) / left * chosen - t[i]
-    return value
-
-
-@helper
-def _unique(y, s, e, t, d):
-    value = below = 0.0
-    last = len(s)
-    while last > 0:
-        first = _tied_from(y, last)
-        inside = 0.0
-        for i in range(first, last):
-            field = e[i] + below
-            inside += e[i]
-            if t[i] != 0.0:
-                value += t[i] * (math.log(field) - s[i])
-            d[i] = t[i] / field
-        below += inside
-        last = first
-    above = 0.0
-    first = 0
-    while first < len(s):
-        last = _tied_until(y, first)
-        added = 0.0
-        for i in range(first, last):
-            added += d[i]
-            d[i] = e[i] * (d[i] + above) - t[i]
-        above += added
-        first = last
-    return value
-
-
-@helper
-def _far_unique(y, s, e, t, d):
-    """The same with each field as e^top (1 + ...): `d` keeps its top, `e` the rest."""
-    value, top, below = 0.0, -np.inf, 0.0
-    last = len(s)
-    while last > 0:
-        first = _tied_from(y, last)
-        for i in range(first, last):
-            d[i] = max(top, s[i])
-            e[i] = exp(s[i] - d[i]) + (below * exp(top - d[i]) if below > 0.0 else 0.0)
-            value += t[i] * (math.log(e[i]) + (d[i] - s[i]))
-        for i in range(first, last):
-            higher = max(top, s[i])
-            below = (below * exp(top - higher) if below > 0.0 else 0.0) + exp(s[i] - higher)
-            top = higher
-        last = first
-    # Sum of t / field over the labels above, as e^-level times `above`.
-    level, above = np.inf, 0.0
-    first = 0
-    while first < len(s):
-        last = _tied_until(y, first)
-        next_level, next_above = level, above
-        for i in range(first, last):
-            share = t[i] / e[i]
-            if t[i] != 0.0:
-                lower = min(next_level, d[i])
-                kept = next_above * exp(lower - next_level) if next_above != 0.0 else 0.0
-                next_level, next_above = lower, kept + share * exp(lower - d[i])
-            rivals = above * exp(s[i] - level) if above != 0.0 else 0.0
-            d[i] = exp(s[i] - d[i]) * share + rivals - t[i]
-        level, above = next_level, next_above
-        first = last
-    return value
-
-
-@helper
-def _tied_from(y, last):
-    """Where the run of equal labels that ends before `last` begins."""
-    first = last - 1
-    while first > 0 and y[first - 1] == y[last - 1]:
-        first -= 1
-    return first
-
-
-@helper
-def _tied_until(y, first):
-    """Where the run of equal labels that begins at `first` ends."""
-    last = first + 1
-    while last < len(y) and y[last] == y[first]:
-        last += 1
-    return last

@@ -12,16 +12,14 @@ adds up rows times that distance. The rest cancels, for scaling K by columns cha
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-import torch
-from numba import prange
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.ideal import discounts, gather, shares
-from rankgrad.kernels.cpu.order import bits, descending
+from rankgrad.kernels.cpu.ideal import descending_gains
+from rankgrad.kernels.cpu.order import bits
+from rankgrad.kernels.cpu.parallel import spread
 
 ROOM = 4 << 20  # bytes of matrix that a list may keep
 WIDE = 16  # entries that a vector instruction takes; bands begin and end at its multiples
@@ -59,60 +57,29 @@ def run(
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     k, temperature, transposed, rounds = options
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    numbers = (int(k), temperature, transposed > 0, int(rounds), ROOM, threads)
-    launch(_neural, *flat, *results, bits(flat.scores), bits(flat.labels), *numbers)
+    tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
+    launch(_neural, *flat, *results, *tables, int(k), temperature, transposed > 0, int(rounds), ROOM)
     return results.tensors()
 
 
-@kernel(parallel=True)
+@kernel
 def _neural(
-    scores,
-    labels,
-    weights,
-    mask,
-    offsets,
-    values,
-    signal,
-    slopes,
-    extras,
-    score_bits,
-    label_bits,
-    k,
-    temperature,
-    transposed,
-    rounds,
-    room,
-    threads,
-):
-    discount = discounts(offsets)
-    for thread in prange(threads):
-        for l in range(thread, len(values), threads):
-            first, last = offsets[l], offsets[l + 1]
-            for i in range(first, last if len(slopes) > 0 else first):
-                slopes[i] = 0.0
-            place = np.empty(last - first, np.int64)
-            m, finite, relevant = gather(scores, labels, mask, first, last, 0.0, place)
-            place = place[:m]
-            signal[l] = relevant > 0
-            values[l] = 0.0
-            if not finite:
-                values[l] = np.nan
-                for i in range(m if len(slopes) > 0 else 0):
-                    slopes[place[i]] = np.nan
-            elif relevant > 0:
-                descending(scores, score_bits, place)
-                gain = np.empty(m)
-                shares(labels, label_bits, place, k, discount, gain)
-                values[l] = _list(scores, place, gain, discount, slopes, k, temperature, transposed, rounds, room)
+    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
+    k, temperature, transposed, rounds, room,
+):  # fmt: skip
+    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
+    numbers = (k, temperature, transposed, rounds, room)
+    spread(_list, len(values), (given, out, score_bits, label_bits, discount, numbers))
 
 
 @helper
-def _list(scores, place, gain, discount, slopes, k, temperature, transposed, rounds, room):
-    """Minus the NDCG of a list whose documents are, in descending order of scores, at `place`; fills their slopes."""
-    score = np.empty(len(place))
-    for i in range(len(place)):
-        score[i] = scores[place[i]]
+def _list(l, given, out, score_bits, label_bits, discount, numbers):
+    """Minus the NDCG of a list, and its slopes."""
+    scores, slopes = given[0], out[2]
+    k, temperature, transposed, rounds, room = numbers
+    place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
+    if len(place) == 0:
+        return
     band = _band(score, scores, temperature, room)
     gained = np.empty(len(band.index), scores.dtype)
     for i in range(len(gained)):
@@ -122,7 +89,7 @@ def _list(scores, place, gain, discount, slopes, k, temperature, transposed, rou
         _by_score(score, whole, moved, gain)
         for i in range(len(place)):
             slopes[place[i]] = -gain[i] / temperature
-    return -value
+    out[0][l] = -value
 
 
 @helper

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.cpu import helper
 
+GRADES = 32  # from 0 up
+FEW = 16  # are sooner sorted one by one
+
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
     """The same memory, read as signed integers: what `descending` takes beside the values."""
@@ -28,6 +31,14 @@ def descending(values, bits, place):
         # the sign bit turned over, since bytes are compared as unsigned.
         key = key ^ highest if key >= 0 else (key & highest) ^ ~highest
         keys[i] = key if value == value else np.int64(-1)
+    if count <= FEW:
+        for i in range(1, count):
+            key, own, j = keys[i], place[i], i
+            while j > 0 and np.uint64(keys[j - 1]) > np.uint64(key):
+                keys[j], place[j] = keys[j - 1], place[j - 1]
+                j -= 1
+            keys[j], place[j] = key, own
+        return
     begin = np.empty(256, np.int64)
     for shift in range(0, 8 * values.itemsize, 8):
         for digit in range(256):
@@ -47,3 +58,24 @@ def descending(values, bits, place):
             begin[digit] += 1
         for i in range(count):
             keys[i], place[i] = moved_keys[i], moved_place[i]
+
+
+@helper
+def by_label(labels, label_bits, place):
+    """The same for labels, which mostly are small whole numbers: sooner counted than sorted."""
+    begin = np.zeros(GRADES, np.int64)
+    for i in range(len(place)):
+        label = labels[place[i]]
+        if not 0 <= label < GRADES or np.int64(label) != label:
+            descending(labels, label_bits, place)
+            return
+        begin[np.int64(label)] += 1
+    total = len(place)
+    for grade in range(GRADES):  # the highest comes first
+        total -= begin[grade]
+        begin[grade] = total
+    moved = place.copy()
+    for i in range(len(place)):
+        grade = np.int64(labels[moved[i]])
+        place[begin[grade]] = moved[i]
+        begin[grade] += 1

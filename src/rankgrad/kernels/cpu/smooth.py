@@ -7,16 +7,14 @@ less that over the earlier ones: so the slopes are two sums, put together when t
 
 import math
 
-import numba
 import numpy as np
-import torch
-from numba import prange
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.ideal import discounts, gather, ideal_dcg
+from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
 from rankgrad.kernels.cpu.order import bits
+from rankgrad.kernels.cpu.parallel import spread
 
 NDCG, PRECISION, AVERAGE = 0, 1, 2
 _CODES = {"smooth_ndcg": NDCG, "smooth_precision": PRECISION, "smooth_ap": AVERAGE}
@@ -39,57 +37,30 @@ def run(
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     k, alpha, delta, threshold = options
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    launch(_smooth, *flat, *results, bits(flat.labels), _CODES[name], int(k), alpha, delta, threshold, threads)
+    tables = (bits(flat.labels), discounts(flat.longest))
+    launch(_smooth, *flat, *results, *tables, _CODES[name], int(k), alpha, delta, threshold)
     return results.tensors()
 
 
-@kernel(parallel=True)
+@kernel
 def _smooth(
-    scores,
-    labels,
-    weights,
-    mask,
-    offsets,
-    values,
-    signal,
-    slopes,
-    extras,
-    label_bits,
-    code,
-    k,
-    alpha,
-    delta,
-    threshold,
-    threads,
-):
-    discount = discounts(offsets)
-    for thread in prange(threads):
-        for l in range(thread, len(values), threads):
-            first, last = offsets[l], offsets[l + 1]
-            for i in range(first, last if len(slopes) > 0 else first):
-                slopes[i] = 0.0
-            place = np.empty(last - first, np.int64)
-            m, finite, relevant = gather(scores, labels, mask, first, last, threshold, place)
-            place = place[:m]
-            signal[l] = relevant > 0
-            values[l] = 0.0
-            if not finite:
-                values[l] = np.nan
-                for i in range(m if len(slopes) > 0 else 0):
-                    slopes[place[i]] = np.nan
-            elif relevant > 0:
-                top, ideal = ideal_dcg(labels, label_bits, place, k, discount) if code == NDCG else (0.0, 0.0)
-                unit = 1.0 / ideal if ideal > 0.0 else 1.0
-                values[l] = _list(
-                    scores, labels, place, discount, slopes, code, k, alpha, delta, threshold, relevant, top, unit
-                )
+    scores, labels, weights, mask, offsets, values, signal, slopes, extras, label_bits, discount,
+    code, k, alpha, delta, threshold,
+):  # fmt: skip
+    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
+    spread(_list, len(values), (given, out, label_bits, discount, code, k, alpha, delta, threshold))
 
 
 @helper
-def _list(scores, labels, place, discount, slopes, code, k, alpha, delta, threshold, relevant, top, unit):
-    """Minus the metric of a list whose real documents are at `place`; fills their slopes."""
+def _list(l, given, out, label_bits, discount, code, k, alpha, delta, threshold):
+    """Minus the metric of a list, and its slopes."""
+    place, relevant = begin(l, given, out, threshold)
     m = len(place)
+    if m == 0:
+        return
+    scores, labels, slopes = given[0], given[1], out[2]
+    depth = m if k == 0 else min(k, m)
+    top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
     x, seen = np.empty(m), np.empty(m)  # alpha times the shifted scores; labels, or whether they are relevant
     lowest = np.inf
     for i in range(m):
@@ -98,7 +69,7 @@ def _list(scores, labels, place, discount, slopes, code, k, alpha, delta, thresh
         x[i] = alpha * (scores[place[i]] - lowest)
         y = labels[place[i]]
         seen[i] = y if code == NDCG else 1.0 if y > threshold else 0.0
-    value, slope = _ranks(x, seen, discount, code, m if k == 0 else min(k, m), delta, top, unit)
+    value, slope = _ranks(x, seen, discount, code, depth, delta, top, 1.0 / ideal if ideal > 0.0 else 1.0)
     scale = -1.0 if code == NDCG else -1.0 / (k if code == PRECISION else relevant)
     if len(slopes) > 0:
         total, ties = 0.0, 0
@@ -108,7 +79,7 @@ def _list(scores, labels, place, discount, slopes, code, k, alpha, delta, thresh
         # The lowest scores, by which all are shifted, share the derivative of the shift.
         for i in range(m):
             slopes[place[i]] = scale * alpha * (slope[i] - (total / ties if x[i] == 0.0 else 0.0))
-    return scale * value
+    out[0][l] = scale * value
 
 
 @helper

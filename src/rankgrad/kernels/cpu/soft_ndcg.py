@@ -7,16 +7,14 @@ count are a band. FastSort pools adjacent violators on a stack.
 
 import math
 
-import numba
 import numpy as np
-import torch
-from numba import prange
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.ideal import discounts, gather, shares
-from rankgrad.kernels.cpu.order import bits, descending
+from rankgrad.kernels.cpu.ideal import descending_gains
+from rankgrad.kernels.cpu.order import bits
+from rankgrad.kernels.cpu.parallel import spread
 
 _LOG_2 = math.log(2.0)
 # Which matrix to multiply with. Not Python's booleans, for each of which Numba would compile it again.
@@ -39,59 +37,36 @@ def run(
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     k, beta, temperature, form = options
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    numbers = (name == "softsort_ndcg", int(k), beta, temperature, int(form), threads)
-    launch(_soft, *flat, *results, bits(flat.scores), bits(flat.labels), *numbers)
+    kernel_of = _softsort if name == "softsort_ndcg" else _fastsort
+    tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
+    launch(kernel_of, *flat, *results, *tables, int(k), beta, temperature, int(form))
     return results.tensors()
 
 
-@kernel(parallel=True)
-def _soft(
-    scores,
-    labels,
-    weights,
-    mask,
-    offsets,
-    values,
-    signal,
-    slopes,
-    extras,
-    score_bits,
-    label_bits,
-    softsort,
-    k,
-    beta,
-    temperature,
-    form,
-    threads,
-):
-    discount = discounts(offsets)
-    for thread in prange(threads):
-        for l in range(thread, len(values), threads):
-            first, last = offsets[l], offsets[l + 1]
-            for i in range(first, last if len(slopes) > 0 else first):
-                slopes[i] = 0.0
-            place = np.empty(last - first, np.int64)
-            m, finite, relevant = gather(scores, labels, mask, first, last, 0.0, place)
-            place = place[:m]
-            signal[l] = relevant > 0
-            values[l] = 0.0
-            if not finite:
-                values[l] = np.nan
-                for i in range(m if len(slopes) > 0 else 0):
-                    slopes[place[i]] = np.nan
-            elif relevant > 0:
-                descending(scores, score_bits, place)
-                gain, score = np.empty(m), np.empty(m)
-                shares(labels, label_bits, place, k, discount, gain)
-                for i in range(m):
-                    score[i] = scores[place[i]]
-                if softsort:
-                    values[l], slope = _softsort(score, gain, k, beta, temperature, form)
-                else:
-                    values[l], slope = _fastsort(score, gain, k, beta, temperature, form)
-                for i in range(m if len(slopes) > 0 else 0):
-                    slopes[place[i]] = slope[i]
+@kernel
+def _softsort(
+    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
+    k, beta, temperature, p,
+):  # fmt: skip
+    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
+    spread(_softsort_list, len(values), (given, out, score_bits, label_bits, discount, k, beta, temperature, p))
+
+
+@kernel
+def _fastsort(
+    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
+    k, beta, temperature, entropic,
+):  # fmt: skip
+    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
+    spread(_fastsort_list, len(values), (given, out, score_bits, label_bits, discount, k, beta, temperature, entropic))
+
+
+@helper
+def _finish(l, place, slope, value, out):
+    values, _, slopes = out
+    values[l] = value
+    for i in range(len(place) if len(slopes) > 0 else 0):
+        slopes[place[i]] = slope[i]
 
 
 @helper
@@ -111,40 +86,46 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 
 @helper
-def _softsort(score, gain, k, beta, temperature, p):
+def _softsort_list(l, given, out, score_bits, label_bits, discount, k, beta, temperature, p):
     """Value and slopes at the mean ranks of the columns of SoftSort's matrix."""
-    m = len(score)
+    place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
+    m = len(place)
+    if m == 0:
+        return
     per_unit = 1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature)
     reach = np.empty((2, m))  # p = 1: what the gap before a document leaves; p = 2: its scaled score
     for i in range(m):
         reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
         reach[1, i] = score[i] * per_unit
-    given, made = np.empty((6, m)), np.empty((6, m))
+    vectors, made = np.empty((6, m)), np.empty((6, m))
     for i in range(m):
-        given[0, i] = 1.0
-    _product(given[:1], made[:1], score, reach, p, ENTRIES)
+        vectors[0, i] = 1.0
+    _product(vectors[:1], made[:1], score, reach, p, ENTRIES)
     for i in range(m):
-        given[1, i] = 1.0 / made[0, i]
-        given[2, i] = (i + 1.0) / made[0, i]
-    _product(given[1:3], made[1:3], score, reach, p, ENTRIES)
+        vectors[1, i] = 1.0 / made[0, i]
+        vectors[2, i] = (i + 1.0) / made[0, i]
+    _product(vectors[1:3], made[1:3], score, reach, p, ENTRIES)
     rank, by_rank = np.empty(m), np.empty(m)
     for i in range(m):
         rank[i] = made[2, i] / made[1, i]
     value = _ndcg(rank, gain, k, beta, by_rank)
     for i in range(m):
-        given[3, i] = -by_rank[i] * rank[i] / made[1, i]
-        given[4, i] = by_rank[i] / made[1, i]
-    _product(given[3:5], made[3:5], score, reach, p, ENTRIES)
+        vectors[3, i] = -by_rank[i] * rank[i] / made[1, i]
+        vectors[4, i] = by_rank[i] / made[1, i]
+    _product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
-        given[5, i] = -(made[3, i] + (i + 1.0) * made[4, i]) * given[1, i] * given[1, i]
+        vectors[5, i] = -(made[3, i] + (i + 1.0) * made[4, i]) * vectors[1, i] * vectors[1, i]
     # An entry is taken twice, at (i, j) and at (j, i), each time between two of the vectors.
-    _product(given, made, score, reach, p, DERIVATIVES)
+    _product(vectors, made, score, reach, p, DERIVATIVES)
     for i in range(m):
         pairs = (
-            given[1, i] * made[3, i] + given[3, i] * made[1, i] + given[2, i] * made[4, i] + given[4, i] * made[2, i]
+            vectors[1, i] * made[3, i]
+            + vectors[3, i] * made[1, i]
+            + vectors[2, i] * made[4, i]
+            + vectors[4, i] * made[2, i]
         )
-        by_rank[i] = (pairs + given[0, i] * made[5, i] + given[5, i] * made[0, i]) * per_unit
-    return value, by_rank
+        by_rank[i] = (pairs + vectors[0, i] * made[5, i] + vectors[5, i] * made[0, i]) * per_unit
+    _finish(l, place, by_rank, value, out)
 
 
 @helper
@@ -190,9 +171,12 @@ def _product(given, made, score, reach, p, slanted):
 
 
 @helper
-def _fastsort(score, gain, k, beta, temperature, entropic):
+def _fastsort_list(l, given, out, score_bits, label_bits, discount, k, beta, temperature, entropic):
     """Value and slopes at the point of the permutahedron nearest to -s / temperature."""
-    m = len(score)
+    place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
+    m = len(place)
+    if m == 0:
+        return
     z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
     pooled, ranks = np.empty(m), np.empty(m)  # of each block: z from its first one, exponentials where entropic; ranks
     blocks = 0
@@ -235,4 +219,4 @@ def _fastsort(score, gain, k, beta, temperature, entropic):
                 else by_rank[j] - total / (start[b + 1] - start[b])
             )
             by_rank[j] = -by_z / temperature
-    return value, by_rank
+    _finish(l, place, by_rank, value, out)

@@ -1,0 +1,245 @@
+"""The loops over the pairs of a list, compiled for each way to weigh them; `pairwise.py` has the formulas.
+
+Pairs are met in tiles of a fixed width, which become vector instructions without a rest. Lists are filled up behind
+their end with what adds nothing, and the pairs on the wrong side of the diagonal are multiplied by 0.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rankgrad.kernels.cpu import helper, kernel
+from rankgrad.kernels.cpu.ideal import shares
+from rankgrad.kernels.cpu.order import descending
+from rankgrad.kernels.cpu.parallel import spread
+
+# A pair weighs: 1 where labels differ; the same, with a hinge for a logistic; what a swap changes; the same with steps
+# and lifts; what its first document is worth, in any order.
+ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # no Python integers, for each of which Numba compiles again
+FIRST = np.int64(0)
+LABEL, EXPONENTIAL, LINEAR = range(3)  # what a document is worth; the last two as shares of the ideal DCG
+ROWS, WIDTH = (
+    np.int64(64),
+    np.int64(32),
+)  # a tile: two AVX-512 vectors wide, and so high that sums in float32 stay short
+
+
+@cache
+def pairwise(kind: int) -> Any:
+    """The kernel for one way to weigh pairs. Its closure holds only a number: by that Numba finds it on disk."""
+
+    @kernel
+    def kernel_of_kind(
+        scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits,
+        gained, rows, columns, ideal, worth, step, lift, steep, c,
+        score, power, gain, weight, place, count, owner, tasks, begin, parts, pulls,
+    ):  # fmt: skip
+        given = (scores, labels, weights, mask, offsets, score_bits, label_bits)
+        chosen = (gained, rows, columns, ideal, worth, step, lift, steep)
+        numbers = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
+        documents = (score, power, gain, weight)
+        work = (place, count, owner, tasks, begin, parts, pulls)
+        everything = (given, chosen, numbers, documents, work, (values, signal, slopes))
+        for l in range(len(values)):
+            if tasks[l + 1] - tasks[l] > 1:
+                count[l] = _arrange(l, kind, given, chosen, documents, place)
+        if kind == ORDERED:
+            spread(_ordered, len(owner), everything)
+        elif kind == HINGE:
+            spread(_hinge, len(owner), everything)
+        elif kind == SWAPPED:
+            spread(_swapped, len(owner), everything)
+        elif kind == STEPPED:
+            spread(_stepped, len(owner), everything)
+        else:
+            spread(_every, len(owner), everything)
+        for l in range(len(values)):
+            if tasks[l + 1] - tasks[l] > 1:
+                _finish(l, kind, offsets, steep, work, (values, signal, slopes))
+
+    return kernel_of_kind
+
+
+@helper
+def _arrange(l, kind, given, chosen, documents, place):
+    """Sort a list by score, and put what its pairs need in that order; how many documents have pairs."""
+    scores, labels, weights, mask, offsets, score_bits, label_bits = given
+    gained, _, columns, ideal, worth, _, _, steep = chosen
+    first, count, different = offsets[l], FIRST, False
+    place = place[first : offsets[l + 1]]
+    for i in range(first, offsets[l + 1]):
+        if len(mask) == 0 or mask[i]:
+            place[count] = i
+            different |= labels[i] != labels[place[0]]
+            count += 1
+    if not different:
+        return 0
+    place = place[:count]
+    descending(scores, score_bits, place)
+    score, power, gain, weight = _slices(documents, first + l * WIDTH, count + WIDTH)
+    if gained == LABEL:
+        for i in range(count):
+            gain[i] = labels[place[i]]
+    else:
+        shares(labels, label_bits, place, ideal, gained == LINEAR, gain)
+    highest = gain[0]
+    for i in range(count):
+        score[i] = scores[place[i]]
+        weight[i] = weights[place[i]] if len(weights) > 0 else 1.0
+        highest = max(highest, gain[i])
+    if kind == EVERY:  # a pair has the weight of its first document
+        highest -= highest
+        for i in range(count):
+            gain[i] *= worth[i] * weight[i]
+    count = min(count, columns)
+    if _near(score, count, steep):
+        middle = 0.5 * float(score[0]) + 0.5 * score[count - 1]
+        for i in range(count):
+            power[i] = math.exp(steep * (score[i] - middle))
+    for i in range(count, count + WIDTH):
+        score[i], power[i], gain[i], weight[i] = score[count - 1], 0.0, highest, 0.0
+    return count
+
+
+@helper
+def _slices(documents, first, count):
+    score, power, gain, weight = documents
+    last = first + count
+    return score[first:last], power[first:last], gain[first:last], weight[first:last]
+
+
+@helper
+def _near(score, count, steep):
+    """Whether the exponentials of these sorted scores are finite numbers."""
+    return steep * (float(score[0]) - score[count - 1]) <= (80.0 if score.itemsize == 4 else 1000.0)
+
+
+@helper
+def _powers(score, i, left, right, steep, power):
+    """Exponentials of scores so far apart that they are taken relative to one document at a time."""
+    for j in range(left, right):
+        power[j] = math.exp(float(steep) * (float(score[j]) - float(score[i]))) if j > i else 0.0
+    power[i] = 1.0
+
+
+@helper
+def _finish(l, kind, offsets, steep, work, out):
+    """Add up what the tasks of a list have found."""
+    values, signal, slopes = out
+    place, count, _, tasks, begin, parts, pulls = work
+    first, n = offsets[l], count[l]
+    signal[l], values[l] = n > 0, 0.0
+    if len(slopes) > 0:
+        slopes[first : offsets[l + 1]] = 0.0
+    scale = 1.0 if kind == HINGE else float(steep)
+    for t in range(tasks[l + 1] - tasks[l] if n > 0 else 0):
+        values[l] += parts[tasks[l] + t]
+        for i in range(n if len(slopes) > 0 else 0):
+            slopes[place[first + i]] += scale * pulls[begin[l] + t * n + i]
+
+
+def _task_of(kind: int) -> Any:
+    """Every few blocks of the rows of a list; a list of one task is also arranged and finished by it."""
+    tile = _tile_of(kind)
+
+    @helper
+    def task(number, given, chosen, numbers, documents, work, out):
+        place, count, owner, tasks, begin, parts, pulls = work
+        l, steep = owner[number], chosen[7]
+        strip, strips = number - tasks[l], tasks[l + 1] - tasks[l]
+        if strips == 1:
+            count[l] = _arrange(l, kind, given, chosen, documents, place)
+        n = count[l]
+        rows = min(n, chosen[1])
+        score, power, gain, weight = _slices(documents, given[4][l] + l * WIDTH, n + WIDTH)
+        dtype = score.dtype
+        near = n == 0 or _near(score, n, steep)
+        if not near:
+            power = np.zeros(n + WIDTH, dtype)
+        pull = pulls[begin[l] + strip * n : begin[l] + (strip + 1) * n]
+        pull[:] = 0.0
+        # Of a tile: its share of `pull`, its values, and which columns are later than a row.
+        share, heap, later = np.empty(WIDTH, dtype), np.empty(WIDTH, dtype), np.empty(2 * WIDTH, dtype)
+        later[:WIDTH] = 0.0
+        later[WIDTH:] = 1.0
+        total = 0.0
+        for top in range(strip * ROWS, rows, strips * ROWS):
+            for left in range(top, n, WIDTH):
+                bottom = min(top + ROWS, left + WIDTH, rows)
+                share[:] = 0.0
+                heap[:] = 0.0
+                together = ROWS if near else 1
+                for i in range(top, bottom, together):
+                    if not near:
+                        _powers(score, i, left, min(left + WIDTH, n), steep, power)
+                    last = min(i + together, bottom)
+                    tile(i, last, left, (score, power, gain, weight), chosen, numbers, later, share, heap, pull)
+                for j in range(min(WIDTH, n - left)):
+                    pull[left + j] += share[j]
+                for j in range(WIDTH):
+                    total += heap[j]
+        parts[number] = total
+        if strips == 1:
+            _finish(l, kind, given[4], steep, work, out)
+
+    return task
+
+
+def _tile_of(kind: int) -> Any:
+    """The loops over a tile of pairs, for one way to weigh them: no branch is left in the inner one."""
+
+    @helper
+    def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull):
+        _, _, _, _, worths, steps, lifts, steep = chosen
+        scores, powers, gains, weights = documents
+        score, power, gain, weight = _slices(documents, left, WIDTH)
+        worth, lift = worths[left : left + WIDTH], lifts[left : left + WIDTH]
+        zero, two = share.dtype.type(0), share.dtype.type(2)
+        c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = logarithm
+        for i in range(top, bottom):
+            own_score, own_power, own_gain, own_weight = scores[i], powers[i], gains[i], weights[i]
+            own_worth = worths[i]
+            begin = WIDTH - 1 + min(left - i, 1)
+            later = ramp[begin : begin + WIDTH]
+            step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
+            push = zero
+            for j in range(WIDTH):
+                # A: weight of the pair; B: the same if the later document should come first, else 0.
+                if kind == EVERY:
+                    B = gain[j] * later[j]
+                    A = own_gain * later[j] + B
+                else:
+                    ahead = own_gain - gain[j]
+                    A = (own_weight if ahead > zero else weight[j]) * later[j]
+                    if kind == SWAPPED:
+                        A *= abs(ahead) * (own_worth - worth[j])
+                    elif kind == STEPPED:
+                        A *= abs(ahead) * ((own_worth - worth[j]) + step[j]) * lift[j]
+                    else:
+                        A = zero if ahead == zero else A
+                    B = zero if ahead > zero else A
+                gap = own_score - score[j]
+                if kind == HINGE:
+                    short, far = steep - gap, steep + gap
+                    value = (A - B) * max(short, zero) + B * max(far, zero)
+                    change = (A - B if short > zero else zero) - (B if far > zero else zero)
+                else:
+                    q = power[j] / (own_power + power[j])
+                    z = q if share.itemsize == 4 else q / (two - q)
+                    x = q if share.itemsize == 4 else z * z
+                    log = c6 + x * (c7 + x * (c8 + x * c9))
+                    log = c2 + x * (c3 + x * (c4 + x * (c5 + x * log)))
+                    log = z * (c0 + x * (c1 + x * log))
+                    value = A * log + B * (steep * gap)
+                    change = A * q - B
+                push += change
+                share[j] += change
+                heap[j] += value
+            pull[i] -= push
+
+    return tile
+
+
+_ordered, _hinge, _swapped, _stepped, _every = (_task_of(kind) for kind in (ORDERED, HINGE, SWAPPED, STEPPED, EVERY))

@@ -1,0 +1,71 @@
+"""A parallel loop for kernels. Numba's own, `prange`, compiles what is inside four times over; this, once."""
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_WORD = ir.IntType(64)
+_TASK = ir.FunctionType(ir.VoidType(), [_WORD, _WORD])
+
+
+@intrinsic
+def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
+    """Call the function at an address."""
+    del context, task, data, index
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.call(builder.inttoptr(arguments[0], _TASK.as_pointer()), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@numba.njit(parallel=True)
+def _each(task, data, count):
+    for index in prange(count):
+        _call(task, data, index)
+
+
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Arrays, in tuples of any depth, whose references nobody counts: threads would fight for the counters."""
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = array.parent = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for i, part in enumerate(kind):
+            inner = _borrowed(context, builder, part, builder.extract_value(value, i))
+            value = builder.insert_value(value, inner, i)
+    return value
+
+
+@intrinsic
+def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
+    """`function(i, *arguments)` for every i below `count`, spread over the threads; `arguments` is a tuple."""
+    driver = types.Dispatcher(_each)
+    inner = function.get_call_type(typing, (types.int64, *map(types.unliteral, arguments)), {})
+    outer = driver.get_call_type(typing, (types.int64,) * 3, {})
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        # The task: takes the arguments from where they lie, and calls the function.
+        task = ir.Function(builder.module, _TASK, builder.module.get_unique_name("task"))
+        task.linkage = "internal"
+        inside = ir.IRBuilder(task.append_basic_block())
+        packed = inside.load(inside.inttoptr(task.args[0], values[2].type.as_pointer()))
+        compiled = function.dispatcher.get_compile_result(inner)
+        context.add_linking_libs([compiled.library])
+        callee = context.declare_function(builder.module, compiled.fndesc)
+        parts = [task.args[1], *cgutils.unpack_tuple(inside, packed)]
+        context.call_conv.call_function(inside, callee, inner.return_type, inner.args, parts)
+        inside.ret_void()
+
+        data = cgutils.alloca_once_value(builder, _borrowed(context, builder, arguments, values[2]))
+        pointers = [builder.ptrtoint(pointer, _WORD) for pointer in (task, data)]
+        context.get_function(driver, outer)(builder, [*pointers, values[1]])
+        return context.get_dummy_value()
+
+    return types.void(function, types.int64, arguments), generate

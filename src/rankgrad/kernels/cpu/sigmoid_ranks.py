@@ -1,0 +1,55 @@
+"""Soft ranks, sums of sigmoids over a list, and what they pass back: by division of powers, or pair by pair."""
+
+import math
+
+from rankgrad.kernels.cpu import helper
+
+
+@helper
+def sigmoid(x):
+    if x >= 0:
+        return 1.0 / (1.0 + math.exp(-x))
+    small = math.exp(x)
+    return small / (1.0 + small)
+
+
+@helper
+def near_rank(power, own, one):
+    """Ranks by division. `one` is 1 in the dtype of the powers: with a plain 1 all would be computed in float64."""
+    total = 0.5
+    for start in range(0, len(power), 4096):  # sums of float32 stay short
+        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises a loop over a slice, from 0 up
+        for j in range(len(piece)):
+            part += piece[j] / (own + piece[j])
+        total += part
+    return total
+
+
+@helper
+def near_slope(power, by_rank, own, own_by_rank, one):
+    """sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
+    total = 0.0
+    for start in range(0, len(power), 4096):
+        part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
+        for j in range(len(piece)):
+            share = one / (own + piece[j])
+            part += (piece[j] * share) * (own * share) * (change[j] - own_by_rank)
+        total += part
+    return total
+
+
+@helper
+def far_rank(score, i, first, last):
+    total = 0.5
+    for j in range(first, last):
+        total += sigmoid(score[j] - score[i])
+    return total
+
+
+@helper
+def far_slope(score, by_rank, i, first, last):
+    total = 0.0
+    for j in range(first, last):
+        share = sigmoid(-abs(score[j] - score[i]))
+        total += share * (1.0 - share) * (by_rank[j] - by_rank[i])
+    return total
