@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from performance_page import performance_page
 from training_page import scale_page, training_page
+from trees_page import page as trees_page
 
 from rankgrad import losses
 
@@ -30,6 +31,7 @@ def pages(when: dict[str, Advice]) -> dict[str, str]:
     made = {f"losses/{name}.md": loss_page(name, when[name]) for name in losses.__all__}
     made |= {"losses/README.md": index_page(when), "which-loss.md": which_page(when)}
     measured = {"performance": performance_page(), "training": training_page(), "scale": scale_page()}
+    measured["trees"] = trees_page()
     return made | {f"{name}.md": f"{NOTE}\n\n{text}" for name, text in measured.items()}
 
 

@@ -25,9 +25,11 @@ MAY_KNOW = {
     "rankers": {"lists"},
     "data": {"lists", "metrics"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data"},
-    "trees": {"lists", "metrics", "relax", "losses", "data"},
+    "rows": {"metrics", "data"},
+    "trees": {"lists", "metrics", "relax", "losses", "kernels", "data", "training", "rows"},
     "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},
-    "ranker": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees"},
+    "ranker": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees", "rows"},
+    "blending": {"metrics", "losses", "data", "training", "trees", "ranker", "rows"},
     "experiments": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees", "text", "ranker"},
 }
 MAY_KNOW["cli"] = {*MAY_KNOW, "__init__"}

@@ -2,7 +2,8 @@
 
 The rooms of the house are loaded when they are first used, so that `import rankgrad` costs little more than
 `import torch`: `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`,
-`rankgrad.training`, `rankgrad.experiments`, and `rankgrad.Ranker`, the estimator.
+`rankgrad.training`, `rankgrad.trees`, `rankgrad.experiments`; `rankgrad.Ranker`, the estimator, and `rankgrad.blend`, a
+ranker of rankers.
 """
 
 import importlib
@@ -11,9 +12,12 @@ from typing import Any
 from rankgrad.backend import backend
 
 __version__ = "0.1.0"
-__all__ = ["Ranker", "backend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "training"]
+__all__ = [
+    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "training",
+    "trees",
+]  # fmt: skip
 
-_ROOMS = frozenset(__all__) - {"Ranker", "backend"}
+_ROOMS = frozenset(__all__) - {"Ranker", "backend", "blend"}
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +25,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"rankgrad.{name}")
     if name == "Ranker":
         return importlib.import_module("rankgrad.ranker").Ranker
+    if name == "blend":
+        return importlib.import_module("rankgrad.blending").blend
     raise AttributeError(f"module 'rankgrad' has no attribute {name!r}")
 
 

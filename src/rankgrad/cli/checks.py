@@ -3,10 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rankgrad.training import Model
+from typing import Any
 
 
 def together(*checks: Callable[[], object]) -> None:
@@ -39,8 +36,8 @@ def check_device(device: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
 
 
-def load_model(folder: Path, device: str) -> "Model":
-    """The model in a folder, on a device."""
-    from rankgrad.training import Model
+def load_model(folder: Path, device: str) -> Any:
+    """The model in a folder, on a device: neural, trees or a blend."""
+    from rankgrad.blending import read_model
 
-    return Model.load(folder, check_device(device))
+    return read_model(folder, check_device(device))

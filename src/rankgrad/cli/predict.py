@@ -36,7 +36,8 @@ def predict(
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
+    from rankgrad.blending import read_model
+    from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import Source, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.training.model import read_config
@@ -62,7 +63,7 @@ def predict(
         fits,
         lambda: check_device(device),
     )
-    scorer = load_model(model, device)
+    scorer = read_model(model, check_device(device))
     with _place(out) as write, telling():
         seen = _score(scorer, source, format, tag, write)
     if out != "-":

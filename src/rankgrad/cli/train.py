@@ -45,7 +45,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.", hidden=True)] = None,
-    model: Annotated[str | None, _setting("Ranker or preset: rankgrad list models", "mlp")] = None,
+    model: Annotated[str | None, _setting("rankgrad list models; lightgbm, xgboost", "mlp")] = None,
     loss: Annotated[str | None, _setting("Loss: rankgrad list losses", "lambdaloss")] = None,
     preprocess: Annotated[str | None, _setting("Or log1p, quantile, clip=10, none", "standardise")] = None,
     epochs: Annotated[str | None, _setting("Passes over the lists, at most", "100", "<int>")] = None,
@@ -102,11 +102,15 @@ def train(
     from rich.console import Console
 
     from rankgrad.cli.sources import Source
+    from rankgrad.cli.train_trees import is_tree, train_trees
     from rankgrad.training import NotFinite
 
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     kept = Source.kept(out) if resume else None
     source = kept if data is None else Source(data, fold, data_root, cache, missing, holdout)
+    if is_tree(model):
+        train_trees(console, context.params, source, out)
+        return
     settings, taken = _settings(context.params, out if resume else None)
     _check(settings, source, out, resume)
     assert source is not None

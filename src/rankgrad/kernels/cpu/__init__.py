@@ -54,7 +54,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """A function that kernels call. LLVM inlines it; Numba's own inlining took four times as long to compile."""
+    """A function that kernels call, and nobody else: called from Python it crashes, for want of a wrapper to compile.
+
+    LLVM inlines it; Numba's own inlining took four times as long.
+    """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 

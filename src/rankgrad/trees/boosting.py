@@ -1,0 +1,152 @@
+"""From labelled lists to boosted trees: one course of training for both frameworks."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad import losses
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.text import TextLoss
+from rankgrad.metrics import Metric, parse
+from rankgrad.trees.model import TreeModel, framework
+from rankgrad.trees.objective import Objective, objective
+
+NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
+PREFIX = "native:"
+
+Weights = NDArray[np.float32] | None
+
+
+class Plan(NamedTuple):
+    """What a training run is told."""
+
+    framework: str
+    loss: Any  # text, `native:` and the framework's name for it, or a loss
+    hessian: str | float
+    loss_lr: float | None
+    trees: int
+    patience: int | None
+    metric: str
+    seed: int
+    threads: int
+    params: dict[str, Any]  # as the framework takes them
+
+    @property
+    def native(self) -> str | None:
+        """The framework's own objective, where the loss is one."""
+        native = isinstance(self.loss, str) and self.loss.startswith(PREFIX)
+        return self.loss.removeprefix(PREFIX) if native else None
+
+
+def boost(plan: Plan, data: Dataset, validation: Dataset | None, weights: Weights = None) -> TreeModel:
+    """Train trees; with validation lists, keep as many as their metric was best at.
+
+    `weights` are one a document. A native objective of XGBoost takes one a list, which is then their mean.
+    """
+    own = None
+    if plan.native is None:
+        own = objective(plan.loss, plan.framework, hessian=plan.hessian, loss_lr=plan.loss_lr)
+        if weights is not None and not own.takes_weights:
+            bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
+    judge = None if validation is None else _Judge(validation, parse(plan.metric))
+    run = _lightgbm if plan.framework == "lightgbm" else _xgboost
+    booster = run(plan, data, weights, own, judge)
+    metrics: dict[str, Any] = {"trees": plan.trees if judge is None else judge.best}
+    if judge is not None:
+        metrics["validation"] = {plan.metric: judge.values[judge.best - 1]}
+    if own is not None and isinstance(own.loss, TextLoss) and (learned := own.loss.learned()):
+        metrics["loss"] = learned
+    settings = plan._asdict() | {"loss": plan.loss if isinstance(plan.loss, str) else str(plan.loss)}
+    history = [{"tree": tree, plan.metric: value} for tree, value in enumerate(judge.values if judge else (), 1)]
+    return TreeModel(booster, plan.framework, data.features.shape[1], settings, metrics, history)
+
+
+def check_loss(loss: Any, framework: str) -> None:
+    """Raise where it is none: text is parsed, a native one must be one that the framework has."""
+    if isinstance(loss, str) and loss.startswith(PREFIX):
+        one_of(f"loss after {PREFIX}", loss.removeprefix(PREFIX), NATIVE[framework])
+    elif isinstance(loss, str):
+        losses.parse(loss)
+
+
+class _Judge:
+    """The metric of the house on the validation lists, after every tree."""
+
+    def __init__(self, data: Dataset, metric: Metric) -> None:
+        self.data, self.metric = data, metric
+        self.values: list[float] = []  # XGBoost keeps six digits of what it is told; these are whole
+
+    def __call__(self, scores: NDArray[Any]) -> float:
+        scores = np.asarray(scores, dtype=np.float32)  # as `predict` gives them: what ties there must tie here
+        values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
+        kept = values[~values.isnan()]
+        self.values.append(float(kept.double().mean()) if len(kept) else 0.0)
+        return self.values[-1]
+
+    @property
+    def best(self) -> int:
+        """How many trees were best."""
+        return 1 + int(np.argmax(self.values) if self.metric.higher_is_better else np.argmin(self.values))
+
+
+def _derivatives(own: Objective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
+    # Copies: maps of a file are read-only, which PyTorch warns of.
+    labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
+
+    def of(scores: Any, _: Any) -> Any:
+        return own.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
+
+    return of
+
+
+def _lightgbm(plan: Plan, data: Dataset, weights: Weights, own: Objective | None, judge: _Judge | None) -> Any:
+    lgb = framework("lightgbm")
+    params = {"verbosity": -1, "num_threads": plan.threads, "seed": plan.seed, **plan.params, "metric": "None"}
+    params["objective"] = plan.native if own is None else _derivatives(own, data, weights)
+    kept = {"params": {"verbosity": params["verbosity"]}, "free_raw_data": False}
+    lists = lgb.Dataset(data.features, data.labels, group=_sizes(data), weight=weights, **kept)
+    if judge is None:
+        return lgb.train(params, lists, plan.trees)
+    held = lgb.Dataset(judge.data.features, judge.data.labels, group=_sizes(judge.data), reference=lists, **kept)
+    callbacks = [] if plan.patience is None else [lgb.early_stopping(plan.patience, verbose=False)]
+
+    def value(scores: Any, _: Any) -> tuple[str, float, bool]:
+        return plan.metric, judge(scores), judge.metric.higher_is_better
+
+    booster = lgb.train(params, lists, plan.trees, valid_sets=[held], feval=value, callbacks=callbacks)
+    # Cut to its best trees, so that it predicts and is written with these only.
+    return lgb.Booster(model_str=booster.model_to_string(num_iteration=judge.best))
+
+
+def _xgboost(plan: Plan, data: Dataset, weights: Weights, own: Objective | None, judge: _Judge | None) -> Any:
+    xgb = framework("xgboost")
+    params = {"nthread": plan.threads, "seed": plan.seed, "base_score": 0.0, "verbosity": 1, **plan.params}
+    params["disable_default_eval_metric"] = True
+    if own is None:
+        params["objective"] = plan.native
+    lists = xgb.DMatrix(data.features, data.labels, nthread=plan.threads)
+    lists.set_group(_sizes(data))
+    if weights is not None and own is None:
+        full = data.lengths > 0
+        lists.set_weight(np.add.reduceat(weights, data.offsets[:-1][full]) / data.lengths[full])
+    obj = None if own is None else _derivatives(own, data, weights)
+    if judge is None:
+        return xgb.train(params, lists, plan.trees, obj=obj, verbose_eval=False)
+    held = xgb.DMatrix(judge.data.features, judge.data.labels, nthread=plan.threads)
+    held.set_group(_sizes(judge.data))
+    up, callbacks = judge.metric.higher_is_better, []
+    if plan.patience is not None:
+        callbacks = [xgb.callback.EarlyStopping(rounds=plan.patience, metric_name=plan.metric, maximize=up)]
+    booster = xgb.train(
+        params, lists, plan.trees, obj=obj, evals=[(held, "held")], callbacks=callbacks, verbose_eval=False,
+        custom_metric=lambda scores, _: (plan.metric, judge(scores)),
+    )  # fmt: skip
+    return booster[: judge.best]
+
+
+def _sizes(data: Dataset) -> NDArray[np.int64]:
+    """Of the lists that have a document; the frameworks know no others."""
+    return data.lengths[data.lengths > 0]

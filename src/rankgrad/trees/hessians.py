@@ -1,0 +1,169 @@
+"""The second derivatives that boosting wants, one a document: closed forms, bounds, and what stands in for the rest.
+
+| losses | second derivative by a document's own score | is |
+|---|---|---|
+| ranknet, lambdarank, lambdaloss of nDCG | sum over its pairs of sigma^2 weight q (1 - q), weights constant | exact |
+| softmax, listnet, xe_ndcg | T p (1 - p), T the sum of the targets | exact |
+| mse, bce | 2 w / n; w p (1 - p) / n | exact |
+| poly1_softmax | (T + epsilon) p (1 - p) | positive, of the right size |
+| listmle, unique_softmax | sum of weight p over the choices it stands in | a bound from above |
+| all others (`hessian="gradient"`) | the size of its gradient | positive where there is a gradient |
+
+The last makes a leaf the mean direction of its documents, between -1 and 1, whatever the scale of the loss. For one
+logistic pair of sigma 1 it is a bound, 1 / (1 - q) times the exact form; where pulls cancel it is only a stand-in.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad import losses
+from rankgrad.losses import swaps
+from rankgrad.losses.formula import formula
+from rankgrad.losses.pairwise import SCHEMES
+from rankgrad.losses.text import TextLoss
+
+Array = NDArray[Any]
+
+
+class Problem(NamedTuple):
+    """Lists without an empty one among them, as a closed form takes them."""
+
+    scores: Array  # (documents,)
+    labels: Array  # (documents,)
+    weights: Array | float  # (documents,), or 1
+    starts: NDArray[np.int64]  # (lists,), where each begins
+    lengths: NDArray[np.int64]  # (lists,)
+
+    def sums(self, values: Array) -> Array:
+        """The sum over each list, given to its documents, `(documents,)`."""
+        return np.repeat(np.add.reduceat(values, self.starts), self.lengths)
+
+    def highest(self, values: Array) -> Array:
+        """The largest value of each list, given to its documents, `(documents,)`."""
+        return np.repeat(np.maximum.reduceat(values, self.starts), self.lengths)
+
+    def shares(self) -> Array:
+        """The softmax of the scores in each list, `(documents,)`."""
+        powers = np.exp(self.scores - self.highest(self.scores))
+        return powers / self.sums(powers)
+
+    def relevant(self) -> Array:
+        """Whether a document's list has a relevant one, `(documents,)`."""
+        return self.highest(self.labels) > 0
+
+
+Options = dict[str, Any]
+Curvature = Callable[[Problem, Array, Options], Array]
+
+
+def _softmax(problem: Problem, slopes: Array, options: Options) -> Array:
+    p = problem.shares()
+    return problem.sums(problem.weights * problem.labels) * p * (1 - p)
+
+
+def _poly1(problem: Problem, slopes: Array, options: Options) -> Array:
+    p = problem.shares()
+    return (problem.sums(problem.weights * problem.labels) + options["epsilon"] * problem.relevant()) * p * (1 - p)
+
+
+def _distribution(problem: Problem, slopes: Array, options: Options) -> Array:
+    """Targets that add up to 1, unless all are 0, and then so are the slopes."""
+    p = problem.shares()
+    return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
+
+
+def _unique(problem: Problem, slopes: Array, options: Options) -> Array:
+    return np.maximum(slopes + problem.weights * (np.exp2(problem.labels) - 1), 0)
+
+
+def _plackett_luce(problem: Problem, slopes: Array, options: Options) -> Array:
+    ordered = problem.highest(problem.labels) > -problem.highest(-problem.labels)
+    return np.maximum(slopes + problem.weights * ordered, 0)
+
+
+def _squares(problem: Problem, slopes: Array, options: Options) -> Array:
+    return 2 * problem.weights / np.repeat(problem.lengths, problem.lengths).astype(slopes.dtype)
+
+
+def _logistic(problem: Problem, slopes: Array, options: Options) -> Array:
+    p = 1 / (1 + np.exp(-np.abs(problem.scores)))
+    return problem.weights * p * (1 - p) / np.repeat(problem.lengths, problem.lengths)
+
+
+def size_of_gradient(problem: Problem, slopes: Array, options: Options) -> Array:
+    """What stands in for a second derivative that has no closed form or is negative."""
+    return np.abs(slopes)
+
+
+# By the name of the kernel, or of the loss where it has none.
+CLOSED: dict[str, Curvature] = {
+    "bce": _logistic,
+    "listmle": _plackett_luce,
+    "listnet": _distribution,
+    "mse": _squares,
+    "poly1_softmax": _poly1,
+    "softmax": _softmax,
+    "unique_softmax": _unique,
+    "xe_ndcg": _distribution,
+}
+
+
+class Form(NamedTuple):
+    """What is known of a loss: its name where a closed form goes by it, its options, and those of its kernel."""
+
+    name: str = ""
+    options: Options = {}  # noqa: RUF012
+    kernel: tuple[float, ...] = ()  # for the pairwise losses; see `kernels.cpu.pairwise.run`
+
+
+def closed_form(loss: Any) -> Form:
+    """What is known of a loss, from text or as one of our functions, maybe with options bound by `functools.partial`.
+
+    One that its caller wrapped or scaled is not taken for the bare one.
+    """
+    given: Options = {}
+    if isinstance(loss, TextLoss):
+        loss, given = loss.function, loss.options
+    if isinstance(loss, partial) and not loss.args:
+        loss, given = loss.func, {**loss.keywords, **given}
+    name = str(getattr(loss, "__name__", ""))
+    if name not in (*CLOSED, *_KERNELS) or loss is not getattr(losses, name):
+        return Form()
+    defaults = {key: parameter.default for key, parameter in inspect.signature(loss).parameters.items()}
+    options = {**defaults, **given}
+    if name not in _KERNELS:
+        return Form(name, options)
+    kernel = _KERNELS[name](options)
+    return Form(name, options, kernel) if kernel and options["sigma"] >= 0 else Form()
+
+
+def _ranknet(options: Options) -> tuple[float, ...]:
+    return options["sigma"], options["k"] or 0, options["pairs"] == "both"
+
+
+def _lambdarank(options: Options) -> tuple[float, ...]:
+    form = formula(options["metric"], swaps.METRICS, options["k"])
+    if form.name != "nDCG" or callable(form.gain) or callable(form.discount):
+        return ()
+    return options["sigma"], form.k or 0, False, form.gain == "linear"
+
+
+def _lambdaloss(options: Options) -> tuple[float, ...]:
+    if not (known := _lambdarank(options)):
+        return ()
+    scheme = options["scheme"]
+    sound = known[1] > 0 and (options["truncation"] or ("sound" if scheme == "ndcg2" else "heuristic")) == "sound"
+    return *known, SCHEMES.index(scheme), sound, options["mu"]
+
+
+# The kernel's options, as the losses themselves pass them; nothing where the kernel lacks an option.
+_KERNELS: dict[str, Callable[[Options], tuple[float, ...]]] = {
+    "ranknet": _ranknet,
+    "lambdarank": _lambdarank,
+    "lambdaloss": _lambdaloss,
+}

@@ -1,0 +1,89 @@
+"""Boosted trees as a model that scores lists: saved in the framework's own format, with our configuration beside it."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.metrics.evaluate import Evaluation, evaluate
+from rankgrad.training.files import write_bytes, write_json
+from rankgrad.training.model import CONFIG, FORMAT, METRICS, VERSION, read_config
+
+KIND = "trees"
+FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
+
+
+def framework(name: str) -> Any:
+    """The package `lightgbm` or `xgboost`; one sentence where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got {error})") from error
+
+
+@dataclass
+class TreeModel:
+    """A booster of LightGBM or XGBoost, cut to its best number of trees, and what is known about its training."""
+
+    booster: Any
+    framework: str
+    features: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)  # a row a tree, after training
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
+        """One score a row, `(documents,)`; trees look at one document at a time, so `offsets` change nothing."""
+        if features.ndim != 2 or features.shape[1] != self.features:
+            bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
+        if len(features) == 0:
+            return np.empty(0, dtype=np.float32)
+        features = np.asarray(features, dtype=np.float32)
+        if self.framework == "lightgbm":
+            scores = self.booster.predict(features, raw_score=True)
+        else:
+            scores = self.booster.inplace_predict(features, predict_type="margin")
+        return np.asarray(scores, dtype=np.float32)
+
+    def evaluate(self, data: Dataset, metrics: list[str]) -> Evaluation:
+        """Metrics on labelled lists, with intervals and the values of each list."""
+        return evaluate(self.score(data.features), np.asarray(data.labels), metrics, offsets=data.offsets)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the folder: the booster as its framework writes it, `config.json` and `metrics.json`."""
+        folder = Path(folder)
+        text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
+        write_bytes(folder / FILES[self.framework], text.encode() if isinstance(text, str) else bytes(text))
+        write_json(folder / METRICS, self.metrics)
+        about = {"framework": self.framework, "features": self.features, "settings": self.settings}
+        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "TreeModel":
+        """Read a folder that `save` wrote. Nothing in it is run or unpickled."""
+        folder = Path(folder)
+        config = read_config(folder)
+        name = config.get("framework")
+        if config.get("kind") != KIND or name not in FILES:
+            bad_value(str(folder), "hold boosted trees", f"a model of kind {config.get('kind', 'neural')!r}")
+        path = folder / FILES[name]
+        if not path.is_file():
+            bad_value(str(folder), f"hold {path.name}", "no such file")
+        package = framework(name)
+        try:
+            if name == "lightgbm":
+                booster = package.Booster(model_str=path.read_text(encoding="utf-8"))
+            else:
+                booster = package.Booster(model_file=bytearray(path.read_bytes()))
+        except Exception as error:  # each framework has an error of its own
+            raise ValueError(f"{path} must be a model of {name}; got {str(error).splitlines()[0]}") from error
+        metrics = folder / METRICS
+        known = json.loads(metrics.read_text(encoding="utf-8")) if metrics.is_file() else {}
+        return cls(booster, name, int(config["features"]), config.get("settings", {}), known)

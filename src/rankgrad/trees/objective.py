@@ -1,0 +1,165 @@
+"""Losses as objectives of LightGBM and XGBoost: their gradient, and a second derivative that boosting can use."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rankgrad import losses
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.losses.text import TextLoss
+from rankgrad.trees.hessians import CLOSED, Form, Problem, closed_form, size_of_gradient
+
+Array = NDArray[Any]
+
+FRAMEWORKS = ("lightgbm", "xgboost")
+HESSIANS = ("auto", "gradient")
+
+
+class Objective:
+    """The derivatives of a loss that is summed over the lists, as LightGBM's own lambdarank is.
+
+    With `loss_lr`, the parameters of the loss itself (LearnDCG's scalars) take a step of Adam after each round, on the
+    mean over the lists.
+    """
+
+    def __init__(self, loss: Any, hessian: str | float, loss_lr: float | None = None) -> None:
+        self.loss, self.hessian = _loss(loss), hessian
+        self.takes_weights = _takes_weights(self.loss)
+        self.form = closed_form(self.loss) if hessian == "auto" else Form()
+        parameters = [*self.loss.parameters()] if isinstance(self.loss, nn.Module) else []
+        self.learning = torch.optim.Adam(parameters, lr=loss_lr) if loss_lr and parameters else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.loss!s}, hessian={self.hessian!r})"
+
+    def derivatives(self, scores: Array, labels: Array, offsets: Array, weights: Array | None = None) -> Any:
+        """The gradient and the diagonal of the Hessian, `(documents,)` each, in the dtype of `scores`.
+
+        Args:
+            scores: `(documents,)`, float32 or float64.
+            labels, weights: like `scores`.
+            offsets: `(lists + 1,)`.
+        """
+        if weights is not None and not self.takes_weights:
+            bad_value("weights", f"be None for {self.loss}, which takes no weights", "weights")
+        if self.form.kernel:
+            if self.form.name != "ranknet" and len(labels) and labels.min() < 0:
+                bad_value("labels", "be at least 0", labels.min())
+            from rankgrad.kernels.cpu import curvature
+
+            return curvature.run(self.form.name, scores, labels, weights, offsets, self.form.kernel)
+        slopes = self._slopes(scores, labels, offsets, weights)
+        if not isinstance(self.hessian, str):
+            return slopes, np.full_like(slopes, self.hessian)
+        lengths = np.diff(offsets)
+        full = lengths > 0
+        heavy = 1.0 if weights is None else weights.astype(scores.dtype, copy=False)
+        problem = Problem(scores, labels.astype(scores.dtype, copy=False), heavy, offsets[:-1][full], lengths[full])
+        curved = CLOSED.get(self.form.name, size_of_gradient)(problem, slopes, self.form.options)
+        return slopes, np.broadcast_to(curved, slopes.shape).astype(slopes.dtype, copy=False)
+
+    def _slopes(self, scores: Array, labels: Array, offsets: Array, weights: Array | None) -> Array:
+        leaf = torch.from_numpy(scores).requires_grad_()
+        lists = {"offsets": torch.from_numpy(offsets)}
+        if weights is not None:
+            lists["weights"] = torch.from_numpy(weights)
+        if self.learning is not None:
+            self.learning.zero_grad()
+        total: Tensor = self.loss(leaf, torch.from_numpy(labels), reduction="sum", **lists)
+        if self.learning is None:
+            return torch.autograd.grad(total, leaf)[0].numpy()
+        total.backward()
+        for parameter in self.learning.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                parameter.grad /= max(len(offsets) - 1, 1)
+        self.learning.step()
+        assert leaf.grad is not None
+        return leaf.grad.numpy()
+
+
+class LightGBMObjective(Objective):
+    """For `lightgbm.LGBMRanker(objective=...)`, which calls it with four arguments; `params` of `lightgbm.train`."""
+
+    def __call__(self, y_true: Array, y_pred: Array, weight: Array | None, group: Array) -> Any:
+        """Gradient and Hessian, in float32 as LightGBM keeps them."""
+        if group is None:
+            bad_value("group", "be given to fit, for a list is what is ranked", None)
+        return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
+
+
+class XGBoostObjective(Objective):
+    """For `xgboost.train(..., obj=...)`; a weight is one a list, as XGBoost has them for ranking, or one a row."""
+
+    def __call__(self, preds: Array, dtrain: Any) -> Any:
+        """Gradient and Hessian, in float32."""
+        pointers = dtrain.get_uint_info("group_ptr")
+        if not len(pointers):
+            bad_value("dtrain", "have lists (qid= or group=), for a list is what is ranked", "none")
+        offsets, weight = _offsets(pointers[1:]), dtrain.get_weight()
+        if len(weight) == len(offsets) - 1:
+            weight = np.repeat(weight, np.diff(offsets))
+        return self.derivatives(*_float32(preds, dtrain.get_label()), offsets, _some(weight))
+
+
+def objective(
+    loss: Any, framework: str = "lightgbm", *, hessian: str | float = "auto", loss_lr: float | None = None
+) -> LightGBMObjective | XGBoostObjective:
+    """A loss as a custom objective: `LGBMRanker(objective=...)`, or `xgboost.train(..., obj=...)`.
+
+    The gradient is that of the sum over the lists. `rankgrad.trees.hessians` says what the second derivative is for
+    each loss. Scores are computed in float32, as both frameworks keep derivatives.
+
+    Args:
+        loss: text such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
+        framework: `"lightgbm"` or `"xgboost"`.
+        hessian: `"auto"`, the closed form or bound where there is one, else `"gradient"`, the size of the gradient; or
+            a number, the same for all documents.
+        loss_lr: learning rate of the loss's own parameters, a step a round; None: they stay as they are.
+
+    Example:
+        >>> own = objective("lambdarank")
+        >>> gradient, hessian = own(np.array([1., 0., 0.]), np.array([2., 1., 3.]), None, np.array([3]))
+        >>> gradient.round(3), hessian.round(3)
+        (array([-0.305,  0.035,  0.27 ], dtype=float32), array([0.098, 0.026, 0.073], dtype=float32))
+    """
+    one_of("framework", framework, FRAMEWORKS)
+    if isinstance(hessian, str):
+        one_of("hessian", hessian, HESSIANS)
+    elif not 0 < hessian < float("inf"):
+        bad_value("hessian", "be 'auto', 'gradient' or a number above 0", hessian)
+    return (LightGBMObjective if framework == "lightgbm" else XGBoostObjective)(loss, hessian, loss_lr)
+
+
+def _loss(loss: Any) -> Callable[..., Tensor]:
+    if isinstance(loss, str):
+        if loss.startswith("native:"):
+            bad_value("loss", "be one of rankgrad.losses; TreeRanker knows native objectives", repr(loss))
+        return losses.parse(loss)
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    return loss
+
+
+def _takes_weights(loss: Any) -> bool:
+    if isinstance(loss, TextLoss):
+        return loss.takes_weights
+    return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
+
+
+def _float32(scores: Array, labels: Array) -> tuple[Array, Array]:
+    return np.ascontiguousarray(scores, np.float32), np.ascontiguousarray(labels, np.float32)
+
+
+def _offsets(ends: Array) -> NDArray[np.int64]:
+    offsets = np.zeros(len(ends) + 1, np.int64)
+    offsets[1:] = ends
+    return offsets
+
+
+def _some(weights: Any) -> Array | None:
+    return None if weights is None or not len(weights) else np.ascontiguousarray(weights, np.float32)

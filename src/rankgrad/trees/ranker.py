@@ -1,0 +1,167 @@
+"""The estimator around boosted trees: the interface of `rankgrad.Ranker`."""
+
+import inspect
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.metrics import parse
+from rankgrad.rows import RowRanker, hold_out, row_weights
+from rankgrad.training.files import write_json
+from rankgrad.trees.boosting import Plan, boost, check_loss
+from rankgrad.trees.model import TreeModel
+from rankgrad.trees.objective import FRAMEWORKS
+
+ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
+# Other words for what `trees`, `patience`, `metric` and `loss` say here.
+_SAID = {
+    "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees", "num_trees": "trees",
+    "early_stopping_round": "patience", "early_stopping_rounds": "patience", "eval_metric": "metric",
+    "objective": "loss", "num_threads": "threads", "nthread": "threads", "n_jobs": "threads", "random_state": "seed",
+}  # fmt: skip
+
+
+class TreeRanker(RowRanker):
+    """Boosted trees that are fitted on rows with a query each, and give one score a row; X may hold NaN.
+
+    Args:
+        framework: `"lightgbm"` or `"xgboost"`.
+        loss: as text, `name[@k][:key=value,...]`, or a function or module of `rankgrad.losses`; `"native:..."` is the
+            framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise, rank:map.
+        hessian, loss_lr: as in `rankgrad.trees.objective`.
+        trees: how many, at most.
+        patience: trees without a better `metric` on the validation lists after which training stops; None: never.
+        holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
+        threads: None takes PyTorch's number.
+        params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
+
+    After `fit`: `model_`, `history_` (a row a tree), `best_trees_`, `n_features_in_`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(600, 3)), np.repeat(np.arange(60), 10)
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> ranker = TreeRanker(loss="lambdarank", trees=20, num_leaves=4).fit(X, y, qid=qid)
+        >>> ranker.predict(X).shape, ranker.score(X, y, qid=qid) > 0.9
+        ((600,), True)
+    """
+
+    _takes_nan = True
+
+    def __init__(
+        self,
+        framework: str = "lightgbm",
+        loss: Any = "lambdarank",
+        *,
+        hessian: str | float = "auto",
+        loss_lr: float | None = None,
+        trees: int = 500,
+        patience: int | None = 50,
+        metric: str = "nDCG@10",
+        seed: int = 0,
+        holdout: float = 0.2,
+        threads: int | None = None,
+        **params: Any,
+    ) -> None:
+        self.framework = framework
+        self.loss = loss
+        self.hessian = hessian
+        self.loss_lr = loss_lr
+        self.trees = trees
+        self.patience = patience
+        self.metric = metric
+        self.seed = seed
+        self.holdout = holdout
+        self.threads = threads
+        self._params = params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All settings by name, those of the framework among them."""
+        return {**super().get_params(deep), **self._params}
+
+    def set_params(self, **params: Any) -> "TreeRanker":
+        """Change settings; a name that is none of ours is one of the framework's."""
+        for name, value in params.items():
+            if name in OWN:
+                setattr(self, name, value)
+            else:
+                self._params[name] = value
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        group: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        eval_qid: Any = None,
+        eval_group: Any = None,
+    ) -> "TreeRanker":
+        """Train on labelled lists; arguments as in `rankgrad.Ranker.fit`."""
+        plan = self.plan()
+        self.__dict__.pop("model_", None)
+        data, rows = self._lists(X, y, qid, group, reset=True)
+        weights = None if sample_weight is None else row_weights(sample_weight, rows)
+        validation = self._validation(eval_set, eval_qid, eval_group)
+        if validation is None:
+            data, validation, weights = hold_out(data, weights, self.holdout, plan.seed)
+        self._take(boost(plan, data, validation, weights))
+        return self
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it."""
+        check_is_fitted(self)
+        self.model_.save(folder)
+        names = getattr(self, "feature_names_in_", None)
+        known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
+        write_json(Path(folder) / ESTIMATOR, known)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "TreeRanker":
+        """A fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled."""
+        model = TreeModel.load(folder)
+        settings = dict(model.settings)
+        ranker = cls(**settings.pop("params", {}), **settings)
+        path = Path(folder) / ESTIMATOR
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        ranker.holdout = known.get("holdout", ranker.holdout)
+        if (names := known.get("feature_names")) is not None:
+            ranker.feature_names_in_ = np.array(names, dtype=object)
+        ranker.n_features_in_ = model.features
+        ranker._take(model)
+        return ranker
+
+    def _take(self, model: TreeModel) -> None:
+        self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
+
+    def plan(self) -> Plan:
+        """The settings of a run, checked."""
+        one_of("framework", self.framework, FRAMEWORKS)
+        for name in self._params:
+            if name in _SAID:
+                bad_value(name, f"be given as {_SAID[name]}", f"{name}={self._params[name]!r}")
+        counts: dict[str, Any] = {"trees": self.trees, "patience": 1 if self.patience is None else self.patience}
+        for name, value in counts.items():
+            if not hasattr(value, "__index__") or int(value) < 1:
+                bad_value(name, "be a whole number of at least 1", repr(value))
+        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
+            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
+        parse(self.metric)
+        check_loss(self.loss, self.framework)
+        threads = torch.get_num_threads() if self.threads is None else self.threads
+        given = {name: getattr(self, name) for name in Plan._fields if name not in ("threads", "params")}
+        given |= {"threads": threads, "params": self._params}
+        # A search draws values from NumPy, whose numbers JSON does not know.
+        return Plan(**{name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+
+
+OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
