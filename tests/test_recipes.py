@@ -50,7 +50,7 @@ def finish(cells, metric, value=lambda cell: 0.5):
 
 
 def test_every_table_and_figure_has_its_recipe():
-    assert {path.stem for path in RECIPES} == NAMES
+    assert {path.stem for path in RECIPES} == NAMES | {"mq2008-study"}  # the last is no paper's, but ours
     said = (HERE / "recipes" / "README.md").read_text(encoding="utf-8")
     assert all(f"({path.name})" in said for path in RECIPES)
 
