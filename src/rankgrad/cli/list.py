@@ -49,6 +49,7 @@ def _models() -> None:
     from rankgrad.rankers import MODELS, PRESETS
 
     rows = [(name, _about(kind), _options(_defaults(kind).items())) for name, kind in MODELS.items()]
+    rows += [(name, "boosted trees (extra: trees)", "those of the framework") for name in ("lightgbm", "xgboost")]
     print_names(("model", "what it is", "options"), rows)
     presets = [
         (name, preset.model, preset.source, _options(preset.options.items())) for name, preset in PRESETS.items()

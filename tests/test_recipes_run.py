@@ -1,0 +1,42 @@
+"""Recipes as a user runs them, on real data: one in small every time, in the long run all in their quick form."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankgrad.experiments.results import read
+
+HERE = Path(__file__).parent.parent
+DATA = HERE.parent / "shared" / "data"
+RECIPES = sorted((HERE / "recipes").glob("*.yaml"))
+
+pytestmark = pytest.mark.skipif(not (DATA / "MQ2008").is_dir(), reason="MQ2008 is not there")
+
+
+def experiment(recipe, form, out, jobs):
+    command = [sys.executable, "-m", "rankgrad.cli", "experiment", str(recipe), f"--{form}", "--out", str(out)]
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*command, "--data-root", str(DATA), "--jobs", str(jobs)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = read(out)
+    assert not results.missing
+    assert results.final()
+    return done.stdout, time.perf_counter() - began
+
+
+def test_a_recipe_runs(tmp_path):
+    told, _ = experiment(HERE / "recipes" / "mq2008-study.yaml", "smoke", tmp_path / "out", jobs=1)
+    assert "LambdaLoss" in told
+    assert "nDCG@10" in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_quick_form_runs_in_five_minutes(recipe, tmp_path):
+    _, seconds = experiment(recipe, "quick", tmp_path / "out", jobs=2)
+    assert seconds < 300
