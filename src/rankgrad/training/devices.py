@@ -1,5 +1,6 @@
 """Where a run computes: one device, or many processes that `torchrun` or SLURM has started."""
 
+import atexit
 import logging
 import os
 from typing import Any
@@ -37,4 +38,11 @@ def start(settings: Settings) -> Any:
     )
     if world > 1:
         fabric.launch()
+        atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """Close the connections to the other processes: threads that are left open at the end may abort this one."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

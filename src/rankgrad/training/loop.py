@@ -267,6 +267,7 @@ class _Run:
 
     def _finish(self) -> Model:
         """The best epoch's weights in the ranker, and the ranker out of its wrapping."""
+        self.fabric.barrier()
         if self.kept is not None:
             self.objective.load_state_dict(self.kept)
         elif self.folder is not None:  # a finished run was resumed
