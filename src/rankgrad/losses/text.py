@@ -77,6 +77,9 @@ def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)
+    for option, parameter in inspect.signature(loss).parameters.items():
+        if option in takes and option not in options and parameter.default is parameter.empty:
+            bad_value("loss", f"say {option}: {name}:{option}=...", repr(name))
     if "learn" in options:  # parts of LearnDCG joined by "-", or none
         options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
     if k is not None:
