@@ -98,8 +98,12 @@ class Results:
         return [outcome for outcome in self.cells if outcome.cell.stage == "tune"]
 
 
-def read(path: str | os.PathLike[str]) -> Results:
+def read(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
     """Read a folder of results, or the file that `pack` made of one.
+
+    Args:
+        path: the folder or file.
+        recipe: instead of the one that lies in it; recipes that share cells may share a folder.
 
     Example:
         >>> read("no/such/results")
@@ -108,8 +112,7 @@ def read(path: str | os.PathLike[str]) -> Results:
     """
     path = Path(path)
     if path.is_dir() and ((path / CELLS).is_dir() or (path / RECIPE).is_file()):
-        recipe = None
-        if (path / RECIPE).is_file():
+        if recipe is None and (path / RECIPE).is_file():
             recipe = replace(load_recipe(path / RECIPE), name=_named(path))
         failed = {file.stem: file.read_text(encoding="utf-8") for file in sorted((path / FAILED).glob("*.txt"))}
         return _sorted(recipe, {each.cell.key: each for each in _in_folder(path)}, failed)
@@ -120,7 +123,8 @@ def read(path: str | os.PathLike[str]) -> Results:
             arrays = content.get(name.removesuffix("json") + "npz")
             outcome = _outcome(json.loads(content[name]), _lazily(arrays))
             outcomes[outcome.cell.key] = outcome
-        recipe = parse_recipe(yaml.safe_load(content[RECIPE]), _named(path)) if RECIPE in content else None
+        if recipe is None and RECIPE in content:
+            recipe = parse_recipe(yaml.safe_load(content[RECIPE]), _named(path))
         return _sorted(recipe, outcomes, {})
     bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
 
@@ -138,18 +142,19 @@ def outcome_of(cell: Cell, folder: Path) -> Outcome | None:
 
 
 def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
-    """Write all outcomes of a folder's recipe to one small file, `.tar.xz`; unpacked, it is such a folder again.
+    """Write all outcomes of a folder to one small file, `.tar.xz`; unpacked, it is such a folder again.
 
     The values of each query become float32. Scores are left out unless asked for. The same outcomes give the same file.
 
     Returns:
         The number of outcomes.
     """
-    folder, found = Path(folder), read(folder).cells
+    folder = Path(folder)
+    keys = [each.cell.key for each in _in_folder(folder)]  # in the order of their names
     members: dict[str, bytes] = {}
     if (folder / RECIPE).is_file():
         members[RECIPE] = (folder / RECIPE).read_bytes()
-    for key in sorted(outcome.cell.key for outcome in found):
+    for key in keys:
         record = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="utf-8"))
         members[f"{CELLS}/{key}.json"] = json.dumps(record, separators=(",", ":")).encode()
         if (folder / CELLS / f"{key}.npz").is_file():
@@ -166,7 +171,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     write_bytes(Path(file), lzma.compress(whole.getvalue(), preset=9))
-    return len(found)
+    return len(keys)
 
 
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
