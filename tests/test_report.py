@@ -17,7 +17,7 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 from rankgrad.cli.report import report as verb
-from rankgrad.experiments import report, results, series
+from rankgrad.experiments import parse, report, results, series
 from rankgrad.experiments.explorer import FIRST, SKIPPED, _coded, explorer
 from rankgrad.experiments.sets import read
 from rankgrad.experiments.tables import tables
@@ -257,3 +257,15 @@ def test_help_fits_a_screen_and_shows_an_example():
     done = run_verb("--help")
     assert len(done.output.splitlines()) <= 40
     assert "rankgrad report results/" in done.output
+
+
+def test_recipes_that_share_cells_share_a_folder(folder, found):
+    raw = found.recipe.raw
+    some = {loss: raw["losses"][loss] for loss in list(LOSSES)[:2]}
+    part = parse({**raw, "losses": some}, "part")
+    whole, small = report.gather(folder, recipes=[found.recipe, part], lists=False)
+    assert small.name == "part"
+    assert (len(whole.losses), len(small.losses)) == (len(LOSSES), 2)
+    shown = {(row.model, row.loss): row for row in whole.tables[0].rows}
+    for row in small.tables[0].rows:
+        assert row.entries[METRICS[0]].mean == shown[row.model, row.loss].entries[METRICS[0]].mean

@@ -11,6 +11,9 @@ def report(
         Path, typer.Argument(help="Folder of `rankgrad experiment`, a folder of such, or a packed file.")
     ],
     out: Annotated[Path, typer.Option(help="Page to write.")] = Path("report.html"),
+    recipe: Annotated[
+        list[Path] | None, typer.Option(help="Read them by this recipe; repeatable.", metavar="<path>")
+    ] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for tables in Markdown and LaTeX.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures as SVG and PNG.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
@@ -31,11 +34,12 @@ def report(
     for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
         if find_spec(module) is None:
             raise ModuleNotFoundError(f"report needs {package}, which is not installed: pip install 'rankgrad[report]'")
+    from rankgrad.experiments import load
     from rankgrad.experiments import report as reports
 
     console = Console()
     with telling(f"reading {results}"):
-        studies = reports.gather(results, root=data_root, lists=lists)
+        studies = reports.gather(results, recipes=[*map(load, recipe or ())], root=data_root, lists=lists)
     for study in studies:
         for warning in study.warnings:
             console.print(f"{study.name}: {warning}", style="yellow", markup=False, highlight=False)

@@ -10,6 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.experiments import charts
 from rankgrad.experiments.page import page
+from rankgrad.experiments.recipe import Recipe
 from rankgrad.experiments.results import CELLS, PACKED, RECIPE, read
 from rankgrad.experiments.study import Study, study
 from rankgrad.training.files import write_bytes
@@ -34,23 +35,27 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
-def gather(path: str | os.PathLike[str], *, root: Any = None, lists: bool = True) -> list[Study]:
+def gather(
+    path: str | os.PathLike[str], *, recipes: Sequence[Recipe] = (), root: Any = None, lists: bool = True
+) -> list[Study]:
     """The studies in a folder, ready to be shown.
 
     Args:
         path: as `find` takes it.
+        recipes: to read the results by, instead of the one that lies with them; each is a study.
         root: the folder that data sets lie in, for the labels of the documents; None: as in `rankgrad.data.load`.
         lists: False leaves the ranked lists out of the page.
     """
-    places = find(path)
+    by: Sequence[Recipe | None] = recipes or [None]
+    asked = list(product(find(path), by))
     studies = []
-    for place in places:
-        results = read(place)
+    for place, recipe in asked:
+        results = read(place, recipe)
         if results.recipe is None:
             bad_value(str(place), f"hold {RECIPE}, the recipe that was run", "none")
         if results.final():
-            name = place.name.removesuffix(PACKED)
-            studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(places)))
+            name = recipe.name if recipe else place.name.removesuffix(PACKED)
+            studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(asked)))
     if not studies:
         bad_value("results", "hold a final run that is done", f"none in {path}")
     return studies
