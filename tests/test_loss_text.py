@@ -33,8 +33,25 @@ def test_a_text_is_its_loss(text, expected):
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
         ("lambdaloss@0", "at least 1 after @"),
         ("ranknet:", "name\\[@k\\]"),
+        ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout'; got 'held'"),
+        ("lambdaloss@5:adapt=heldout", "have parameters that are learned, to say adapt; got 'lambdaloss@5:adapt="),
+        ("learndcg:gumbel=2,adapt=heldout", "adapt must be 'joint' with gumbel; got 'heldout'"),
+        ("learndcg:learn=none,adapt=heldout", "loss must have parameters that are learned, to say adapt"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(text, told):
     with pytest.raises(ValueError, match=told):
         parse(text)
+
+
+@pytest.mark.parametrize(("text", "way"), [("learndcg:gumbel=2", "joint"), ("learndcg@3:ADAPT=heldout", "heldout")])
+def test_a_text_says_how_its_parameters_are_learned(text, way):
+    loss = parse(text)
+    assert loss.adapt == parse(str(loss)).adapt == way
+    assert loss.learned() == pytest.approx({"gain_base": 2, "discount_base": 2, "alpha": 1})
+
+
+def test_who_cannot_hold_lists_out_says_so():
+    parse("learndcg:adapt=joint").only_joint("trees")
+    with pytest.raises(ValueError, match="adapt must be 'joint' with trees; got 'heldout'"):
+        parse("learndcg:adapt=heldout").only_joint("trees")

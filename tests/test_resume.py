@@ -66,9 +66,11 @@ def killed_run(out, settings, kills, seed):
     return done
 
 
-def test_a_killed_run_ends_in_the_same_weights(tmp_path):
-    finish(start(tmp_path / "whole", SETTINGS))
-    assert killed_run(tmp_path / "killed", SETTINGS, kills=2, seed=0) > 0
+@pytest.mark.parametrize(("adapt", "kills"), [("joint", 2), ("heldout", 1)])
+def test_a_killed_run_ends_in_the_same_weights(tmp_path, adapt, kills):
+    settings = {**SETTINGS, "loss": f"learndcg:discount=curved,adapt={adapt}"}
+    finish(start(tmp_path / "whole", settings))
+    assert killed_run(tmp_path / "killed", settings, kills=kills, seed=0) > 0
     same(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -81,11 +83,19 @@ def test_a_run_killed_ten_times_ends_in_the_same_weights(tmp_path, model):
     same(tmp_path / "whole", tmp_path / "killed")
 
 
-@pytest.mark.parametrize("model", ["mlp:widths=16", "context_aware:width=16,blocks=1,heads=1,dropout=0"])
-def test_two_processes_do_what_one_does(tmp_path, model):
+@pytest.mark.parametrize(
+    ("model", "adapt"),
+    [
+        ("mlp:widths=16", "joint"),
+        ("mlp:widths=16", "heldout"),
+        ("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint"),
+    ],
+)
+def test_two_processes_do_what_one_does(tmp_path, model, adapt):
     # 57 lists in batches of 7: batches do not divide by two, and the last has one list for two processes. Not Adam: it
     # divides by the gradient's size, and that of the last bias is rounding: adding to all scores changes nothing.
-    settings = {"model": model, "loss": "learndcg:discount=curved", "epochs": 3, "batch_size": 7, "device": "cpu"}
+    loss = f"learndcg:discount=curved,adapt={adapt}"
+    settings = {"model": model, "loss": loss, "epochs": 3, "batch_size": 7, "device": "cpu"}
     settings |= {"optimiser": "sgd", "lr": 0.3}
     finish(start(tmp_path / "one", settings))
     finish(start(tmp_path / "two", settings, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"))
@@ -116,10 +126,11 @@ def test_other_settings_or_data_do_not_go_on(tmp_path):
         train(settings, lists.test, out=tmp_path, resume=True)
 
 
-def test_a_finished_run_can_be_made_longer(tmp_path):
+@pytest.mark.parametrize("loss", ["lambdaloss", "learndcg:adapt=heldout"])
+def test_a_finished_run_can_be_made_longer(tmp_path, loss):
     lists = load("synthetic:lists=57,features=10")
     for epochs in (2, 5):
-        settings = Settings(model="mlp:widths=8", epochs=epochs, device="cpu")
+        settings = Settings(model="mlp:widths=8", loss=loss, epochs=epochs, device="cpu")
         train(settings, lists.train, lists.validation, out=tmp_path / "longer", resume=True)
     train(settings, lists.train, lists.validation, out=tmp_path / "whole")
     same(tmp_path / "longer", tmp_path / "whole")

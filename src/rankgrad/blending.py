@@ -62,6 +62,7 @@ class Blend(RowRanker):
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
         """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers stay as they are."""
         loss = losses.parse(self.loss)
+        loss.only_joint("a blend")
         if not self.rankers:
             bad_value("rankers", "hold at least one", "none")
         for ranker in self.rankers:

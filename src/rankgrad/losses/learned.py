@@ -128,8 +128,8 @@ class LearnDCG(nn.Module):
 
     def extra_repr(self) -> str:
         """The learned values, for print."""
-        bases = f"gain_base={float(self.gain_base):.4g}, discount_base={float(self.discount_base):.4g}"
-        return f"{bases}, alpha={float(self.alpha):.4g}, discount={self.discount!r}, k={self.k}"
+        values = ", ".join(f"{name}={value:.4g}" for name, value in self.learned().items())
+        return f"{values}, discount={self.discount!r}, k={self.k}"
 
 
 # Where softplus has underflowed to 0, its limit: small enough to be the limit, large enough to divide by.

@@ -16,16 +16,24 @@ from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.spelling import known_options, spell, write
 
+# How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
+ADAPTS = ("joint", "heldout")
 # Arguments that come with the lists, not with the text.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
 
 
 class TextLoss(nn.Module):
-    """A loss with its options, from text. `str(loss)` is the text again; `takes_weights` says whether it does."""
+    """A loss with its options, from text. `str(loss)` is the text again; `takes_weights` says whether it does.
 
-    def __init__(self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool) -> None:
+    `adapt` is no option of the loss but of its training: `"joint"` or `"heldout"`, for losses with parameters.
+    """
+
+    def __init__(
+        self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool, adapt: str = "joint"
+    ) -> None:
         super().__init__()
         self.text, self.function, self.options, self.takes_weights = text, function, options, weights
+        self.adapt = adapt
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
         """The loss; arguments as in every loss."""
@@ -33,7 +41,13 @@ class TextLoss(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""
-        return self.function.learned() if isinstance(self.function, LearnDCG) else {}
+        own = next((part for part in self.modules() if isinstance(part, LearnDCG)), None)
+        return {} if own is None else own.learned()
+
+    def only_joint(self, what: str) -> None:
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do."""
+        if self.adapt != "joint":
+            bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 
     def __str__(self) -> str:
         return self.text
@@ -43,7 +57,7 @@ def parse(text: str) -> TextLoss:
     """A loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
-    is any metric on any operator, whose options follow.
+    is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
 
     Example:
         >>> loss = parse("lambdaloss@5")
@@ -59,14 +73,20 @@ def parse(text: str) -> TextLoss:
     canonical = write(name, k, options)
     known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
     one_of("loss", name, known)
-    samples = options.pop("gumbel", None)
+    samples, adapt = options.pop("gumbel", None), options.pop("adapt", None)
     function, options = (
         (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
     )
     weights = "weights" in inspect.signature(getattr(function, "forward", function)).parameters
     if samples is not None:
         function = gumbel(function, samples)
-    loss = TextLoss(canonical, function, options, weights)
+    loss = TextLoss(canonical, function, options, weights, adapt or "joint")
+    if adapt is not None:
+        one_of("adapt", adapt, ADAPTS)
+        if not any(parameter.requires_grad for parameter in loss.parameters()):
+            bad_value("loss", "have parameters that are learned, to say adapt", repr(canonical))
+    if samples is not None:
+        loss.only_joint("gumbel")  # differences of the loss would be those of its noise
     with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
         loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
     return loss

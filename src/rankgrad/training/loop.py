@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankgrad import losses, rankers
 from rankgrad.data import Dataset, Steps
 from rankgrad.errors import bad_value
+from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
 from rankgrad.training.batches import Plan, Step
 from rankgrad.training.devices import start
 from rankgrad.training.feed import feed
 from rankgrad.training.graphs import GraphStep
 from rankgrad.training.judge import Judge
 from rankgrad.training.model import Model
-from rankgrad.training.objective import EagerStep, Objective, Watch
+from rankgrad.training.objective import EagerStep, Objective, Watch, checked_weights
 from rankgrad.training.optimise import Average, make_optimiser, plateau, schedule, set_rate
 from rankgrad.training.report import Bar, JsonLines, Numbers
 from rankgrad.training.settings import Settings
@@ -90,6 +91,7 @@ class _Run:
         name, options = rankers.parse(settings.model)
         self.ranker = rankers.build(name, features=data.features.shape[1], **options).to(device)
         self.loss = losses.parse(settings.loss).to(device)
+        adapted = frozen(self.loss) if self.loss.adapt == "heldout" else {}
         self.objective = Objective(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
@@ -103,7 +105,6 @@ class _Run:
         torch.manual_seed(settings.seed + rank)  # dropout differs between processes
         self.average = Average(self.objective.state_dict().values(), settings.ema) if settings.ema else None
         self.scaler = getattr(fabric.strategy.precision, "scaler", None)
-        self.step = self._stepper()
         self.plan = Plan(
             np.asarray(data.labels),
             np.asarray(data.offsets),
@@ -115,7 +116,11 @@ class _Run:
             rank,
             world,
         )
-        self.feed = feed(data, self.steps, device, where=settings.data_on, weights=_weights(weights, data, self.loss))
+        self.feed = feed(
+            data, self.steps, device, where=settings.data_on, weights=checked_weights(weights, data, self.loss)
+        )
+        self.optimisers = {"optimiser": self.optimiser.optimizer}
+        self.step = self._adapting(adapted) if adapted else self._stepper()
         self.judge = None
         if validation is not None:
             where = settings.data_on
@@ -138,6 +143,18 @@ class _Run:
             return GraphStep(fabric, self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
         return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
 
+    def _adapting(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
+        """Steps that also move the loss's parameters, by some lists that are taken out of the plan."""
+        settings = self.settings
+        kept, held = hold_out(self.data, settings.seed)
+        known = vars(self.plan)
+        self.plan = PartPlan(**known, only=kept)
+        step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
+        lr = settings.loss_lr or settings.lr
+        found = HeldoutStep(step, self.objective, learned, self.feed, PartPlan(**known, only=held), lr=lr)
+        self.optimisers["adapt"] = found.optimiser
+        return found
+
     def _begin(self, resume: bool) -> None:
         """Take up the checkpoint, if there is one to take up; open the logs."""
         self.logs: list[Any] = []
@@ -146,7 +163,7 @@ class _Run:
         checkpoint = self.checkpoint
         assert checkpoint is not None
         if resume and checkpoint.path.exists():
-            self.state = checkpoint.load(self.objective, self.optimiser.optimizer, self.average, self.scaler)
+            self.state = checkpoint.load(self.objective, self.optimisers, self.average, self.scaler)
             self.state.done = False
         if self.first:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -170,16 +187,19 @@ class _Run:
         state, began, before = self.state, time.perf_counter(), self.state.seconds
         plan = self.plan.steps(state.epoch)
         batches = self.feed.batches(plan[state.step :])
+        if isinstance(self.step, HeldoutStep):
+            self.step.begin(state.epoch, state.step, len(plan))
         for step, batch in zip(plan[state.step :], batches, strict=True):
             now = state.epoch + (state.step + 1) / len(plan)
-            set_rate(self.optimiser, self.rate(now, state.plateau))
+            for optimiser in self.optimisers.values():
+                set_rate(optimiser, self.rate(now, state.plateau))
             self.watch.add(state.step, self.step(batch, step.batch))
             state.step += 1
             state.lists += step.batch
             saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(plan)
             if self.watch.due() or saving or state.step == len(plan):
                 self._look(plan)
-                self.bar.at(now, state.loss / max(1, state.lists), state.best)
+                self.bar.at(now, state.loss / max(1, state.lists), state.best, self.loss.learned())
             if saving:
                 state.seconds = before + time.perf_counter() - began
                 self._save()
@@ -262,7 +282,7 @@ class _Run:
     def _save(self) -> None:
         if self.checkpoint is not None:
             self.state.log_bytes = self.logs[0].length if self.first else 0
-            self.checkpoint.save(self.state, self.objective, self.optimiser.optimizer, self.average, self.scaler)
+            self.checkpoint.save(self.state, self.objective, self.optimisers, self.average, self.scaler)
             self.fabric.barrier()
 
     def _finish(self) -> Model:
@@ -275,16 +295,3 @@ class _Run:
         self.model.history = self.state.history
         self.model.ranker.eval()
         return self.model
-
-
-def _weights(weights: Any, data: Dataset, loss: losses.text.TextLoss) -> Tensor | None:
-    if weights is None:
-        return None
-    if not loss.takes_weights:
-        bad_value("weights", f"be None for {loss}, which takes none", "weights")
-    found = torch.as_tensor(np.array(weights, dtype=np.float32))
-    if found.shape != (len(data.labels),):
-        bad_value("weights", f"be one a document, ({len(data.labels)},)", tuple(found.shape))
-    if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-        bad_value("weights", "be finite and at least 0", "others")
-    return found

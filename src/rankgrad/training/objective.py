@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
 from rankgrad.losses.text import TextLoss
 from rankgrad.training.feed import Batch
 from rankgrad.training.optimise import Average
@@ -86,3 +89,17 @@ class Watch:
             if not abs(total) < float("inf"):
                 return total, (step, values)
         return sum(totals), None
+
+
+def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:
+    """Weights of documents as a tensor `(documents,)`, where there are some and the loss takes them."""
+    if weights is None:
+        return None
+    if not loss.takes_weights:
+        bad_value("weights", f"be None for {loss}, which takes none", "weights")
+    found = torch.as_tensor(np.array(weights, dtype=np.float32))
+    if found.shape != (len(data.labels),):
+        bad_value("weights", f"be one a document, ({len(data.labels)},)", tuple(found.shape))
+    if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
+        bad_value("weights", "be finite and at least 0", "others")
+    return found

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,11 +99,12 @@ class Bar:
             self._task = self._bar.add_task("training", total=float(epochs))
             self._bar.start()
 
-    def at(self, time: float, loss: float, best: float | None) -> None:
-        """Show the time, in epochs, the mean loss of this epoch, and the best metric so far."""
+    def at(self, time: float, loss: float, best: float | None, learned: Mapping[str, float]) -> None:
+        """Show the time, in epochs, the mean loss of this epoch, the best metric so far, and what the loss learned."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
-            text = f"epoch {min(int(time) + 1, self.epochs)}/{self.epochs}  loss {loss:.4f}{best_text}"
+            own = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
+            text = f"epoch {min(int(time) + 1, self.epochs)}/{self.epochs}  loss {loss:.4f}{own}{best_text}"
             self._bar.update(self._task, completed=time, description=text)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,20 +47,23 @@ class Checkpoint:
         self.path, self.fabric = folder / LAST, fabric
         self.settings, self.data = settings.to_json(), fingerprint(data)
 
-    def save(self, state: State, module: nn.Module, optimiser: Any, average: Average | None, scaler: Any) -> None:
-        """Write where the run stands. All processes call it, the first one writes."""
+    def save(
+        self, state: State, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any
+    ) -> None:
+        """Write where the run stands, with the optimisers by name. All processes call it, the first one writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
         if self.fabric.global_rank > 0:
             return
         tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
-        tensors |= {f"optimiser.{name}": value for name, value in state_tensors(optimiser)}
+        for part, optimiser in optimisers.items():
+            tensors |= {f"{part}.{name}": value for name, value in state_tensors(optimiser)}
         tensors |= {f"random.{name}": value for name, value in random.items()}
         if average is not None:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
         facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
-    def load(self, module: nn.Module, optimiser: Any, average: Average | None, scaler: Any) -> State:
+    def load(self, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any) -> State:
         """Put everything back and say where the run stood. Other settings or data than then are an error."""
         tensors, facts = read_tensors(self.path)
         self._compare(facts)
@@ -68,7 +72,8 @@ class Checkpoint:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = value
         module.load_state_dict(parts["module"])
-        load_state(optimiser, parts.get("optimiser", {}))
+        for part, optimiser in optimisers.items():
+            load_state(optimiser, parts.get(part, {}))
         if average is not None:
             for number, mean in enumerate(average.mean):
                 mean.copy_(parts["average"][str(number)])
