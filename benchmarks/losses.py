@@ -3,7 +3,8 @@
 Correctness comes first: the value and the gradient of every contender are held against plain in float64, and one that
 is wrong gets no time. Where the n x n matrices of plain would not fit (one list of 65,536 documents) the truth is the
 CPU's kernel in float64, which was held against plain at the shapes before it. Times are medians of interleaved samples
-of a whole public call with its backward pass; on a GPU there is also the time of a replay inside a CUDA graph.
+of a whole public call with its backward pass. On a GPU there is also the time of a replay inside a CUDA graph, of a
+call whose backward pass stays in the calling thread, and of an autograd function that does nothing.
 
 `--all` takes every loss, `--only NAME ...` some; `--long` is a list of 100,000 documents with the peak of memory.
 """
@@ -30,7 +31,7 @@ from rankgrad import losses
 GRADES = (0.515, 0.325, 0.134, 0.018, 0.008)  # how often web search judges 0 to 4
 CPU_SHAPES = ((64, 240), (8, 1000))
 CUDA_SHAPES = (*CPU_SHAPES, (64, 1000), (1, 65_536))
-COMPILED = 64  # lists of the shapes at which plain is compiled, once a shape
+COMPILED = (64, 240)  # the shape at which plain is compiled
 LINEAR = frozenset({"softmax", "listnet", "xe_ndcg", "poly1_softmax", "listmle", "p_listmle", "rank_cosine"})
 
 
@@ -63,7 +64,11 @@ def main() -> None:
         shapes = CUDA_SHAPES if arguments.device == "cuda" else CPU_SHAPES
         todo = [(name, shape) for name in names for shape in shapes if shape[1] <= known[name].longest]
         how = (arguments.device, arguments.repeats, arguments.compiled)
-        rows = [measure(name, known[name], *shape, *how) for name, shape in todo]
+        rows = []
+        for name, shape in todo:
+            rows.append(measure(name, known[name], *shape, *how))
+            if arguments.json:  # what is measured stays, whatever comes
+                arguments.json.write_text(json.dumps(rows, indent=1))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
     show(rows)
@@ -72,7 +77,8 @@ def main() -> None:
 def chosen(device: str, every: bool) -> dict[str, Case]:
     """The losses of the table, or all of them."""
     learn = losses.LearnDCG().to(device)
-    cases = {
+    cases = {"nothing": Case(nothing, longest=240)} if device == "cuda" else {}
+    cases |= {
         "ranknet": Case(losses.ranknet, baseline.ranknet),
         "approx_ndcg": Case(losses.approx_ndcg, baseline.approx_ndcg),
         "LearnDCG": Case(
@@ -85,6 +91,8 @@ def chosen(device: str, every: bool) -> dict[str, Case]:
         "listmle": Case(losses.listmle, baseline.listmle),
         "softmax": Case(losses.softmax, baseline.softmax),
     }
+    if device == "cuda":  # no kernel there: what plain takes
+        cases["fastsort_ndcg"] = Case(losses.fastsort_ndcg, longest=240)
     if every:
         # O(n^3), many stored rounds, or a Python loop over lists: nothing to learn from long lists of these.
         longest = {"softrank_ndcg": 100, "ot_ndcg": 1000, "fastsort_ndcg": 1000, "smooth_ap": 240}
@@ -140,19 +148,53 @@ def candidates(
 ) -> dict[str, Contender]:
     """What is compared at this shape: kind to contender."""
     found = {}
-    if uses_kernel(case.loss, scores, labels):
+    if case.loss is nothing or uses_kernel(case.loss, scores, labels):
         found["fused"] = step(case.loss, scores, labels, "fused")
         if device == "cuda":
+            found["one thread"] = in_one_thread(step(case.loss, scores, labels, "fused"))
             found["graph"] = graphed(step(case.loss, scores, labels, "fused"))
+    if case.loss is nothing:
+        return found
     if quadratic_fits:
         found["plain"] = step(case.loss, scores, labels, "plain")
         if case.textbook is not None:
             found["baseline"] = step(case.textbook, scores, labels, "plain", exact=False)
-        if compiled and len(scores) == COMPILED:
+        if compiled and scores.shape == COMPILED:
             loss = case.loss
             whole = torch.compile(lambda *batch: loss(*batch), dynamic=False)
             found["compiled"] = step(whole, scores, labels, "plain")
     return found
+
+
+class Nothing(torch.autograd.Function):
+    """0, with a gradient of 0: what PyTorch itself takes for a forward and a backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
+        """0."""
+        ctx.save_for_backward(scores)
+        return scores.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Tensor:
+        """0."""
+        return torch.zeros_like(ctx.saved_tensors[0])
+
+
+def nothing(scores: Tensor, labels: Tensor) -> Tensor:
+    """A loss that is no work."""
+    value: Tensor = Nothing.apply(scores)
+    return value
+
+
+def in_one_thread(eager: Contender) -> Contender:
+    """The same without the thread in which PyTorch runs a backward pass on a GPU."""
+
+    def run() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            eager.run()
+
+    return Contender(run, eager.outcome, eager.backend)
 
 
 def _on_cpu(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -162,7 +204,9 @@ def _on_cpu(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _line(row: dict[str, Any]) -> str:
     """A row as text, with where it was measured."""
     times = [
-        f"{kind} {_time(row, kind)}" for kind in ("graph", "fused", "plain", "baseline", "compiled") if kind in row
+        f"{kind} {_time(row, kind)}"
+        for kind in ("graph", "fused", "one thread", "plain", "baseline", "compiled")
+        if kind in row
     ]
     refused = [f"{kind} is wrong, not timed: {why}" for kind, why in row.get("refused", {}).items()]
     where = f"{row['commit']}, torch {row['torch']}, {row['chip']}"
@@ -187,7 +231,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     else:
         kinds, ratios = ["fused", "plain", "baseline"], ["times plain", "times baseline"]
         if any("graph" in row for row in rows):
-            kinds, ratios = ["graph", *kinds], [*ratios, "bytes a document"]
+            kinds, ratios = ["graph", "fused", "one thread", *kinds[1:]], [*ratios, "bytes a document"]
         if any("compiled" in row for row in rows):
             kinds.append("compiled")
     table = Table(title=f"{rows[0]['commit']}, torch {rows[0]['torch']}, {rows[0]['chip']}")

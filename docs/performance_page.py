@@ -9,9 +9,20 @@ HEAD = """# How fast the losses are
 
 Forward and backward, float32, five skewed grades. Before a time is taken, value and gradient are held against the plain
 loss in float64; one that is wrong gets no time. *fused* is a whole call of the public function, *graph* a replay inside
-a CUDA graph, *plain* the readable PyTorch version of the same function, *textbook* the loss as it is usually written
-(`benchmarks/baseline.py`). Times are medians of interleaved samples in one run.
+a CUDA graph, *plain* the readable PyTorch version of the same function, *compiled* that one under `torch.compile`,
+*textbook* the loss as it is usually written (`benchmarks/baseline.py`). Times are medians of interleaved samples in one
+run.
 """
+GPU = "--device cuda --compiled"
+ABOUT = {
+    "losses-gpu": """\
+*nothing* is an autograd function that only writes zeros: what PyTorch itself takes for a call. It runs the backward
+pass in a thread of its own; *one thread* is the same call inside `torch.autograd.set_multithreading_enabled(False)`. A
+model that `rankgrad` trains runs inside CUDA graphs. `fastsort_ndcg` has no kernel on a GPU: plain waits for the device
+in every round of pooling. Rax has no column: it is not installed on the machine with the GPU, which has no network.
+
+"""
+}
 TAIL = """## How
 
 - **n exponentials instead of n^2.** sigmoid(a - b) = e^a / (e^a + e^b): what is left are divisions, which vectorise.
@@ -21,7 +32,8 @@ TAIL = """## How
   the result does not depend on the number of threads.
 - **Value and slopes in one go.** The backward pass is one product.
 
-What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg` and `list_ap`.
+What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg` and `list_ap`;
+on a GPU `fastsort_ndcg`, too.
 """
 
 
@@ -30,22 +42,22 @@ def performance_page() -> str:
     parts = [HEAD]
     for name, title, command in (
         ("losses-cpu", "On two CPU cores", "python benchmarks/losses.py --json docs/tables/losses-cpu.json"),
-        ("losses-gpu", "On one GPU", "python benchmarks/losses.py --device cuda --json docs/tables/losses-gpu.json"),
+        ("losses-gpu", "On one GPU", f"python benchmarks/losses.py {GPU} --json docs/tables/losses-gpu.json"),
     ):
         path = TABLES / f"{name}.json"
         if path.exists():
             rows = json.loads(path.read_text())
             first = rows[0]
             where = f"{first['chip']}, torch {first['torch']}, commit {first['commit']}"
-            parts.append(f"## {title}\n\n{where}; `{command}`.\n\n{table(rows)}\n")
+            parts.append(f"## {title}\n\n{where}; `{command}`.\n\n{ABOUT.get(name, '')}{table(rows)}\n")
     return "\n".join([*parts, TAIL])
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Losses and shapes downwards, contenders across."""
     graph = any("graph" in row for row in rows)
-    kinds = [("graph", "graph")] if graph else []
-    kinds += [("fused", "fused"), ("plain", "plain"), ("baseline", "textbook")]
+    kinds = [("graph", "graph"), ("fused", "fused"), ("one thread", "one thread")] if graph else [("fused", "fused")]
+    kinds += [("plain", "plain"), *([("compiled", "compiled")] if graph else []), ("baseline", "textbook")]
     head = ["loss", "lists x documents", *(title for _, title in kinds), "plain / fused", "textbook / fused"]
     head += ["bytes a document"] if graph else []
     lines = [head, ["---"] * len(head)]

@@ -12,7 +12,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
-from rankgrad.kernels.cuda.reduce import reduced, scaled
+from rankgrad.kernels.cuda.reduce import eager
 
 UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
 
@@ -25,41 +25,51 @@ def batch():
     return scores, labels
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_reduced_equals_plain(reduction):
+def call(family, reduction, name, scores, labels, params=(), options=()):
+    return eager(family, reduction, name, scores, labels, None, None, None, 9, params, options, scores.requires_grad)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_eager_equals_plain(reduction):
     scores, labels = batch()
-    leaf = scores.clone().requires_grad_()
+    leaf, other = scores.clone().requires_grad_(), scores.clone().requires_grad_()
     with rg.backend("plain"):
-        value = losses.ranknet(leaf, labels, reduction=reduction)
-    value.backward(UPSTREAM)
-    result, slopes, _ = reduced(
-        "pairwise", reduction, "ranknet", scores, labels, None, None, None, 9, (), (1.0, 0.0, 0.0), True
-    )
-    by_scores, by_params = scaled(slopes, result, UPSTREAM)
-    torch.testing.assert_close(result[0], value.detach())
-    torch.testing.assert_close(by_scores, leaf.grad)
-    assert by_params.shape == (0,)
+        expected = losses.ranknet(leaf, labels, reduction=reduction)
+    value = call("pairwise", reduction, "ranknet", other, labels, options=(1.0, 0.0, 0.0))
+    upstream = UPSTREAM.expand_as(value) * torch.arange(1, value.numel() + 1).view(value.shape)
+    value.backward(upstream)
+    expected.backward(upstream)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(other.grad, leaf.grad)
 
 
-def test_params_have_gradients():
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_params_have_gradients(reduction):
     scores, labels = batch()
     learn = losses.LearnDCG(discount="curved", gain_base=1.5, discount_base=3.0).double()
+    params, scores = tuple(learn.parameters()), scores.requires_grad_()
     with rg.backend("plain"):
-        value = learn(scores, labels)
-    expected = torch.autograd.grad(value, list(learn.parameters()), UPSTREAM)
-    params = tuple(param.detach() for param in learn.parameters())
-    result, slopes, _ = reduced(
-        "approx", "mean", "learndcg", scores, labels, None, None, None, 9, params, (0.0, 10.0, 0.0, 2.0), True
-    )
-    torch.testing.assert_close(scaled(slopes, result, UPSTREAM)[1], torch.stack(expected))
+        value = learn(scores, labels, reduction=reduction)
+    expected = torch.autograd.grad(value, params, UPSTREAM.expand_as(value))
+    value = call("approx", reduction, "learndcg", scores, labels, params, (0.0, 10.0, 0.0, 2.0))
+    torch.testing.assert_close(torch.autograd.grad(value, params, UPSTREAM.expand_as(value)), expected)
 
 
-def test_one_value_a_list():
+def test_no_second_derivative():
+    scores, labels = batch()
+    leaf = scores.requires_grad_()
+    (slope,) = torch.autograd.grad(call("listwise", "mean", "softmax", leaf, labels), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"rg.backend\('plain'\)"):
+        slope.sum().backward()
+
+
+def test_values_without_gradients():
     scores, labels = batch()
     with rg.backend("plain"):
         values = losses.softmax(scores, labels, reduction="none")
-    found, _, _ = reduced("listwise", "none", "softmax", scores, labels, None, None, None, 9, (), (), False)
+    found = call("listwise", "none", "softmax", scores, labels)
     torch.testing.assert_close(found, values)
+    assert not found.requires_grad
 
 
 class Compiled:

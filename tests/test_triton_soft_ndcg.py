@@ -90,6 +90,16 @@ def test_ties(case):
     assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(loss_of(case), "plain"), 1e-11)
 
 
+@pytest.mark.parametrize("case", ["neural_ndcg", "neural_ndcg, transposed"])
+def test_a_score_far_off_costs_the_others_no_digits(case):
+    lists, found = Lists((5,), seed=0), []
+    lists.labels[:] = torch.tensor([1, 2, 0, 1, 0])
+    for far in (60.0, 1e30):
+        lists.scores[:] = torch.tensor([1.5, 1.0, 0.2, 1.1, far], dtype=torch.float64)
+        found.append(lists.outcome(loss_of(case), "fused"))
+    assert_equal(*found, 1e-12)
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("spoiler", [torch.nan, torch.inf])
 def test_a_score_that_is_no_number_spoils_its_own_list_only(case, spoiler):

@@ -78,7 +78,7 @@ def test_programs_that_share_a_list(monkeypatch, which, lists, n, programs, opti
     monkeypatch.setattr(sinkhorn, "ENTRIES", 32 * 128 if programs == 2 and which == "sinkhorn" else 32 * 64)
     monkeypatch.setattr(sinkhorn, "ACROSS", 2 if which == "sinkhorn" else 1)
     monkeypatch.setattr(neural_ndcg, "ENTRIES", 512)
-    monkeypatch.setattr(neural_ndcg, "SPLIT", 8)
+    monkeypatch.setattr(neural_ndcg, "SPLIT", programs)
     for module in (neural_ndcg, sinkhorn):
         monkeypatch.setattr(module, "multiprocessors", lambda device: programs * lists)
     numbers = (float(options.get("k", 0)), 1.0, float("transposed" in options), float(options["sinkhorn_rounds"]))

@@ -117,7 +117,8 @@ def as_lists(
     """
     scores, offsets = _unnest("scores", scores, offsets)
     scores = _real("scores", scores)
-    scores = scores.to(compute_dtype(scores.dtype))
+    dtype = compute_dtype(scores.dtype)
+    scores = scores if scores.dtype == dtype else scores.to(dtype)
     if mask is not None and offsets is not None:
         bad_value("mask", "be None where offsets are given", "both")
     labels = _aligned("labels", labels, scores, offsets)

@@ -154,7 +154,8 @@ def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
     size, inside, _, place = ranked.tied(flags)
     # None of the `place` tied documents in front was flagged, so all `inside` are among the size - place that are left.
     found = (inside / (size - place)).clamp(max=1)
-    none = torch.cumprod(1 - found, -1)
+    # In float64: a GPU multiplies tens of thousands of factors in float32 otherwise, where the CPU does not.
+    none = torch.cumprod(1 - found, -1, dtype=torch.float64).to(found.dtype)
     return torch.cat([torch.ones_like(none[..., :1]), none[..., :-1]], -1), found
 
 

@@ -343,9 +343,10 @@ def _slopes(
             b_j = tl.load(by_above + j, mask=there, other=0.0)
             hit_j = there & (tl.load(labels + j, mask=there, other=0.0) > threshold)
             change += tl.where(hit_i[:, None] & hit_j[None, :], b_j[None, :] - b_i[:, None], 0.0)
+        part = steep * change
         if not PADDED:
-            change = tl.where((j[None, :] >= start[:, None]) & (j[None, :] < end[:, None]), change, 0.0)
-        total += steep * change
+            part = tl.where((j[None, :] >= start[:, None]) & (j[None, :] < end[:, None]), part, 0.0)
+        total += part
     slope_i = tl.sum(total, 1)
     if CODE == 2:
         slope_i += tl.load(direct + i, mask=real, other=0.0)

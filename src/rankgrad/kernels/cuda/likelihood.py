@@ -290,7 +290,8 @@ def _slopes(
             above = above & (i[None, :] >= start[:, None]) & (i[None, :] < end[:, None])
         top = tl.load(tops + i, mask=there, other=0.0)
         share = tl.load(shares + i, mask=there, other=0.0)
-        total += share[None, :] * tl.exp(tl.where(above, s_j[:, None] - top[None, :], -float("inf")))
+        part = share[None, :] * tl.exp(tl.where(above, s_j[:, None] - top[None, :], -float("inf")))
+        total += tl.where(above, part, 0.0)  # a NaN of another list stays there
     top = tl.load(tops + j, mask=real, other=0.0)
     own = tl.load(shares + j, mask=real, other=0.0) * tl.exp(s_j - top)
     tl.store(slopes + j, tl.where(real, tl.sum(total, 1) + own - t_j, 0.0), mask=inside)

@@ -1,9 +1,10 @@
 """NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
 
-The first launch puts the documents of each list in descending order; the second, in `sinkhorn.py`, does all rounds
-forth and back, as `kernels/cpu/neural_ndcg.py` explains them. Lists too long for that are done here, one program a
-list, which computes K anew in every sweep: only the scaling vectors are stored. Where a block of columns holds the
-whole list, a sweep computes each entry once, for the sum of its row and then for those of the columns; else twice.
+The first two launches put the documents of each list in descending order and say how far apart they are; the third, in
+`sinkhorn.py`, does all rounds forth and back, as `kernels/cpu/neural_ndcg.py` explains them. Lists too long for it are
+done here, where every sweep computes K anew: only the scaling vectors are stored. Where a block of columns holds the
+whole list, a few programs share it, and a sweep computes each entry once, for the sum of its row and then for those of
+the columns; else twice.
 
 Logits of a block of rows are taken relative to those of its middle row, which float64 gives exactly: the difference,
 rows times scores nearby, is small where entries count, and float32 will do.
@@ -16,14 +17,15 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
-from rankgrad.kernels.cuda.order import descending
+from rankgrad.kernels.cuda.order import descending, distances
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
 
 ROWS, COLUMNS = 32, 64  # of a block, when sorting
 WIDEST = 1024  # columns of a block of K, where it is to hold the list
-ENTRIES = 8192  # of a block of K
-SPLIT = 1  # programs that share a list, at most; more is right under the interpreter, and not yet tried on a GPU
+ENTRIES = 4096  # of a block of K
+SPLIT = 4  # programs that share a list
+REGISTERS = 128  # of a thread in float32, at most: then a multiprocessor takes two programs
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -46,45 +48,56 @@ def run(
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
     slopes = room(scores, layout.documents)
     extras = room(scores, layout.lists if gradient else 0, 0)
-    # In descending order: scores and sums of distances, labels, places in the ideal order, where they came from.
-    score, spread = (room(scores, layout.documents, dtype=torch.float64) for _ in range(2))
+    # In descending order: scores, their distances and the sums of these, labels, places in the ideal order, origins.
+    score, x, spread = (room(scores, layout.documents, dtype=torch.float64) for _ in range(3))
     best, origin = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
     label = room(scores, layout.documents)
     u, v, side = (room(scores, int(rounds) + 1, layout.documents) for _ in range(3))
-    counters = room(scores, 2 * (1 + layout.lists), dtype=torch.int32)
+    blocks = Blocks(layout, scores.dtype, scores.device)
+    first = blocks.wide * blocks.across
+    counters = room(scores, first + 2 * (1 + layout.lists), dtype=torch.int32)
     given = (as_bytes(mask, scores), *layout.arguments())
-    order, filled = (score, spread, label, best, origin), (values, as_bytes(signal, scores), slopes)
+    order, filled = (score, x, spread, label, best, origin), (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, **layout.constants()}
     launch(
-        descending, layout.row_grid(ROWS), scores, labels, *given, *order, slopes, counters,
-        ROWS=ROWS, COLUMNS=COLUMNS, **constants,
+        descending, layout.row_grid(ROWS), scores, labels, *given, score, label, best, origin, slopes,
+        counters, len(counters), ROWS=ROWS, COLUMNS=COLUMNS, **constants,
     )  # fmt: skip
-    constants = {**constants, "TRANSPOSED": transposed > 0, "GRADIENT": gradient}
+    constants = {
+        **constants,
+        "STEPS": 0,
+        "TRANSPOSED": transposed > 0,
+        "GRADIENT": gradient,
+    }  # no row looks for its list
     numbers = (int(k), int(rounds), *split(temperature))
-    blocks = Blocks(layout, scores.dtype, scores.device)
-    sinkhorn(layout, blocks, (*given, *order, *filled, u, v, side), counters, numbers, constants)
+    tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else WIDEST
+    chosen = {key: constants[key] for key in ("MASKED", "PADDED", "STEPS")}
+    launch(distances, layout.list_grid(), *given, score, x, spread, *split(temperature), TILE=tile, **chosen)
+    if not layout.padded or mask is not None or n <= blocks.longest:
+        sinkhorn(layout, blocks, (*given, *order, *filled, u, v, side), counters, numbers, constants)
     if not layout.padded or n > blocks.longest:
         width = triton.next_power_of_2(n) if layout.padded else 2 * WIDEST
         whole = width <= WIDEST
         wide = width if whole else 128
         tall = min(ENTRIES // wide, 32)
-        programs = min(max(multiprocessors(scores.device) // max(layout.lists, 1), 1), SPLIT) if whole else 1
+        programs = min(multiprocessors(scores.device), SPLIT) if whole else 1
+        limit = {"maxnreg": REGISTERS} if whole and scores.dtype == torch.float32 else {}
         work, parts = (room(scores, many * programs, layout.documents) for many in (8, 4))
         launch(
             _neural, (max(layout.lists, 1) * programs,), *given, *order, *filled, u, v, side, work, parts, counters,
-            blocks.longest, *numbers, SPLIT=programs, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall, WIDE=wide,
-            num_warps=8 if tall * wide >= 4096 else 4, num_stages=1, **constants,
+            first, blocks.longest, *numbers, SPLIT=programs, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall,
+            WIDE=wide, num_warps=8, num_stages=1, **limit, **constants,
         )  # fmt: skip
     return values, signal, slopes if gradient else room(scores, 0), extras
 
 
 @triton.jit
-def _columns(score, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
+def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
     """The middle row of a group of rows; for a block of columns, how far their scores and logits are from it there."""
     middle = tl.minimum(group + GROUP // 2, m - 1)
-    s_middle, b_middle = tl.load(score + middle), tl.load(spread + middle)
+    x_middle, b_middle = tl.load(x + middle), tl.load(spread + middle)
     j = column + tl.arange(0, WIDE)
-    apart = (tl.load(score + j, mask=j < m, other=0.0) - s_middle) * per
+    apart = (tl.load(x + j, mask=j < m, other=0.0) - x_middle) * per
     fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) * per
     # Beyond these float32 would be infinite, and the difference of two of them no number.
     apart = tl.minimum(tl.maximum(apart, -1e34), 1e34).to(like.dtype)
@@ -116,7 +129,7 @@ def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE:
 
 @triton.jit
 def _shift(
-    score, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
+    x, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
     """Fill `shift` with the logarithm of the sum of the exponentials of each row of this program."""
@@ -127,13 +140,13 @@ def _shift(
         highest = tl.zeros([TALL], like.dtype) - float("inf")
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
-            middle, apart, fall = _columns(score, spread, m, per, group, column, like, GROUP, WIDE)
+            middle, apart, fall = _columns(x, spread, m, per, group, column, like, GROUP, WIDE)
             logit = _logits(middle, apart, fall, row, TALL, WIDE)
             highest = tl.maximum(highest, tl.max(tl.where((j < m)[None, :], logit, -float("inf")), 1))
         total = tl.zeros([TALL], like.dtype)
         for column in range(0, m, WIDE):
             j = column + tl.arange(0, WIDE)
-            middle, apart, fall = _columns(score, spread, m, per, group, column, like, GROUP, WIDE)
+            middle, apart, fall = _columns(x, spread, m, per, group, column, like, GROUP, WIDE)
             logit = _logits(middle, apart, fall, row, TALL, WIDE)
             total += tl.sum(tl.where((j < m)[None, :], tl.exp(logit - highest[:, None]), 0.0), 1)
         tl.store(shift + r, highest + tl.log(total), mask=r < m)
@@ -170,7 +183,7 @@ def _factor(
 
 @triton.jit
 def _sweep(
-    score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
+    x, spread, shift, m, per, vector, gained, t, rounds, k, u, stride, extra, factor, weighed, near, far, like,
     part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
     GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -186,7 +199,7 @@ def _sweep(
         g = tl.load(gained + j, mask=j < m, other=0.0)
         sums, distances = tl.zeros([TALL, WIDE], like.dtype), tl.zeros([TALL, WIDE], like.dtype)
         for group in range(part * GROUP, m, SPLIT * GROUP):
-            middle, apart, fall = _columns(score, spread, m, per, group, 0, like, GROUP, WIDE)
+            middle, apart, fall = _columns(x, spread, m, per, group, 0, like, GROUP, WIDE)
             for row in range(group, tl.minimum(group + GROUP, m), TALL):
                 r = row + tl.arange(0, TALL)
                 entry = _block(middle, apart, fall, shift, m, row, 0, TALL, WIDE)
@@ -208,7 +221,7 @@ def _sweep(
             for column in range(0, m, WIDE):
                 j = column + tl.arange(0, WIDE)
                 aim = tl.load(vector + j, mask=j < m, other=0.0)
-                middle, apart, fall = _columns(score, spread, m, per, row, column, like, TALL, WIDE)
+                middle, apart, fall = _columns(x, spread, m, per, row, column, like, TALL, WIDE)
                 dots += _block(middle, apart, fall, shift, m, row, column, TALL, WIDE) * aim[None, :]
             dot = tl.sum(dots, 1)
             f, w, gain_r = _factor(dot, r, r < m, t, rounds, k, u, stride, extra, factor, weighed, MODE, TRANSPOSED)
@@ -222,7 +235,7 @@ def _sweep(
             for row in range(0, m, TALL):
                 r = row + tl.arange(0, TALL)
                 f = tl.load(factor + r, mask=r < m, other=0.0)
-                middle, apart, fall = _columns(score, spread, m, per, row, column, like, TALL, WIDE)
+                middle, apart, fall = _columns(x, spread, m, per, row, column, like, TALL, WIDE)
                 share = _block(middle, apart, fall, shift, m, row, column, TALL, WIDE)
                 if MODE == READ:
                     w = tl.load(weighed + r, mask=r < m, other=0.0)
@@ -237,18 +250,18 @@ def _sweep(
     return tl.sum(value), visit
 
 
-@triton.jit(do_not_specialize=["k", "rounds", "least"])
+@triton.jit(do_not_specialize=["documents", "lists", "n", "first", "least", "k", "rounds"])
 def _neural(
-    mask, offsets, documents, lists, n, score, spread, label, best, origin, values, signal, slopes, u, v, side, work,
-    parts, counters, least, k, rounds, temperature, temperature_rest,
+    mask, offsets, documents, lists, n, score, x, spread, label, best, origin, values, signal, slopes, u, v, side, work,
+    parts, counters, first, least, k, rounds, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
     SPLIT: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     l, part, visit = tl.program_id(0), 0, 0
     if SPLIT > 1:  # as in `sinkhorn.py`, whose counters are before these
-        ticket = tl.atomic_add(counters + 1 + lists, 1)
+        ticket = tl.atomic_add(counters + first + 1 + lists, 1)
         l, part = ticket // SPLIT, ticket % SPLIT
-    counter = counters + 2 + lists + l
+    counter = counters + first + 2 + lists + l
     start, end = list_bounds(offsets, l, n, PADDED)
     like = tl.full([], 0.0, values.dtype.element_ty)
     per = 1.0 / (tl.full([], 0.0, tl.float64) + temperature + temperature_rest)
@@ -260,11 +273,12 @@ def _neural(
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
     tl.store(signal + l, (top > 0.0).to(tl.uint8))
-    # Among scores that are not all finite no distance is: this is 0, or no number. Minima and maxima would hide it.
-    off = tl.load(spread + start, mask=m > 0, other=0.0)
-    off = off - off
+    # The highest and the lowest score, where NaN is: 0 if all are finite, else NaN, which minima and maxima would hide.
+    off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
+    off = (off - off) + (low - low)
     m = tl.where(top > 0.0, m, 0)  # without a relevant document there is nothing to do
-    score, spread, u, v, side = score + start, spread + start, u + start, v + start, side + start
+    score, x, spread = score + start, x + start, spread + start
+    u, v, side = u + start, v + start, side + start
     stride = tl.full([], 0, tl.int64) + documents
     work, parts = work + start, parts + start
     all_work = work
@@ -278,14 +292,14 @@ def _neural(
         g = gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal
         tl.store(gained + j, g, mask=j < m)
         tl.store(v + j, g * 0.0 + 1.0, mask=j < m)
-    _shift(score, spread, shift, m, per, like, part, SPLIT, GROUP, TALL, WIDE)
+    _shift(x, spread, shift, m, per, like, part, SPLIT, GROUP, TALL, WIDE)
     tl.debug_barrier()
 
     # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
     last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
     for t in range(last + 1):
         _, visit = _sweep(
-            score, spread, shift, m, per, v + t * stride, gained, t, rounds, k, u, stride,
+            x, spread, shift, m, per, v + t * stride, gained, t, rounds, k, u, stride,
             extra, factor, weighed, near, far, like, part, parts, counter, visit,
             FORTH, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip
@@ -305,7 +319,7 @@ def _neural(
         tl.store(vector + j, g * tl.load(v + final + j, mask=j < m, other=0.0), mask=j < m)
     tl.debug_barrier()
     value, visit = _sweep(
-        score, spread, shift, m, per, vector, gained, last, rounds, k, u, stride,
+        x, spread, shift, m, per, vector, gained, last, rounds, k, u, stride,
         extra, factor, weighed, near, far, like, part, parts, counter, visit,
             READ, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
     )  # fmt: skip
@@ -341,7 +355,7 @@ def _neural(
             tl.store(moved + j, tl.load(moved + j, mask=inside, other=0.0) + turned, mask=inside)
         tl.debug_barrier()
         _, visit = _sweep(
-            score, spread, shift, m, per, vector, gained, t, rounds, k, u, stride,
+            x, spread, shift, m, per, vector, gained, t, rounds, k, u, stride,
             extra, factor, weighed, near, far, like, part, parts, counter, visit,
             BACK, TRANSPOSED, SPLIT, WHOLE, GROUP, TALL, WIDE,
         )  # fmt: skip

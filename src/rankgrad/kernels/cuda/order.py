@@ -1,10 +1,12 @@
-"""Documents in descending order of their scores, by counting."""
+"""Documents in descending order of their scores, by counting; how far apart they are."""
 
 import triton
 import triton.language as tl
 
-from rankgrad.kernels.cuda import present, rows
+from rankgrad.kernels.cuda import list_bounds, present, rows
 from rankgrad.kernels.cuda.ideal import ahead
+
+FAR = tl.constexpr(80.0)  # temperatures apart: e^-80 counts in no sum of K
 
 
 @triton.jit
@@ -15,16 +17,18 @@ def _key(s):
 
 @triton.jit
 def descending(
-    scores, labels, mask, offsets, documents, lists, n, score, spread, label, best, origin, slopes, counters,
+    scores, labels, mask, offsets, documents, lists, n, score, label, best, origin, slopes, zeros, count,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Real documents to the front of their list in descending order of scores, by counting; slopes of others to 0."""
+    """Real documents to the front of their list in descending order of scores, by counting; slopes of others to 0.
+
+    `zeros` is filled with as many as `count` says.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
     y_i = tl.load(labels + i, mask=real, other=0.0)
     higher, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
-    distance = tl.zeros([ROWS], tl.float64)
     first = tl.min(tl.where(inside, start, documents))
     last = tl.max(tl.where(inside, end, 0))
     for column in range(first, last, COLUMNS):
@@ -35,15 +39,42 @@ def descending(
         pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
         higher += tl.sum((pair & ahead(_key(s_j), _key(s_i), j, i)).to(tl.int32), 1)
         better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
-        apart = tl.abs(s_i.to(tl.float64)[:, None] - s_j.to(tl.float64)[None, :])
-        distance += tl.sum(tl.where(pair, apart, 0.0), 1)
     to = start + higher
     tl.store(score + to, s_i.to(tl.float64), mask=real)
-    tl.store(spread + to, distance, mask=real)
     tl.store(label + to, y_i, mask=real)
     tl.store(best + to, better + 1, mask=real)
     tl.store(origin + to, i, mask=real)
     tl.store(slopes + i, tl.zeros([ROWS], s_i.dtype), mask=inside)
-    for counter in range(tl.program_id(0) * ROWS, 2 * (1 + lists), tl.num_programs(0) * ROWS):
-        which = counter + tl.arange(0, ROWS)
-        tl.store(counters + which, tl.zeros([ROWS], tl.int32), mask=which < 2 * (1 + lists))
+    for first in range(tl.program_id(0) * ROWS, count, tl.num_programs(0) * ROWS):
+        which = first + tl.arange(0, ROWS)
+        tl.store(zeros + which, tl.zeros([ROWS], tl.int32), mask=which < count)
+
+
+@triton.jit(do_not_specialize=["documents", "lists", "n"])
+def distances(
+    mask, offsets, documents, lists, n, score, x, spread, temperature, temperature_rest,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """From scores in descending order: `x`, how far above the highest (so never above 0), and `spread`, the sum of the
+    distances to all others up to a constant.
+
+    A gap of more than `FAR` temperatures counts as that, so that a score far off costs the others no digits.
+    """
+    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
+    m = 0
+    for column in range(start, end, TILE):
+        i = column + tl.arange(0, TILE)
+        m += tl.sum(present(mask, i, i < end, MASKED).to(tl.int32))
+    most = (tl.full([], 0.0, tl.float64) + temperature + temperature_rest) * FAR
+    below, total = most * 0.0, most * 0.0
+    for first in range(0, m, TILE):
+        i = first + tl.arange(0, TILE)
+        at = start + i
+        inner = (i > 0) & (i < m)
+        gap = tl.load(score + at - 1, mask=inner, other=0.0) - tl.load(score + at, mask=inner, other=0.0)
+        gap = tl.where(gap > most, most, gap)  # NaN stays
+        rise = gap * (m - 2 * i).to(tl.float64)
+        tl.store(x + at, -(below + tl.cumsum(gap, 0)), mask=i < m)
+        tl.store(spread + at, -(total + tl.cumsum(rise, 0)), mask=i < m)
+        below += tl.sum(gap)
+        total += tl.sum(rise)

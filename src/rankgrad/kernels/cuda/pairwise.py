@@ -223,11 +223,13 @@ def _pairs(
                 win = tl.where(counted, (g_i * w_i)[:, None], 0.0)
                 lose = tl.where(counted, (g_j * w_j)[None, :], 0.0)
         gap = s_i[:, None] - s_j[None, :]
+        if not PADDED:
+            gap = tl.where(mine, gap, 0.0)  # a NaN of another list stays there
         if KIND == 3:
             win = tl.where(counted & (better > 0.0), w_i[:, None], 0.0)
             lose = tl.where(counted & (better < 0.0), w_j[None, :], 0.0)
             short = sharp - gap
-            value += win * tl.maximum(short, 0.0)
+            value += win * tl.where(short < 0.0, 0.0, short)  # a maximum would hide NaN
             slope += tl.where(sharp + gap > 0.0, lose, 0.0) - tl.where(short > 0.0, win, 0.0)
         else:
             gap = gap * sharp

@@ -9,12 +9,68 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import own
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
+from rankgrad.kernels.op import OnceOnly, scale
 
 MOST = 1024  # kinds of calls that are remembered
-TILE = 1024
+TILE, PROGRAMS = 1024, 256  # documents at a time; programs, at most
 _known: dict[Any, Recording] = {}
+
+
+def eager(
+    family: str,
+    reduction: str,
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: tuple[Any, ...],
+    options: tuple[float, ...],
+    gradient: bool,
+) -> Tensor:
+    """The reduced loss, differentiable by scores and those `params` that are tensors, all of them or none."""
+    made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient)
+    if not gradient:
+        return made[0]
+    learned = params if params and isinstance(params[0], Tensor) else ()
+    value: Tensor = Connected.apply((made, reduction, offsets, n), scores, *learned)
+    return value
+
+
+class Connected(torch.autograd.Function):
+    """Puts a value that is there already into the graph.
+
+    PyTorch calls `backward` in a thread of its own, where the same Python was measured to take several times as long:
+    it does no more than it must, one product.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, call: tuple[list[Tensor], str, Tensor | None, int], *sources: Tensor) -> Tensor:
+        """The value, as it is."""
+        (value, *slopes), reduction, offsets, n = call
+        ctx.each = (offsets, n) if reduction == "none" else None
+        ctx.learned = len(sources) > 1
+        ctx.save_for_backward(*slopes, *sources)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
+        """The gradients by scores and by the params, if there are any."""
+        slopes, *others = ctx.saved_tensors
+        by_scores = slopes * upstream if ctx.each is None else scale(slopes.view(-1), upstream, *ctx.each)
+        by_params = None
+        if ctx.learned:
+            extras = others.pop(0)
+            by_params = extras * upstream if ctx.each is None else upstream @ extras
+        if ctx.each is not None:
+            by_scores = by_scores.view(slopes.shape)
+        if torch.is_grad_enabled():
+            by_scores = OnceOnly.apply(by_scores, others[0])
+            by_params = None if by_params is None else OnceOnly.apply(by_params, others[1])
+        return (None, by_scores) if by_params is None else (None, by_scores, *by_params.unbind())
 
 
 def reduced(
@@ -30,71 +86,65 @@ def reduced(
     params: tuple[Any, ...],
     options: tuple[float, ...],
     gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The result, the slopes, like scores, and for `"none"` what the operator calls extras.
+) -> list[Tensor]:
+    """The reduced value and its derivatives by scores, in their shape, and by those params that are tensors, `(P,)`.
 
-    The result of `"none"` is one value a list. Else it is the reduced value, the share of a list in it, and the sums
-    over the lists of the derivatives by the `params`, which are numbers or tensors.
+    Of `"none"`, one value a list, the slopes, and what the operator calls extras, `(L, P)`.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
         scores.contiguous(),
-        own(labels, dtype),
-        None if weights is None else own(weights, dtype),
+        _ready(labels, dtype),
+        None if weights is None else _ready(weights, dtype),
         None if mask is None else mask.contiguous(),
         None if offsets is None else offsets.contiguous(),
-        *(own(param, dtype) for param in params if isinstance(param, Tensor)),
     ]
+    numbers = params
+    if params and isinstance(params[0], Tensor):
+        tensors += [_ready(param, dtype) for param in params]
+        numbers = (None,) * len(params)
     addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-    numbers = tuple(None if isinstance(param, Tensor) else param for param in params)
-    sizes = (scores.shape, n, None if offsets is None else offsets.shape[0], mask is None, weights is None)
+    sizes = (scores.shape, 0 if offsets is None else offsets.shape[0], mask is None, weights is None)
     kind = (name, reduction, sizes, numbers, options, gradient, dtype, device, _uneven(addresses))
     if (recording := _known.get(kind)) is not None:
         with _on(device):
-            result, slopes = recording.again(addresses, device)
-        return result, slopes, None
+            return recording.again(addresses, device)
     flat = [None if tensor is None else tensor.detach().view(-1) for tensor in tensors[:5]]
-    flat += [tensor.detach() for tensor in tensors[5:]]
-    learned = iter(flat[5:])
-    given = tuple(next(learned) if number is None else number for number in numbers)
-    with _on(device), Recording(flat) as recording:
+    learned = [tensor.detach() for tensor in tensors[5:] if tensor is not None]
+    with _on(device), Recording([*flat, *learned]) as recording:
         run = import_module(f"rankgrad.kernels.cuda.{family}").run
-        values, signal, slopes, extras = run(name, *flat[:5], n, given, options, gradient)
-        result = values if reduction == "none" else _reduce(reduction, values, signal, extras, len(flat) - 5)
-    recording.finish((result, result.shape), (slopes, scores.shape if gradient else slopes.shape))
-    if recording.whole and (reduction != "none" or len(flat) == 5):
-        _remember(kind, recording)
-    return result, slopes.view(scores.shape) if gradient else slopes, extras
-
-
-def _reduce(reduction: str, values: Tensor, signal: Tensor, extras: Tensor, params: int) -> Tensor:
-    result = room(values, 2 + params)
-    launch(
-        _reduction, (1,), values, as_bytes(signal, values), extras, result, values.shape[0],
-        MEAN=reduction == "mean", PARAMS=params if extras.shape[0] else 0,
-        TILE=min(max(triton.next_power_of_2(values.shape[0]), 16), TILE),
-    )  # fmt: skip
-    return result
-
-
-def scaled(slopes: Tensor, result: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The gradients by scores, and by params if there are any, of a loss reduced to one value, given its `upstream`."""
-    addresses = [slopes.data_ptr(), result.data_ptr(), upstream.data_ptr()]
-    device, params, documents = slopes.device, result.shape[0] - 2, slopes.numel()
-    kind = (slopes.shape, params, slopes.dtype, device, _uneven(addresses))
-    with _on(device):
-        if (recording := _known.get(kind)) is not None:
-            by_scores, *others = recording.again(addresses, device)
-            return by_scores, others[0] if others else None
-        inputs = (slopes, result, upstream.detach())
-        with Recording(inputs) as recording:
-            by_scores, by_params = room(slopes, documents), room(slopes, params)
-            grid = (triton.cdiv(documents, TILE),)
-            launch(_scaling, grid, *inputs, by_scores, by_params, documents, PARAMS=params, TILE=TILE)
-    recording.finish((by_scores, slopes.shape), *([(by_params, by_params.shape)] if params else []))
+        values, signal, slopes, extras = run(name, *flat, n, tuple(learned) or params, options, gradient)
+        if reduction != "none":
+            values, extras = _reduce(reduction, values, signal, slopes, extras, len(learned))
+    shape = scores.shape if gradient else slopes.shape
+    found = [(values, values.shape), (slopes, shape), *([(extras, extras.shape)] if learned else [])]
+    recording.finish(*found)
     if recording.whole:
-        _remember(kind, recording)
-    return by_scores.view(slopes.shape), by_params
+        if len(_known) >= MOST:
+            _known.clear()
+        _known[kind] = recording
+    return [tensor.view(shape) for tensor, shape in found]
+
+
+def _reduce(
+    reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, learned: int
+) -> tuple[Tensor, Tensor]:
+    """The reduced value, and its derivatives by the params; the slopes become those of the reduced value."""
+    value, sums, lists, documents = room(values), room(values, learned), values.shape[0], slopes.shape[0]
+    params = learned if extras.shape[0] else 0
+    programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" else 1
+    launch(
+        _reduction, (max(programs, 1),),
+        values, as_bytes(signal, values), slopes, extras, value, sums, lists, documents,
+        MEAN=reduction == "mean", PARAMS=params, WIDE=triton.next_power_of_2(max(params, 1)),
+        LISTS=min(max(triton.next_power_of_2(lists), 16), TILE), TILE=TILE,
+    )  # fmt: skip
+    return value, sums
+
+
+def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor as kernels take it, contiguous and in this dtype; itself, where it is so already."""
+    return (tensor if tensor.dtype == dtype else tensor.detach().to(dtype)).contiguous()
 
 
 def _uneven(addresses: list[int]) -> tuple[int, ...]:
@@ -108,43 +158,32 @@ def _on(device: torch.device) -> Any:
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
 
-def _remember(kind: Any, recording: Recording) -> None:
-    if len(_known) >= MOST:
-        _known.clear()
-    _known[kind] = recording
-
-
 @triton.jit
 def _reduction(
-    values, signal, extras, result, lists, MEAN: tl.constexpr, PARAMS: tl.constexpr, TILE: tl.constexpr
+    values, signal, slopes, extras, value, sums, lists, documents,
+    MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The sum or the mean over the lists that carry signal; the share of each; the sums of the columns of extras."""
-    total = tl.zeros([TILE], values.dtype.element_ty)
-    count = tl.zeros([TILE], tl.int32)
-    for start in range(0, lists, TILE):
-        i = start + tl.arange(0, TILE)
+    """The sum, or the mean over the lists that carry signal. Every program adds up, and scales some of the slopes."""
+    total = tl.zeros([LISTS], values.dtype.element_ty)
+    count = tl.zeros([LISTS], tl.int32)
+    columns = tl.zeros([LISTS, WIDE], values.dtype.element_ty)
+    param = tl.arange(0, WIDE)
+    for start in range(0, lists, LISTS):
+        i = start + tl.arange(0, LISTS)
         total += tl.load(values + i, mask=i < lists, other=0.0)
         count += tl.load(signal + i, mask=i < lists, other=0).to(tl.int32)
+        if PARAMS > 0:
+            at = i.to(tl.int64)[:, None] * PARAMS + param[None, :]
+            columns += tl.load(extras + at, mask=(i < lists)[:, None] & (param < PARAMS)[None, :], other=0.0)
     share = tl.full([], 1.0, values.dtype.element_ty)
     if MEAN:
         share = share / tl.maximum(tl.sum(count), 1).to(share.dtype)
-    tl.store(result, tl.sum(total) * share)
-    tl.store(result + 1, share)
-    for param in tl.static_range(PARAMS):
-        column = tl.zeros([TILE], values.dtype.element_ty)
-        for start in range(0, lists, TILE):
-            i = start + tl.arange(0, TILE)
-            column += tl.load(extras + i.to(tl.int64) * PARAMS + param, mask=i < lists, other=0.0)
-        tl.store(result + 2 + param, tl.sum(column))
-
-
-@triton.jit
-def _scaling(
-    slopes, result, upstream, by_scores, by_params, documents, PARAMS: tl.constexpr, TILE: tl.constexpr
-):  # fmt: skip
-    factor = tl.load(upstream) * tl.load(result + 1)
-    i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    tl.store(by_scores + i, factor * tl.load(slopes + i, mask=i < documents, other=0.0), mask=i < documents)
-    if PARAMS > 0 and tl.program_id(0) == 0:
-        for param in tl.static_range(PARAMS):
-            tl.store(by_params + param, factor * tl.load(result + 2 + param))
+    if tl.program_id(0) == 0:
+        tl.store(value, tl.sum(total) * share)
+        if PARAMS > 0:
+            tl.store(sums + param, tl.sum(columns, 0) * share, mask=param < PARAMS)
+    if MEAN:
+        for first in range(tl.program_id(0) * TILE, documents, tl.num_programs(0) * TILE):
+            i = first + tl.arange(0, TILE)
+            slope = tl.load(slopes + i, mask=i < documents, other=0.0)
+            tl.store(slopes + i, slope * share, mask=i < documents)

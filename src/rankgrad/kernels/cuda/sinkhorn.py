@@ -107,20 +107,20 @@ def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, prog
 
 
 @triton.jit
-def _matrix(score, spread, label, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
+def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
     """A block of K, before its rows are divided by their sums: the logits of row r fall from document r on.
 
-    That it is loaded from memory which columns are there, and not seen from their numbers, makes Triton give a thread
-    four columns of sixteen rows. Of its own accord it gives it one column, and all registers to the factors of rows.
+    That a zero is loaded from aligned memory for every column makes Triton give a thread four columns of sixteen rows.
+    Of its own accord it gives it one column, and all registers to the factors of rows.
     """
-    s_r, b_r = tl.load(score + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
-    s_j, b_j = tl.load(score + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
+    x_r, b_r = tl.load(x + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
+    x_j, b_j = tl.load(x + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
     turn = (m - 1 - 2 * r).to(tl.float64)
-    logit = (turn[:, None] * (s_j[None, :] - s_r[:, None]) - (b_j[None, :] - b_r[:, None])) * per
+    logit = (turn[:, None] * (x_j[None, :] - x_r[:, None]) - (b_j[None, :] - b_r[:, None])) * per
     entry = tl.exp(tl.minimum(tl.maximum(logit, -1e9), 0.0).to(like.dtype))
     where = tl.broadcast_to(j[None, :], [TALL, WIDE])
-    y = tl.load(label + where, mask=where < m, other=float("nan"))
-    return tl.where((r < m)[:, None] & (y == y), entry, 0.0)
+    missing = tl.load(zeros + where, mask=where < m, other=1)
+    return tl.where((r < m)[:, None] & (missing == 0), entry, 0.0)
 
 
 @triton.jit
@@ -134,13 +134,16 @@ def _inverse(total):
     return tl.where(total > 0.0, 1.0 / tl.where(total > 0.0, total, 1.0), 0.0)
 
 
-@triton.jit(do_not_specialize=["k", "rounds", "longest"])
+# Compiling this takes seconds: once for all sizes of a batch.
+@triton.jit(do_not_specialize=["documents", "lists", "n", "k", "rounds", "longest"])
 def _sinkhorn(
-    mask, offsets, documents, lists, n, score, spread, label, best, origin, values, signal, slopes,
+    mask, offsets, documents, lists, n, score, x, spread, label, best, origin, values, signal, slopes,
     us, vs, sides, row_parts, column_parts, shared, counters, longest, k, rounds, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
     DOWN: tl.constexpr, ACROSS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
+    zeros = counters
+    counters += WIDE * ACROSS
     ticket = tl.atomic_add(counters, 1)
     l = ticket // (DOWN * ACROSS)
     part = ticket % (DOWN * ACROSS)
@@ -154,9 +157,9 @@ def _sinkhorn(
     if m > longest or part >= tl.maximum(programs, 1):
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
-    # Among scores that are not all finite no distance is: this is 0, or no number. Minima and maxima would hide it.
-    off = tl.load(spread + start, mask=m > 0, other=0.0)
-    off = off - off
+    # The highest and the lowest score, where NaN is: 0 if all are finite, else NaN, which minima and maxima would hide.
+    off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
+    off = (off - off) + (low - low)
     like = top * 0.0
     if part == 0:
         tl.store(signal + l, (top > 0.0).to(tl.uint8))
@@ -168,20 +171,14 @@ def _sinkhorn(
     counter = counters + 1 + l
     per = 1.0 / (tl.full([], 0.0, tl.float64) + temperature + temperature_rest)
     stride = tl.full([], 0, tl.int64) + documents
-    score, spread, us, vs, sides, shared = (
-        score + start,
-        spread + start,
-        us + start,
-        vs + start,
-        sides + start,
-        shared + start,
-    )
+    score, x, spread, shared = score + start, x + start, spread + start, shared + start
+    us, vs, sides = us + start, vs + start, sides + start
     row_parts, column_parts = row_parts + start, column_parts + start
     above, left = part % down, part // down  # which block of rows, and of columns
     r = above * TALL + tl.arange(0, TALL)
     j = left * WIDE + tl.arange(0, WIDE)
     visit = 0
-    matrix = _matrix(score, spread, label + start, r, j, m, per, like, TALL, WIDE)
+    matrix = _matrix(x, spread, zeros, r, j, m, per, like, TALL, WIDE)
     total, visit = _rows(tl.sum(matrix, 1), row_parts, r, m, left, across, stride, counter, visit, programs, ACROSS)
     matrix = matrix * _inverse(total)[:, None]
     g = tl.where(j < m, gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal, 0.0)
