@@ -52,7 +52,8 @@ class Connected(torch.autograd.Function):
         """The value, as it is."""
         (value, *slopes), reduction, offsets, n = call
         ctx.each = (offsets, n) if reduction == "none" else None
-        ctx.learned = len(sources) > 1
+        scores, *learned = sources
+        ctx.learned = [scores.numel(), len(learned)] if learned else None
         ctx.save_for_backward(*slopes, *sources)
         return value
 
@@ -60,13 +61,15 @@ class Connected(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
         """The gradients by scores and by the params, if there are any."""
         slopes, *others = ctx.saved_tensors
-        by_scores = slopes * upstream if ctx.each is None else scale(slopes.view(-1), upstream, *ctx.each)
         by_params = None
-        if ctx.learned:
-            extras = others.pop(0)
-            by_params = extras * upstream if ctx.each is None else upstream @ extras
         if ctx.each is not None:
-            by_scores = by_scores.view(slopes.shape)
+            by_scores = scale(slopes.view(-1), upstream, *ctx.each).view(slopes.shape)
+            by_params = upstream @ others.pop(0) if ctx.learned else None
+        elif ctx.learned:
+            by_scores, by_params = (slopes * upstream).split_with_sizes(ctx.learned)
+            by_scores = by_scores.view(others[0].shape)
+        else:
+            by_scores = slopes * upstream
         if torch.is_grad_enabled():
             by_scores = OnceOnly.apply(by_scores, others[0])
             by_params = None if by_params is None else OnceOnly.apply(by_params, others[1])
@@ -87,9 +90,10 @@ def reduced(
     options: tuple[float, ...],
     gradient: bool,
 ) -> list[Tensor]:
-    """The reduced value and its derivatives by scores, in their shape, and by those params that are tensors, `(P,)`.
+    """The reduced value and its derivatives by scores, in their shape.
 
-    Of `"none"`, one value a list, the slopes, and what the operator calls extras, `(L, P)`.
+    Where some params are tensors, the derivatives by scores and then by these are one tensor, `(documents + P,)`. Of
+    `"none"` it is one value a list, the slopes, and, by params, what the operator calls extras, `(L, P)`.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -114,10 +118,11 @@ def reduced(
     with _on(device), Recording([*flat, *learned]) as recording:
         run = import_module(f"rankgrad.kernels.cuda.{family}").run
         values, signal, slopes, extras = run(name, *flat, n, tuple(learned) or params, options, gradient)
+        apart = learned and reduction == "none"
         if reduction != "none":
-            values, extras = _reduce(reduction, values, signal, slopes, extras, len(learned))
-    shape = scores.shape if gradient else slopes.shape
-    found = [(values, values.shape), (slopes, shape), *([(extras, extras.shape)] if learned else [])]
+            values, slopes = _reduce(reduction, values, signal, slopes, extras, len(learned) if gradient else 0)
+    shape = slopes.shape if (learned and not apart) or not gradient else scores.shape
+    found = [(values, values.shape), (slopes, shape), *([(extras, extras.shape)] if apart else [])]
     recording.finish(*found)
     if recording.whole:
         if len(_known) >= MOST:
@@ -127,19 +132,19 @@ def reduced(
 
 
 def _reduce(
-    reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, learned: int
+    reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, params: int
 ) -> tuple[Tensor, Tensor]:
-    """The reduced value, and its derivatives by the params; the slopes become those of the reduced value."""
-    value, sums, lists, documents = room(values), room(values, learned), values.shape[0], slopes.shape[0]
-    params = learned if extras.shape[0] else 0
-    programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" else 1
+    """The reduced value and its derivatives: by scores, in the place of the slopes, and by params, where there are."""
+    value, lists, documents = room(values), values.shape[0], slopes.shape[0]
+    out = room(slopes, documents + params) if params else slopes
+    programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" or params else 1
     launch(
         _reduction, (max(programs, 1),),
-        values, as_bytes(signal, values), slopes, extras, value, sums, lists, documents,
+        values, as_bytes(signal, values), slopes, extras, value, out, lists, documents,
         MEAN=reduction == "mean", PARAMS=params, WIDE=triton.next_power_of_2(max(params, 1)),
         LISTS=min(max(triton.next_power_of_2(lists), 16), TILE), TILE=TILE,
     )  # fmt: skip
-    return value, sums
+    return value, out
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -160,7 +165,7 @@ def _on(device: torch.device) -> Any:
 
 @triton.jit
 def _reduction(
-    values, signal, slopes, extras, value, sums, lists, documents,
+    values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """The sum, or the mean over the lists that carry signal. Every program adds up, and scales some of the slopes."""
@@ -181,9 +186,9 @@ def _reduction(
     if tl.program_id(0) == 0:
         tl.store(value, tl.sum(total) * share)
         if PARAMS > 0:
-            tl.store(sums + param, tl.sum(columns, 0) * share, mask=param < PARAMS)
-    if MEAN:
+            tl.store(out + documents + param, tl.sum(columns, 0) * share, mask=param < PARAMS)
+    if MEAN or PARAMS > 0:
         for first in range(tl.program_id(0) * TILE, documents, tl.num_programs(0) * TILE):
             i = first + tl.arange(0, TILE)
             slope = tl.load(slopes + i, mask=i < documents, other=0.0)
-            tl.store(slopes + i, slope * share, mask=i < documents)
+            tl.store(out + i, slope * share, mask=i < documents)
