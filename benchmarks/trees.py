@@ -35,7 +35,6 @@ PARAMS: dict[str, dict[str, Any]] = {
     "xgboost": {"eta": 0.05, "max_depth": 4, "colsample_bytree": 0.7, "subsample": 0.8, "min_child_weight": 0.1},
 }
 PARAMS["lightgbm"] |= {"bagging_fraction": 0.8, "bagging_freq": 1}
-LEARNED = ("learndcg", {"loss_lr": None}, {"loss_lr": 0.01})  # LearnDCG's scalars fixed, and updated each round
 GRID = {"num_leaves": (7, 15, 31), "min_data_in_leaf": (20, 50, 100), "learning_rate": (0.05, 0.1)}
 RIVAL = "native:lambdarank"
 TREES = ("lambdarank", "ranknet", "xe_ndcg", "unique_softmax")
@@ -165,10 +164,6 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
         ranker = fit(TreeRanker(framework, loss, seed=seed, **BUDGET, **PARAMS[framework]))
         against = f"{framework} {rival}" if rival else ""
         found[f"same|{framework} {loss}|{against}"] = on(test, ranker)
-    loss, fixed, learned = LEARNED
-    for name, more, rival in ((f"{loss}, fixed", fixed, ""), (f"{loss}, learned", learned, f"{loss}, fixed")):
-        ranker = fit(TreeRanker(loss=loss, seed=seed, **more, **BUDGET, **PARAMS["lightgbm"]))
-        found[f"same|{name}|{rival}"] = on(test, ranker)
     settings = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
     best: dict[str, list[Any]] = {}
     for loss in (RIVAL, *TREES):

@@ -28,8 +28,11 @@ from rankgrad.experiments.cell import Cell
 from rankgrad.experiments.pool import Pool, Task, here
 from rankgrad.experiments.results import chosen, pack, read, unpack
 from rankgrad.experiments.run import run
+from rankgrad.experiments.study import study
+from rankgrad.experiments.tables import tables
 from rankgrad.experiments.tune import Search
 from rankgrad.training import Model, Settings, train
+from rankgrad.trees import TreeRanker
 
 TINY = "synthetic:lists=30,features=12"
 RECIPE = {
@@ -204,6 +207,45 @@ def test_a_cell_is_run_once_and_keeps_what_the_model_did(tmp_path):
         outcome.values("AP")
 
 
+@pytest.mark.parametrize(
+    ("framework", "loss"),
+    [("lightgbm", "native:lambdarank"), ("lightgbm", "learndcg"), ("xgboost", "native:rank:ndcg")],
+)
+def test_a_cell_of_trees_keeps_the_same_record(framework, loss, tmp_path):
+    pytest.importorskip(framework)
+    size = {"num_leaves": 4, "min_data_in_leaf": 5} if framework == "lightgbm" else {"max_depth": 2}
+    own = {"model": framework, "loss": loss, "trees": 6, "patience": 3, "seed": 1, "metric": "nDCG@10", **size}
+    own |= {"loss_lr": 0.1} if loss == "learndcg" else {}
+    cell = replace(CELL, model="Trees", settings=own)
+    run(cell, tmp_path)
+    (outcome,) = read(tmp_path).cells
+    splits = load(TINY)
+    ranker = TreeRanker(**{"framework" if name == "model" else name: value for name, value in own.items()})
+    held = {"eval_set": (splits.validation.features, splits.validation.labels), "eval_group": splits.validation.lengths}
+    ranker.fit(splits.train.features, splits.train.labels, group=splits.train.lengths, **held)
+    np.testing.assert_array_equal(outcome.scores, ranker.predict(splits.test.features))
+    assert outcome.test["nDCG@10"] == pytest.approx(outcome.values("nDCG@10").mean())
+    assert outcome.validation == ranker.model_.metrics["validation"]
+    assert outcome.epoch == ranker.best_trees_
+    assert [row["epoch"] for row in outcome.history] == [*range(1, len(ranker.history_) + 1)]
+    assert all(row["seconds"] >= 0 and 0 <= row["nDCG@10"] <= 1 for row in outcome.history)
+    assert ranker.best_trees_ < outcome.parameters <= 4 * ranker.best_trees_
+    assert outcome.versions[framework]
+    assert outcome.device == "cpu"
+    scalars = [row.get("alpha") for row in outcome.history]
+    assert len(set(scalars)) == (len(scalars) if loss == "learndcg" else 1)
+    assert set(outcome.learned) == ({"alpha", "gain_base", "discount_base"} if loss == "learndcg" else set())
+
+
+def test_a_refit_of_trees_grows_as_many_as_it_is_told(tmp_path):
+    pytest.importorskip("lightgbm")
+    own = {"model": "lightgbm:num_leaves=4", "loss": "softmax", "trees": 3, "patience": None, "seed": 0}
+    run(replace(CELL, refit=True, settings=own), tmp_path)
+    (outcome,) = read(tmp_path).cells
+    assert (outcome.epoch, outcome.validation, outcome.history) == (3, {}, [])
+    assert 6 <= outcome.parameters <= 12
+
+
 def test_a_cell_is_done_when_its_last_file_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr("rankgrad.experiments.run.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -287,6 +329,42 @@ def test_a_recipe_is_tuned_chosen_and_run_with_every_seed(whole):
         assert sorted(each.cell.settings["seed"] for each in finals) == [0, 1]
     assert len({each.cell.settings["lr"] for each in results.tuned()}) == 2
     assert yaml.safe_load((whole / "recipe.yaml").read_text()) == RECIPE
+
+
+def test_trees_are_rows_like_any_other(tmp_path):
+    pytest.importorskip("lightgbm")
+    trees = {
+        "model": "lightgbm", "trees": 20, "patience": 5, "min_data_in_leaf": 5, "bagging_fraction": 0.7,
+        "bagging_freq": 1, "losses": {"MSE": "mse", "LambdaMART": "native:lambdarank"},
+        "search": {"learning_rate": [0.05, 0.2], "num_leaves": [4]},
+    }  # fmt: skip
+    both = {**RECIPE, "models": {**RECIPE["models"], "LightGBM": trees}, "notes": "Some."}
+    go(both, tmp_path)
+    results = read(tmp_path)
+    assert (len(results.tuned()), len(results.final()), results.missing) == (8, 8, [])
+    (made,) = tables(results)
+    assert [(row.model, row.loss, row.trials) for row in made.rows] == [
+        ("Linear", "MSE", (2,)), ("Linear", "Cosine", (2,)), ("LightGBM", "MSE", (2,)), ("LightGBM", "LambdaMART", (2,))
+    ]  # fmt: skip
+    for row in made.rows:
+        assert row.entries["nDCG@10"].complete
+        assert row.entries["nDCG@10"].spread > 0, "seeds must matter"
+    assert sum(row.entries["nDCG@10"].p is not None for row in made.rows) == 2  # of each model one is the best
+    assert not any("not equal" in note for note in made.notes)
+    assert any("± is the standard deviation over seeds" in note for note in made.notes)
+    (wide,) = tables(replace(results, recipe=parse({**both, "spread": "interval"})))
+    for narrow, row in zip(made.rows, wide.rows, strict=True):  # of two seeds: t.ppf(0.975, 1) / sqrt(2)
+        assert row.entries["nDCG@10"].spread == pytest.approx(8.98463 * narrow.entries["nDCG@10"].spread, rel=1e-4)
+    assert any("± is the 95% interval over seeds" in note for note in wide.notes)
+    shown = study(results, "both", lists=False)
+    assert shown.losses == ("MSE", "Cosine", "LambdaMART")
+    assert shown.step == "epoch or tree"
+    curves = [row for row in shown.rows["curves"] if row["loss"] == "LambdaMART"]
+    assert [row["epoch"] for row in curves] == [*range(1, len(curves) + 1)]
+    rates = {(row["model"], row["lr"]) for row in shown.rows["sensitivity"]}
+    assert {("LightGBM", 0.05), ("LightGBM", 0.2)} < rates
+    for panel in shown.panels():
+        panel.draw(shown.choice(model="LightGBM")).to_dict()
 
 
 def test_processes_give_the_same_numbers_and_what_is_done_is_not_done_again(whole, tmp_path):

@@ -1,5 +1,6 @@
 """Recipes: all load and come to the cells they should, bad ones are refused; printed numbers are the papers'."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankgrad.experiments import Cell, RecipeError, load, parse, printed, sets
+from rankgrad.experiments import Cell, RecipeError, load, parse, printed, sets, trees
 from rankgrad.experiments.reading import merge
 from rankgrad.experiments.space import draws
+from rankgrad.trees.objective import FRAMEWORKS
 
 HERE = Path(__file__).parent.parent
 RECIPES = sorted((HERE / "recipes").glob("*.yaml"))
@@ -50,7 +52,7 @@ def finish(cells, metric, value=lambda cell: 0.5):
 
 
 def test_every_table_and_figure_has_its_recipe():
-    assert {path.stem for path in RECIPES} == NAMES | {"mq2008-study"}  # the last is no paper's, but ours
+    assert {path.stem for path in RECIPES} >= NAMES | {"mq2008-study"}  # the last is no paper's, but ours
     said = (HERE / "recipes" / "README.md").read_text(encoding="utf-8")
     assert all(f"({path.name})" in said for path in RECIPES)
 
@@ -66,9 +68,9 @@ def test_recipes_load_and_answer_their_table(path):
     rows = printed.load(made.answers).rows
     assert {row.metric for row in rows} == set(made.metrics)
     assert {row.data for row in rows} <= {source.label for source in made.data}
-    ours = {(model, loss) for model in made.models for loss in made.losses}
+    ours = {row[:2] for source in made.data for row in made.rows(source) if "(ours)" not in row.model}
     theirs = {(row.model, row.loss) for row in rows if row.comparable}
-    assert theirs == (ours if theirs else set()), "labels must be those of the printed table"
+    assert theirs == ours, "labels must be those of the printed table"
     left = {name for row in rows if not row.comparable for name in (row.model, row.loss)}
     assert set(made.later) <= left
     assert bool(left) == bool(made.later)
@@ -81,6 +83,7 @@ def test_reduced_forms_are_small(path, form, cells, epochs):
     assert len(small.cells_to_tune()) + small.final_count <= cells
     assert {source.name for source in small.data} <= {"MQ2008", "MSLR-sample"}
     assert small.settings["epochs"] <= epochs
+    assert all(model.settings["trees"] <= 50 * epochs for model in small.models.values() if model.trees)
     assert parse(yaml.safe_load(small.dump()), small.name) == small
 
 
@@ -178,6 +181,86 @@ def test_a_loss_may_have_its_own_form_of_the_ranker():
     assert "width=128" in found["Istella", "RMSE"]["model"]
 
 
+TREES = {
+    "model": "lightgbm",
+    "trees": 9,
+    "num_leaves": 4,
+    "losses": {"Own": "softmax", "Native": "native:lambdarank"},
+    "search": {"learning_rate": [0.1, 0.2], "min_data_in_leaf": [2, 4]},
+}
+
+
+def with_trees(**changes):
+    return recipe(models={"MLP": {"model": "mlp"}, "Trees": {**TREES, **changes}})
+
+
+def test_trees_have_their_own_losses_settings_and_search():
+    made = parse({**with_trees(), "settings": {"epochs": 5}, "trials": 4})
+    found = {(cell.model, cell.loss, cell.trial): cell.settings for cell in made.cells_to_tune()}
+    assert {key[:2] for key in found} == {("MLP", "A"), ("MLP", "B"), ("Trees", "Own"), ("Trees", "Native")}
+    shared = {"model": "lightgbm", "trees": 9, "num_leaves": 4, "seed": 4, "metric": "nDCG@10"}
+    assert found["Trees", "Native", 1] == {
+        **shared, "loss": "native:lambdarank", "learning_rate": 0.1, "min_data_in_leaf": 4
+    }  # fmt: skip
+    drawn = [[found["Trees", loss, trial]["min_data_in_leaf"] for trial in range(4)] for loss in ("Own", "Native")]
+    assert drawn == [[2, 4, 2, 4]] * 2
+    assert "epochs" in found["MLP", "A", 0]
+    assert made.final_count == 2 * 4
+    assert parse(with_trees(search=None)).cells_to_tune()[-1].model == "MLP"  # nothing to choose among the trees
+
+
+def test_neural_cells_are_the_same_cells_beside_trees():
+    plain, beside = parse(recipe()), parse(with_trees())
+    keys = {cell.key for cell in plain.cells_to_tune()}
+    assert keys < {cell.key for cell in beside.cells_to_tune()}
+
+
+def test_the_study_goes_on_from_the_cells_that_it_had_before_there_were_trees():
+    cells = load(HERE / "recipes" / "mq2008-study.yaml").cells_to_tune()
+    neural = [cell.key for cell in cells if cell.model in ("MLP", "Context-Aware Ranker")]
+    assert (neural[0], len(neural)) == ("445b6e1c3329ce90", 720)
+    assert hashlib.sha256("".join(neural).encode()).hexdigest()[:16] == "aadefa4480274030"  # of the study that was run
+
+
+def test_a_data_set_says_what_differs_for_its_trees():
+    made = load(HERE / "recipes" / "softmax-table1.yaml")
+    found = {(cell.data, cell.binary, cell.loss): cell.settings for cell in made.final_cells() if cell.model != "MLP"}
+    sizes = ("learning_rate", "trees", "patience", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
+    said = {key: [settings[name] for name in sizes] for key, settings in found.items()}
+    for loss in ("ListNet", "LambdaMART"):
+        assert said["WEB30K", False, loss] == said["WEB30K", True, loss] == [0.1, 500, 30, 255, 50, 100]
+        assert said["Yahoo", False, loss] == [0.1, 500, 30, 200, 100, 10]
+        assert said["Yahoo", True, loss] == [0.1, 500, 30, 200, 100, 400]
+    assert found["Yahoo", True, "LambdaMART"]["loss"] == "native:lambdarank"
+    assert "preprocess" not in found["Yahoo", True, "LambdaMART"]
+
+
+def test_a_refit_of_trees_takes_the_chosen_number_of_trees():
+    made = parse({**with_trees(search=None), "refit": "train+validation"})
+    final = made.final_cells(made.chosen(finish(made.cells_to_tune(), "nDCG@10")))
+    trees = [cell.settings for cell in final if cell.model == "Trees"]
+    assert {(each["trees"], each["patience"]) for each in trees} == {(7, None)}
+    assert not any("epochs" in each for each in trees)
+
+
+def test_trees_may_take_the_losses_of_the_recipe():
+    own = {key: value for key, value in TREES.items() if key != "losses"}
+    made = parse(recipe(models={"Trees": own}))
+    assert [cell.loss for cell in made.cells_to_tune()] == ["A"] * 3 + ["B"] * 3
+    bad = recipe(models={"Trees": own}, losses={"A": {"loss": "lambdaloss", "clip": 1.0}})
+    with pytest.raises(
+        RecipeError, match=r"models.Trees: losses.A: parameter must be one that lightgbm has; got 'clip'"
+    ):
+        parse(bad)
+    assert list(parse(recipe(losses=None, models={"Trees": TREES})).losses) == []
+
+
+def test_frameworks_are_those_of_the_trees():
+    assert trees.FRAMEWORKS == FRAMEWORKS
+    assert trees.is_tree("LightGBM: num_leaves=3")
+    assert not trees.is_tree("mlp")
+
+
 def test_folds_are_those_that_a_set_has():
     data = ["MQ2008", "Yahoo", {"folder": "mine"}, {"folder": "folded", "folds": [2]}, {"name": "MQ2007", "folds": [3]}]
     assert [source.folds for source in parse(recipe(data=data)).data] == [(1,), (None,), (None,), (2,), (3,)]
@@ -228,6 +311,7 @@ BAD = {
     "seeds": (recipe(seeds=[]), "seeds: value must be a list of seeds, at least one; got []"),
     "no data": (recipe(data=None), "data: value must be a list of data sets, at least one; got None"),
     "refit": (recipe(refit="both"), "refit: refit must be one of 'none', 'train+validation'; got 'both'"),
+    "spread": (recipe(spread="sd"), "spread: spread must be one of 'deviation', 'interval'; got 'sd'"),
     "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'randomisation'; got 'z'"),
     "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the label of a loss; got 'a'; did"),
     "answers": (recipe(answers="smoothi-table"), "answers: printed table must be a known name; got 'smoothi-table'"),
@@ -237,6 +321,36 @@ BAD = {
         "losses.L: model must be left to `models`, of which there are several",
     ),
     "quick": (recipe(quick={"settings": {"epochs": 0}}), "quick: settings: epochs must be at least 1; got 0"),
+    "parameter": (
+        with_trees(num_leave=3),
+        "models.Trees: parameter must be one that lightgbm has; got 'num_leave'; did you mean 'num_leaves'",
+    ),
+    "trees": (with_trees(trees=0), "models.Trees: trees must be a whole number of at least 1; got 0"),
+    "epochs of trees": (with_trees(epochs=3), "models.Trees: epochs must be given as trees; got epochs=3"),
+    "seed of trees": (with_trees(seed=3), "models.Trees: seed must be left to `seeds`; got 3"),
+    "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be left to `choose`; got 'AP'"),
+    "native": (
+        with_trees(losses={"N": "native:rank:ndcg"}),
+        "models.Trees.losses.N: loss after native: must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
+    ),
+    "native for a net": (
+        recipe(losses={"N": "native:lambdarank"}),
+        "losses.N: loss must be one of rankgrad.losses; native",
+    ),
+    "own loss": (with_trees(losses={"L": "sofmax"}), "models.Trees.losses.L: loss must be a known name; got 'sofmax'"),
+    "no own loss": (with_trees(losses={}), "models.Trees.losses: value must name at least one; got none"),
+    "own search": (
+        with_trees(search={"num_leavs": [3]}),
+        "models.Trees.search.num_leavs: parameter must be one that lightgbm has; got 'num_leavs'; did you mean",
+    ),
+    "own fixed": (
+        with_trees(search={"num_leaves": [3, 5]}),
+        "models.Trees: num_leaves must be left to the search, which draws it; got 4",
+    ),
+    "model of a tree loss": (
+        with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),
+        "models.Trees.losses.L: key must be a setting of trees here; got 'model'",
+    ),
     "list": ([1, 2], "recipe: value must be a mapping; got [1, 2]"),
 }
 
@@ -380,7 +494,7 @@ def test_marks_and_spreads_are_kept():
     assert pairwise.mark == "v"
     mart = printed.find("softmax-table1", "Yahoo", "LightGBM", "LambdaMART", "nDCG(empty='skip')@5")
     assert mart is not None
-    assert (mart.spread, mart.mark, mart.comparable) == (0.14, "↑1.7%", False)
+    assert (mart.spread, mart.mark, mart.comparable) == (0.14, "↑1.7%", True)
     daggers = [row for row in printed.load("smoothi-table1").rows if row.mark == "†"]
     assert len(daggers) == 127
     assert not any(row.loss == "SmoothI" for row in daggers if row.data != "YLTR")

@@ -16,6 +16,7 @@ from rankgrad import backend, losses
 from rankgrad.cli import app
 from rankgrad.metrics import ndcg
 from rankgrad.trees import TreeRanker, objective
+from rankgrad.trees.settings import ranker as spelled
 
 LENGTHS = (0, 1, 2, 7, 0, 40)
 EXACT = ("ranknet", "lambdarank", "lambdaloss", "softmax", "listnet", "xe_ndcg", "mse", "bce")
@@ -135,6 +136,7 @@ def test_hessians_by_choice():
         (("lamdarank",), "did you mean 'lambdarank'"),
         (("native:lambdarank",), "loss must be one of rankgrad.losses"),
         ((3,), "loss must be text, a function or a module; got int"),
+        (("learndcg:adapt=heldout",), "adapt must be 'joint' with trees; got 'heldout'"),
         (("softmax", "catboost"), "framework must be one of 'lightgbm', 'xgboost'; got 'catboost'"),
     ],
 )
@@ -150,6 +152,33 @@ def test_negative_labels_are_refused():
     for text in ("lambdarank", "softmax"):
         with pytest.raises(ValueError, match="labels must be at least 0"):
             objective(text).derivatives(scores, labels - 1, offsets)
+
+
+@pytest.mark.parametrize("name", ["softmax", "listnet"])
+def test_smoothed_targets_are_labels_that_spare_no_document(name):
+    scores, labels, offsets, weights = made()
+    own, loss = objective(name, smooth=0.25), getattr(losses, name)
+    gradient, hessian = own.derivatives(scores, labels, offsets, weights)
+    np.testing.assert_allclose(gradient, autograd(loss, scores, 2**labels - 0.25, offsets, weights), atol=1e-9)
+    assert (hessian[np.repeat(np.diff(offsets) > 1, np.diff(offsets))] > 0).all()
+    # A list without a relevant document draws its scores together.
+    pulled, _ = own.derivatives(np.array([1.0, -1.0]), np.zeros(2), np.array([0, 2]))
+    assert pulled[0] > 0 > pulled[1]
+    assert (objective(name).derivatives(np.array([1.0, -1.0]), np.zeros(2), np.array([0, 2]))[0] == 0).all()
+
+
+def test_drawn_targets_are_new_each_round_and_the_same_for_a_seed():
+    scores, labels, offsets, _ = made()
+    first, same, other = (objective("softmax", smooth="drawn", seed=seed) for seed in (1, 1, 2))
+    rounds = [[own.derivatives(scores, labels, offsets)[0] for _ in range(2)] for own in (first, same, other)]
+    np.testing.assert_array_equal(rounds[0], rounds[1])
+    assert not np.array_equal(rounds[0][0], rounds[0][1])
+    assert not np.array_equal(rounds[0][0], rounds[2][0])
+    # 2^y - g lies between the targets with g = 1 and g = 0, and so does the gradient's own part of it.
+    own = np.concatenate([np.zeros(0), scores])
+    low, high = (objective("softmax", smooth=g).derivatives(own, labels, offsets)[1] for g in (1.0, 0.0))
+    drawn = objective("softmax", smooth="drawn").derivatives(own, labels, offsets)[1]
+    assert ((low <= drawn) & (drawn <= high)).all()
 
 
 def test_scalars_of_a_loss_are_learned_between_rounds():
@@ -308,6 +337,37 @@ def test_without_patience_all_trees_grow_and_the_best_are_kept(framework):
 
 
 @every_framework
+def test_leaves_are_counted(framework):
+    model = quick(framework, trees=3, patience=None, holdout=0.0).fit(X, Y, qid=QID).model_
+    if framework == "lightgbm":
+        trees = [tree["num_leaves"] for tree in model.booster.dump_model()["tree_info"]]
+    else:
+        trees = [text.count(":leaf=") for text in model.booster.get_dump()]
+    assert len(trees) == 3
+    assert model.leaves == sum(trees) > 3
+
+
+def test_history_has_what_was_learned_after_each_tree():
+    ranker = quick(loss="learndcg", loss_lr=0.1, trees=5).fit(X, Y, qid=QID)
+    alphas = [row["alpha"] for row in ranker.history_]
+    assert len(set(alphas)) == len(alphas) == 5
+    assert ranker.model_.metrics["loss"]["alpha"] == alphas[-1]
+    assert all(row["seconds"] > 0 and row["judge_seconds"] > 0 for row in ranker.history_)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_settings_as_text_are_those_of_the_ranker(framework):
+    given = FRAMEWORKS[framework]
+    text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
+    made = spelled({"model": text, "loss": "softmax", "trees": 7})
+    assert made.get_params() == TreeRanker(framework, "softmax", trees=7, **given).get_params()
+    with pytest.raises(ValueError, match="max_bin must be given once; the model says max_bin=63; got 15"):
+        spelled({"model": f"{framework}:max_bin=63", "max_bin": 15})
+    with pytest.raises(ValueError, match="model must have no cutoff"):
+        spelled({"model": f"{framework}@5"})
+
+
+@every_framework
 def test_saved_and_loaded_it_predicts_identically(framework, tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abcd"))
@@ -387,6 +447,12 @@ def test_missing_values_are_the_trees_own_business(framework):
         ({"trees": 0}, "trees must be a whole number of at least 1; got 0"),
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1"),
         ({"metric": "nDGC@10"}, "nDCG"),
+        ({"num_leave": 3}, "parameter must be one that lightgbm has; got 'num_leave'; did you mean 'num_leaves'"),
+        ({"epochs": 3}, "epochs must be given as trees; got epochs=3"),
+        ({"smooth": 0.5}, "smooth must be None for all losses but softmax and listnet; got lambdarank"),
+        ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
+        ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
+        ({"loss": "native:lambdarank", "loss_lr": 0.5}, "loss_lr must be None for a native objective; got 0.5"),
     ],
 )
 def test_bad_settings(settings, message):

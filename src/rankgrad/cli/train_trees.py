@@ -73,19 +73,17 @@ def plan_of(parameters: dict[str, Any]) -> Any:
     """What the command line says, as a plan for trees; a setting that trees do not have is an error."""
     from rankgrad.cli.train import _read
     from rankgrad.errors import bad_value
-    from rankgrad.spelling import spell
     from rankgrad.training import Settings
-    from rankgrad.trees import TreeRanker
+    from rankgrad.trees.settings import ranker
 
-    framework, k, options = spell("model", parameters["model"])
-    if k is not None:
-        bad_value("model", "have no cutoff", repr(parameters["model"]))
+    model = parameters["model"]
+    framework = model.partition(":")[0].strip().lower()
     given = {name: value for name in Settings.names() if (value := parameters[name])}
-    del given["model"]
+    said = {"model": given.pop("model")}
     if "lr" in given:
-        options[RATE[framework]] = _read(given.pop("lr"))
+        said[RATE[framework]] = _read(given.pop("lr"))
     for name in given:
         if name not in (*NAMES, "device"):
             bad_value(name, f"not be given with {framework}, which has no such setting", repr(given[name]))
-    said = {NAMES[name]: v if name in ("loss", "metric") else _read(v) for name, v in given.items() if name in NAMES}
-    return TreeRanker(framework, **{**options, **said}).plan()
+    said |= {NAMES[name]: v if name in ("loss", "metric") else _read(v) for name, v in given.items() if name in NAMES}
+    return ranker(said).plan()

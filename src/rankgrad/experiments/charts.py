@@ -31,8 +31,8 @@ def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
-def curves(choice: Choice, metric: str, dots: bool) -> Any:
-    """Validation metric over the epochs, a line a loss; with dots where epochs are few, or even one."""
+def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
+    """Validation metric over the epochs or trees, a line a loss; with dots where they are few, or even one."""
     import altair as alt
 
     value = alt.param(name="shown", value="best")
@@ -42,17 +42,19 @@ def curves(choice: Choice, metric: str, dots: bool) -> Any:
         .transform_calculate(value="datum[shown]")
         .mark_line(strokeWidth=2, point={"size": 25} if dots else False)
         .encode(
-            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("epoch:Q", title=step, axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
-            tooltip=_tooltip("loss", "epoch", value=f"{metric}", runs="runs still going"),
+            tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs still going"),
             **_by_loss(choice, "dash"),
         )
     )
     return line
 
 
-def learned(choice: Choice, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str]) -> Any:
-    """A learned parameter over the epochs, a line for each fold and seed; colours are folds, dashes are losses."""
+def learned(
+    choice: Choice, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
+) -> Any:
+    """A learned parameter over epochs or trees, a line a fold and seed; colours are folds, dashes are losses."""
     import altair as alt
 
     legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
@@ -66,13 +68,13 @@ def learned(choice: Choice, parameter: str, dots: bool, folds: Sequence[str], lo
         .transform_filter(alt.datum.parameter == parameter)
         .mark_line(strokeWidth=1.5, point={"size": 20} if dots else False)
         .encode(
-            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("epoch:Q", title=step, axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("value:Q", title=PARAMETERS.get(parameter, parameter), scale=alt.Scale(zero=False)),
             color=alt.Color("fold:N", title="fold", scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
             detail="seed:N",
             opacity=_opacity(0.8),
-            tooltip=_tooltip("loss", "fold", "seed", "epoch", value=parameter),
+            tooltip=_tooltip("loss", "fold", "seed", epoch=step, value=parameter),
         )
     )
 
@@ -91,7 +93,7 @@ def cost(choice: Choice) -> Any:
     title = "test metric, as chosen" if choice.rows is None else f"{choice.metric}, test"
     y = alt.Y("value:Q", title=title, scale=up)
     looks = _by_loss(choice, "shape")
-    told = _tooltip("loss", "model", seconds="seconds", value="metric", low="less a deviation", high="more a deviation")
+    told = _tooltip("loss", "model", seconds="seconds", value="metric", low="less its ±", high="with its ±")
     spread = base.mark_rule(strokeWidth=1.5).encode(
         x=x,
         y=alt.Y("low:Q", title=title, scale=up),
@@ -208,7 +210,7 @@ def _tooltip(*names: str, **titled: str) -> list[Any]:
     import altair as alt
 
     plain = [alt.Tooltip(f"{name}:N") for name in names]
-    whole = {"runs"}
+    whole = {"runs", "epoch"}
     return plain + [
         alt.Tooltip(f"{name}:Q", title=title, format="d" if name in whole else ".4~g") for name, title in titled.items()
     ]

@@ -20,10 +20,11 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         alike.setdefault(text, []).append(table.short(metric))
     for text, metrics in alike.items():
         yield f"{', '.join(metrics)}: {text}"
-    yield _averaged(table)
+    yield _averaged(table, recipe.spread)
     yield from _tuned(table, recipe)
     if recipe.refit:
-        yield "After tuning, rankers were trained anew on train and validation for the chosen number of epochs"
+        length = " or trees" if any(each.trees for each in recipe.models.values()) else ""
+        yield f"After tuning, rankers were trained anew on train and validation for the chosen number of epochs{length}"
     yield from _tested(table, recipe.tests)
     yield from _missing(table, recipe.tests)
     if recipe.answers and any(own.printed is not None for row in table.rows for own in row.entries.values()):
@@ -46,9 +47,10 @@ def short(metric: str, among: Sequence[str]) -> str:
     return names[0] if names[1:].count(names[0]) == 1 else metric
 
 
-def _averaged(table: "Table") -> str:
+def _averaged(table: "Table", kind: str) -> str:
     folds = "" if table.folds == (None,) else f"{_count(len(table.folds), 'fold')} ({_listed(table.folds)}) and "
-    spread = "; ± is the standard deviation over seeds" if len(table.seeds) > 1 else ""
+    what = "the standard deviation over seeds" if kind == "deviation" else "the 95% interval over seeds (Student's t)"
+    spread = f"; ± is {what}" if len(table.seeds) > 1 else ""
     return f"Means over {folds}{_count(len(table.seeds), 'seed')} ({_listed(table.seeds)}) of test queries{spread}"
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, nearest
+from rankgrad.experiments.trees import check
 from rankgrad.training import Settings
 
 
@@ -55,13 +56,26 @@ class Problems:
             return {str(key): inner for key, inner in value.items()}
         return {}
 
-    def settings(self, path: str, values: Any, without: Collection[str] = ()) -> dict[str, Any]:
-        """Settings of a run, checked alone; `without` are those that have another place in a recipe."""
+    def settings(
+        self, path: str, values: Any, without: Collection[str] = (), trees: str | None = None
+    ) -> dict[str, Any]:
+        """Settings of a run, checked alone; `without` are those that have another place in a recipe.
+
+        With the text of a model of `trees`, they are its settings, and any parameter of its framework.
+        """
         given = self.mapping(path, values)
+        if trees is not None:
+            with self.at(path):
+                if extra := [name for name in without if name in given]:
+                    bad_value("key", "be a setting of trees here", repr(extra[0]))
+                check({"model": trees, **given})
+            return given
         # The seed and the metric of a run are the recipe's `seeds` and `choose`.
         names = [name for name in Settings.names() if name not in ("seed", "metric", *without)]
         given = self.known(path, given, names)
         with self.at(path):
+            if str(given.get("loss", "")).startswith("native:"):
+                bad_value("loss", "be one of rankgrad.losses; native objectives are for trees", repr(given["loss"]))
             Settings.of(given).check()
         return given
 

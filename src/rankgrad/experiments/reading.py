@@ -5,28 +5,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from rankgrad.errors import bad_type, bad_value, nearest, one_of
-from rankgrad.experiments import printed, space
+from rankgrad.experiments import entrants, printed
 from rankgrad.experiments.problems import Problems, RecipeError
 from rankgrad.experiments.sets import Source, known
 from rankgrad.metrics import parse as parse_metric
 
 FORMS = ("quick", "smoke")
 KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
-        "choose", "seeds", "metrics", "refit", "tests", *FORMS, "notes", "later")  # fmt: skip
+        "choose", "seeds", "metrics", "refit", "spread", "tests", *FORMS, "notes", "later")  # fmt: skip
 DATA_KEYS = ("name", "folder", "binary", "folds", "seeds", "settings", "models", "losses")
 REFIT = ("none", "train+validation")
-
-
-class Candidate(NamedTuple):
-    """A loss that is tried under a label: its settings and, where there are several, its text."""
-
-    variant: str | None
-    settings: dict[str, Any]
+SPREAD = ("deviation", "interval")
 
 
 @dataclass(frozen=True)
@@ -85,23 +79,31 @@ def parts(raw: Any, problems: Problems) -> dict[str, Any]:
     if found["answers"] is not None:
         with problems.at("answers"):
             one_of("printed table", found["answers"], printed.names())
-    found["models"] = _models("models", given.get("models"), problems)
-    found["losses"] = _losses("losses", given.get("losses"), problems)
-    for key in ("models", "losses"):
+    found["models"] = entrants.models("models", given.get("models"), problems)
+    found["losses"] = entrants.losses("losses", given.get("losses"), problems)
+    wanted = [key for key in ("models", "losses") if not found[key]]
+    if found["models"] and all(entrant.losses for entrant in found["models"].values()):
+        wanted = []  # each ranker has its own losses
+    for key in wanted:
         with problems.at(key):
-            if not found[key]:
-                bad_value("value", "name at least one", "none")
+            bad_value("value", "name at least one", "none")
     found["data"] = _data(given, found, problems)
     found["settings"] = problems.settings("settings", given.get("settings"), without=("model", "loss"))
-    found |= _search(given, problems)
-    _settle(found, problems)
+    found["search"] = entrants.searched("search", given.get("search"), problems)
+    found["trials"] = _trials(given, found, problems)
+    found["search_seed"] = problems.whole("search_seed", given.get("search_seed", 0), least=0)
+    entrants.settle(found, problems)
     found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
     metrics = problems.several("metrics", given.get("metrics"), "metrics")
     found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
     with problems.at("refit"):
         one_of("refit", given.get("refit", "none"), REFIT)
     found["refit"] = given.get("refit", "none") == REFIT[1]
-    found["tests"] = _tests(given.get("tests"), found["losses"], problems)
+    found["spread"] = given.get("spread", SPREAD[0])
+    with problems.at("spread"):
+        one_of("spread", found["spread"], SPREAD)
+    own = [label for entrant in found["models"].values() for label in entrant.losses or ()]
+    found["tests"] = _tests(given.get("tests"), [*found["losses"], *own], problems)
     later = problems.mapping("later", given.get("later"))
     found["later"] = {label: _text(f"later.{label}", why, problems) for label, why in later.items()}
     return found
@@ -120,39 +122,6 @@ def _metric(path: str, text: Any, problems: Problems) -> str:
     with problems.at(path):
         return str(parse_metric(text))
     return ""
-
-
-def _models(path: str, value: Any, problems: Problems) -> dict[str, dict[str, Any]]:
-    models = {}
-    for label, settings in problems.mapping(path, value).items():
-        models[label] = problems.settings(f"{path}.{label}", settings, without=("loss",))
-        with problems.at(f"{path}.{label}"):
-            if "model" not in models[label]:
-                bad_value("model", "be given", "none")
-    return models
-
-
-def _losses(path: str, value: Any, problems: Problems) -> dict[str, tuple[Candidate, ...]]:
-    """Each label's candidates, from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`."""
-    losses = {}
-    for label, entry in problems.mapping(path, value).items():
-        here = f"{path}.{label}"
-        shared = {"loss": entry} if isinstance(entry, str) else problems.mapping(here, entry)
-        if "variants" not in shared:
-            variants: list[Any] = [shared]
-        else:
-            variants = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
-        candidates = []
-        for place, variant in enumerate(variants):
-            at = here if variant is shared else f"{here}.variants[{place}]"
-            own = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
-            settings = problems.settings(at, {**shared, **own})
-            with problems.at(at):
-                if "loss" not in settings:
-                    bad_value("loss", "be given", "none")
-            candidates.append(Candidate(None if variant is shared else settings.get("loss"), settings))
-        losses[label] = tuple(candidates)
-    return losses
 
 
 def _seeds(path: str, value: Any, problems: Problems) -> tuple[int, ...]:
@@ -176,8 +145,10 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems
             if not isinstance(own.get("binary", False), bool):
                 bad_value("binary", "be true or false", repr(own["binary"]))
         named: dict[str, Any] = {}
-        for key, read in (("models", _models), ("losses", _losses)):
+        for key, read in (("models", entrants.models), ("losses", entrants.losses)):
             inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", own.get(key)), found[key])
+            if key == "models":
+                inner = {label: merge(given[key][label], entry) for label, entry in inner.items()}
             named[key] = read(f"{path}.{key}", inner, problems)
         source = Source(
             name=str(name),
@@ -211,48 +182,15 @@ def _folds(path: str, own: Any, given: Any, there: int, problems: Problems) -> t
     return tuple(folds)
 
 
-def _search(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    search = problems.mapping("search", given.get("search"))
-    names = {name: choices for name, choices in search.items() if name != "loss"}
-    for name, choices in names.items():
-        with problems.at(f"search.{name}"):
-            for value in space.check(choices):
-                problems.settings(f"search.{name}", {name: value})
-    with problems.at("search"):
-        if "loss" in search:
-            bad_value("key", "be a setting of a run", "'loss'; losses have a place of their own, and `variants`")
+def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems) -> int:
     trials = problems.whole("trials", given.get("trials", 1), least=1)
     with problems.at("trials"):
-        if trials != 1 and not search:
+        if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
             bad_value("trials", "be 1 where there is nothing to search", trials)
-    return {
-        "search": names,
-        "trials": trials,
-        "search_seed": problems.whole("search_seed", given.get("search_seed", 0), least=0),
-    }
+    return trials
 
 
-def _settle(found: Mapping[str, Any], problems: Problems) -> None:
-    """No setting may be said in two places of which one would silently win."""
-    several, searched = len(found["models"]) > 1, set(found["search"])
-    for path, part in [("", found), *((f"data[{place}].", vars(source)) for place, source in enumerate(found["data"]))]:
-        losses = {f"{path}losses.{label}": each.settings for label, tried in part["losses"].items() for each in tried}
-        places = losses | {f"{path}models.{label}": settings for label, settings in part["models"].items()}
-        if path:
-            places[f"{path}settings"] = part["settings"]
-        for place, settings in places.items():
-            for name in sorted(searched & set(settings) - {"model"}):
-                with problems.at(place):
-                    bad_value(name, "be left to the search, which draws it", repr(settings[name]))
-            if several and place in losses and "model" in settings:
-                with problems.at(place):
-                    bad_value("model", "be left to `models`, of which there are several", repr(settings["model"]))
-    if several and "model" in searched:
-        with problems.at("search.model"):
-            bad_value("model", "be left to `models`, of which there are several", "a search")
-
-
-def _tests(value: Any, losses: Mapping[str, Any], problems: Problems) -> Significance:
+def _tests(value: Any, losses: list[str], problems: Problems) -> Significance:
     given = problems.known("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
     tests = Significance(**given)
     with problems.at("tests"):

@@ -6,16 +6,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import isnan
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
 from rankgrad.errors import one_of
 from rankgrad.experiments.cell import Cell
+from rankgrad.experiments.entrants import Candidate, Entrant
 from rankgrad.experiments.problems import Problems
-from rankgrad.experiments.reading import FORMS, Candidate, Significance, merge, parts, read_yaml
+from rankgrad.experiments.reading import FORMS, Significance, merge, parts, read_yaml
 from rankgrad.experiments.sets import Source, missing
 from rankgrad.experiments.space import draws
+from rankgrad.experiments.trees import is_tree
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.training import Settings
 
@@ -29,6 +31,15 @@ class Finished(Protocol):
     def validation(self) -> Mapping[str, float | None]: ...  # by metric
     @property
     def epoch(self) -> int: ...  # the best
+
+
+class Row(NamedTuple):
+    """A ranker with a loss."""
+
+    model: str  # label
+    loss: str  # label
+    entrant: Entrant
+    candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
@@ -48,15 +59,16 @@ class Recipe:
     title: str
     answers: str | None  # a table of `rankgrad.experiments.printed`
     data: tuple[Source, ...]
-    models: Mapping[str, dict[str, Any]]  # label -> settings
+    models: Mapping[str, Entrant]  # by label
     losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
-    settings: Mapping[str, Any]  # of every run
+    settings: Mapping[str, Any]  # of every run, but for those of trees
     search: Mapping[str, Any]
     trials: int
     search_seed: int
     choose: str  # metric
     metrics: tuple[str, ...]
     refit: bool  # the final runs are trained on train and validation
+    spread: str  # what ± is in the table, over seeds: the standard "deviation", or the 95% "interval" of the mean
     tests: Significance
     notes: str
     later: Mapping[str, str]  # rows of the paper that rankgrad cannot make yet -> why
@@ -90,8 +102,15 @@ class Recipe:
     @property
     def final_count(self) -> int:
         """How many cells the table is made of."""
-        runs = sum(len(source.folds) * len(source.seeds) for source in self.data)
-        return runs * len(self.models) * len(self.losses)
+        return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
+
+    def rows(self, source: Source) -> list[Row]:
+        """The rows of a data set's table: each ranker with the recipe's losses, or with its own."""
+        found = []
+        for model, entrant in {**self.models, **source.models}.items():
+            losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
+            found += [Row(model, loss, entrant, candidates) for loss, candidates in losses.items()]
+        return found
 
     def cells_to_tune(self) -> list[Cell]:
         """The runs on the first seed that choose settings, variants and, for a refit, epochs; none without a choice."""
@@ -126,7 +145,8 @@ class Recipe:
                 if run is None:
                     continue
                 picked = run.cell
-                settings = {"epochs": run.epoch, "patience": None} if self.refit else {}
+                length = "trees" if is_tree(picked.settings["model"]) else "epochs"
+                settings = {length: run.epoch, "patience": None} if self.refit else {}
             for seed in source.seeds:
                 own = {**picked.settings, **settings, "seed": seed}
                 cells.append(replace(picked, settings=own, metrics=self.metrics, stage="final", refit=self.refit))
@@ -136,17 +156,20 @@ class Recipe:
         return len(group) > 1 or self.refit
 
     def _groups(self) -> Iterator[tuple[Source, list[Cell]]]:
-        """The candidates of each data set, fold, ranker and loss. The settings drawn are the same for all."""
-        trials = list(enumerate(draws(self.search, self.trials, self.search_seed)))
+        """The candidates of each data set, fold, ranker and loss. The settings drawn are the same for all losses."""
         for source in self.data:
-            models, losses = {**self.models, **source.models}, {**self.losses, **source.losses}
-            shared = {**self.settings, **source.settings, "seed": source.seeds[0], "metric": self.choose}
-            for fold, model, loss in product(source.folds, models, losses):
+            first = {"seed": source.seeds[0], "metric": self.choose}
+            for fold, row in product(source.folds, self.rows(source)):
+                search = row.entrant.searched(self.search)
+                # Trees have none of the settings of a neural run.
+                shared = first if row.entrant.trees else {**self.settings, **source.settings, **first}
+                trials = enumerate(draws(search, self.trials, self.search_seed))
                 group = []
-                for candidate, (trial, drawn) in product(losses[loss], trials):
-                    settings = _told({**shared, **models[model], **candidate.settings, **drawn}, self.search)
-                    where = source.name, source.binary, fold, model, loss, candidate.variant
-                    group.append(Cell(*where, settings, (self.choose,), "tune", False, trial))
+                for candidate, (trial, drawn) in product(row.candidates, trials):
+                    settings = {**shared, **row.entrant.settings, **candidate.settings, **drawn}
+                    told = settings if row.entrant.trees else _told(settings, search)
+                    where = source.name, source.binary, fold, row.model, row.loss, candidate.variant
+                    group.append(Cell(*where, told, (self.choose,), "tune", False, trial))
                 yield source, group
 
 

@@ -17,8 +17,9 @@ from rankgrad.data import Dataset, Splits
 from rankgrad.experiments import facts, sets
 from rankgrad.experiments.cell import FORMAT, Cell
 from rankgrad.experiments.results import CELLS, FAILED, npz
+from rankgrad.experiments.trained import Scores, Trained, ranker_of
 from rankgrad.metrics import evaluate
-from rankgrad.training import Model, NotFinite, Settings, train
+from rankgrad.training import NotFinite, Settings
 from rankgrad.training.files import write_bytes, write_json
 
 
@@ -49,43 +50,42 @@ def run(
     if done.exists():
         return
     splits, said = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
-    settings = Settings.of({"device": "cpu", **cell.settings, **({"device": device} if device else {})})
     data, validation = splits.train, splits.validation
     if cell.refit and validation is not None:
         data, validation = _joined(data, validation), None
     exact = facts.forget_peak()
-    began, error = time.perf_counter(), None
+    began, trained, error = time.perf_counter(), None, None
     try:
-        model = train(settings, data, validation, progress=False)
+        trained = ranker_of(cell, data, validation, device)
     except NotFinite as failure:
         if cell.stage != "tune":
             raise
-        model, error = None, str(failure)
+        error = str(failure)
     seconds = time.perf_counter() - began
     test: Mapping[str, float] = {}
-    if model is not None and cell.stage == "final":
-        test, arrays = _judge(cell, model, splits.test)
+    if trained is not None and cell.stage == "final":
+        test, arrays = _judge(cell, trained.model, splits.test)
         write_bytes(done.with_suffix(".npz"), npz(arrays))
     record = {
         "format": FORMAT,
         "cell": cell.to_json(),
-        "validation": {settings.metric: math.nan},
+        "validation": {cell.settings.get("metric", Settings.metric): math.nan},
         "test": dict(test),
         "epoch": 0,
         "history": [],
         "learned": {},
         "parameters": 0,
-        **({} if model is None else _of_training(model, refitted=cell.refit)),
+        "device": device or cell.settings.get("device", "cpu"),
+        "versions": facts.versions(),
+        **({} if trained is None else _said(trained)),
         "seconds": round(seconds, 3),
-        "epoch_seconds": _median([row["seconds"] for row in model.history]) if model else 0.0,
+        "epoch_seconds": _median([row["seconds"] for row in trained.history]) if trained else 0.0,
         "peak_memory": facts.peak_memory(),
         "peak_memory_of": "cell" if exact else "process",
-        "device": settings.device,
         "threads": torch.get_num_threads(),
         "warnings": list(said),
         "error": error,
         "commit": facts.commit(),
-        "versions": facts.versions(),
         "machine": facts.machine(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
@@ -118,22 +118,15 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
     )
 
 
-def _judge(cell: Cell, model: Model, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
+def _judge(cell: Cell, model: Scores, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Means by metric, and the arrays that are kept: queries, values of each, scores."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
 
 
-def _of_training(model: Model, *, refitted: bool) -> dict[str, Any]:
-    known = model.metrics
-    return {
-        "validation": {} if refitted else known.get("validation", {}),
-        "epoch": known["epoch"],
-        "history": model.history,
-        "learned": known.get("loss", {}),
-        "parameters": sum(parameter.numel() for parameter in model.ranker.parameters()),
-    }
+def _said(trained: Trained) -> dict[str, Any]:
+    return {name: value for name, value in trained._asdict().items() if name != "model"}
 
 
 def _median(seconds: list[float]) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankgrad.experiments.sets import label
+from rankgrad.experiments.trees import RATES
 from rankgrad.metrics import parse as parse_metric
 
 Rows = list[dict[str, Any]]
@@ -84,10 +85,11 @@ def sensitivity(outcomes: Iterable[Any]) -> Rows:
     for outcome in outcomes:
         cell, metric = outcome.cell, judged_by(outcome)
         value = outcome.validation.get(metric)
-        if not _finite(value) or "lr" not in cell.settings:
+        rate = next((cell.settings[name] for name in ("lr", *RATES) if name in cell.settings), None)
+        if not _finite(value) or rate is None:
             continue
         sign = 1.0 if _higher_is_better(metric) else -1.0
-        place = (*_names(outcome), float(cell.settings["lr"]), cell.fold, cell.trial)
+        place = (*_names(outcome), float(rate), cell.fold, cell.trial)
         best[place] = value if place not in best else sign * max(sign * best[place], sign * value)
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for place, value in best.items():

@@ -36,6 +36,7 @@ class Study:
     losses: tuple[str, ...]
     metrics: tuple[str, ...]  # as shown
     judged_by: str  # the metric on validation
+    step: str  # what a learning curve goes along: epochs, or trees
     rows: dict[str, series.Rows]  # of charts
     explorers: dict[str, Any]  # by data set
     notes: str
@@ -52,17 +53,19 @@ class Study:
         found: list[Panel] = []
         if rows["curves"]:
             said = f"{metric} on the validation lists, mean over folds and seeds. A run that stopped keeps its best."
-            draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]))
+            draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]), step=self.step)
             found.append(Panel("curves", "curves", "Learning curves", said, draw))
         folds, losses = (sorted({row[key] for row in rows["learned"]}) for key in ("fold", "loss"))
         which = ", ".join(f"{loss} {dash}" for loss, dash in zip(losses, charts.DASHED, strict=False))
         for name in dict.fromkeys(row["parameter"] for row in rows["learned"]):
             heading = f"Learned: {charts.PARAMETERS.get(name, name)}"
             said = f"A line for each fold and seed{f' ({which})' if len(losses) > 1 else f' of {losses[0]}'}."
-            draw = partial(charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses)
+            draw = partial(
+                charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses, step=self.step
+            )
             found.append(Panel(f"learned-{name}", "learned", heading, said, draw))
         if rows["cost"]:
-            said = "Best is top left. Seconds of training on the machine named above; bars: one deviation over seeds."
+            said = "Best is top left. Seconds of training on the machine named above; bars: the ± of the table."
             found.append(Panel("cost", "cost", "Quality against training cost", said, charts.cost))
         if rows["sensitivity"]:
             said = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
@@ -93,9 +96,10 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
         warnings=tuple(_warnings(results, made)),
         tables=tuple(made),
         models=tuple(recipe.models),
-        losses=tuple(recipe.losses),
+        losses=tuple(dict.fromkeys(row.loss for source in recipe.data for row in recipe.rows(source))),
         metrics=tuple(made[0].short(metric) for metric in made[0].metrics) if made else (),
         judged_by=recipe.choose,
+        step=" or ".join(dict.fromkeys("tree" if own.trees else "epoch" for own in recipe.models.values())),
         rows={
             "curves": series.curves(judged or recipe.chosen(results.tuned())),
             "learned": series.learned(final),

@@ -32,7 +32,7 @@ class Entry:
     runs: int = 0  # that are done
     wanted: int = 0  # seeds times folds; 0 in a row that only the paper has
     queries: int = 0  # that count, pooled over folds
-    spread: float | None = None  # standard deviation over seeds of the mean over folds
+    spread: float | None = None  # over seeds, of the mean over folds: a deviation, or half an interval
     best: bool = False  # of the rows with its model
     difference: float | None = None  # to the reference row, mean over queries
     interval: tuple[float, float] | None = None  # of the difference, 95% bootstrap
@@ -141,13 +141,13 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     lines = _lines(results, recipe, source)
     columns = {}
     for name in names:
-        found = [_entry(line, name, source.folds, source.seeds) for line in lines]
+        found = [_entry(line, name, source, recipe.spread) for line in lines]
         columns[name] = _tested(lines, found, name, recipe.tests, source.folds)
-    tried = _trials(results, recipe, data)
+    tried, candidates = _trials(results, recipe, data), {row[:2]: row.candidates for row in recipe.rows(source)}
     rows = []
     for place, line in enumerate(lines):
         entries = {name: _beside(columns[name][place], recipe, data, line, name) for name in names}
-        variants = [own.variant for own in {**recipe.losses, **source.losses}[line.loss] if own.variant is not None]
+        variants = [own.variant for own in candidates[line.model, line.loss] if own.variant is not None]
         chosen = {run.cell.variant for run in line.runs.values() if run.cell.variant is not None}
         trials = tried.get((line.model, line.loss), (1,))
         rows.append(Row(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
@@ -168,8 +168,7 @@ def _recipe(results: "Results") -> "Recipe":
 
 def _lines(results: "Results", recipe: "Recipe", source: Source) -> list[_Line]:
     """The rows with their runs."""
-    models, losses = {**recipe.models, **source.models}, {**recipe.losses, **source.losses}
-    lines = {(model, loss): _Line(model, loss) for model in models for loss in losses}
+    lines = {(row.model, row.loss): _Line(row.model, row.loss) for row in recipe.rows(source)}
     for outcome in results.final():
         cell = outcome.cell
         line, seed = lines.get((cell.model, cell.loss)), int(cell.settings.get("seed", 0))
@@ -179,8 +178,9 @@ def _lines(results: "Results", recipe: "Recipe", source: Source) -> list[_Line]:
     return list(lines.values())
 
 
-def _entry(line: _Line, metric: str, folds: Sequence[int | None], seeds: Sequence[int]) -> Entry:
+def _entry(line: _Line, metric: str, source: Source, spread: str) -> Entry:
     """The number of a row, not yet compared with others."""
+    folds, seeds = source.folds, source.seeds
     means, counted = {}, {}
     for place, run in line.runs.items():
         values = run.values(metric)
@@ -194,7 +194,10 @@ def _entry(line: _Line, metric: str, folds: Sequence[int | None], seeds: Sequenc
     if not entry.complete or len(seeds) < 2:
         return entry
     by_seed = [np.mean([means[fold, seed] for fold in folds]) for seed in seeds]
-    return replace(entry, spread=float(np.std(by_seed, ddof=1)))
+    deviation = float(np.std(by_seed, ddof=1))
+    return replace(
+        entry, spread=deviation * statistics.half_interval(len(seeds)) if spread == "interval" else deviation
+    )
 
 
 def _tested(

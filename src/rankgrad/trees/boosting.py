@@ -1,16 +1,16 @@
 """From labelled lists to boosted trees: one course of training for both frameworks."""
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad import losses
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, nearest, one_of
 from rankgrad.losses.text import TextLoss
-from rankgrad.metrics import Metric, parse
+from rankgrad.metrics import parse
 from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.objective import Objective, objective
 
@@ -27,6 +27,7 @@ class Plan(NamedTuple):
     loss: Any  # text, `native:` and the framework's name for it, or a loss
     hessian: str | float
     loss_lr: float | None
+    smooth: str | float | None
     trees: int
     patience: int | None
     metric: str
@@ -48,42 +49,72 @@ def boost(plan: Plan, data: Dataset, validation: Dataset | None, weights: Weight
     """
     own = None
     if plan.native is None:
-        own = objective(plan.loss, plan.framework, hessian=plan.hessian, loss_lr=plan.loss_lr)
+        told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
+        own = objective(plan.loss, plan.framework, **told)
         if weights is not None and not own.takes_weights:
             bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
-    judge = None if validation is None else _Judge(validation, parse(plan.metric))
+    learned = own.loss.learned if own is not None and isinstance(own.loss, TextLoss) else dict
+    judge = None if validation is None else _Judge(validation, plan.metric, learned)
     run = _lightgbm if plan.framework == "lightgbm" else _xgboost
     booster = run(plan, data, weights, own, judge)
     metrics: dict[str, Any] = {"trees": plan.trees if judge is None else judge.best}
     if judge is not None:
         metrics["validation"] = {plan.metric: judge.values[judge.best - 1]}
-    if own is not None and isinstance(own.loss, TextLoss) and (learned := own.loss.learned()):
-        metrics["loss"] = learned
+    if scalars := learned():
+        metrics["loss"] = scalars
     settings = plan._asdict() | {"loss": plan.loss if isinstance(plan.loss, str) else str(plan.loss)}
-    history = [{"tree": tree, plan.metric: value} for tree, value in enumerate(judge.values if judge else (), 1)]
+    history = judge.history if judge else []
     return TreeModel(booster, plan.framework, data.features.shape[1], settings, metrics, history)
 
 
-def check_loss(loss: Any, framework: str) -> None:
+def check_loss(plan: Plan) -> None:
     """Raise where it is none: text is parsed, a native one must be one that the framework has."""
-    if isinstance(loss, str) and loss.startswith(PREFIX):
-        one_of(f"loss after {PREFIX}", loss.removeprefix(PREFIX), NATIVE[framework])
-    elif isinstance(loss, str):
-        losses.parse(loss)
+    if plan.native is None:
+        objective(plan.loss, plan.framework, hessian=plan.hessian, smooth=plan.smooth)
+        return
+    one_of(f"loss after {PREFIX}", plan.native, NATIVE[plan.framework])
+    for name in ("loss_lr", "smooth"):
+        if (given := getattr(plan, name)) is not None:
+            bad_value(name, "be None for a native objective", repr(given))
+
+
+def check_params(params: dict[str, Any], framework: str) -> None:
+    """Raise where LightGBM knows no parameter of a name, which it would pass over; XGBoost warns of that itself."""
+    if not params or framework != "lightgbm":
+        return
+    try:
+        from lightgbm.basic import _ConfigAliases
+    except ImportError:  # not installed: training says so
+        return
+    known = _ConfigAliases._get_all_param_aliases()
+    names = {*known, *(name for others in known.values() for name in others)}
+    for name in params:
+        if name not in names:
+            near = nearest(name, sorted(names))
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            bad_value("parameter", "be one that lightgbm has", f"{name!r}{hint}")
 
 
 class _Judge:
-    """The metric of the house on the validation lists, after every tree."""
+    """The metric of the house on the validation lists, after every tree, with what else is known then."""
 
-    def __init__(self, data: Dataset, metric: Metric) -> None:
-        self.data, self.metric = data, metric
+    def __init__(self, data: Dataset, metric: str, learned: Callable[[], dict[str, float]]) -> None:
+        self.data, self.name, self.metric, self.learned = data, metric, parse(metric), learned
         self.values: list[float] = []  # XGBoost keeps six digits of what it is told; these are whole
+        self.history: list[dict[str, Any]] = []
+        self.clock = time.perf_counter()
 
     def __call__(self, scores: NDArray[Any]) -> float:
+        began = time.perf_counter()
         scores = np.asarray(scores, dtype=np.float32)  # as `predict` gives them: what ties there must tie here
         values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
         kept = values[~values.isnan()]
         self.values.append(float(kept.double().mean()) if len(kept) else 0.0)
+        ended = time.perf_counter()
+        row = {"tree": len(self.values), self.name: self.values[-1], **self.learned()}
+        row |= {"seconds": round(began - self.clock, 4), "judge_seconds": round(ended - began, 4)}
+        self.history.append(row)
+        self.clock = ended
         return self.values[-1]
 
     @property

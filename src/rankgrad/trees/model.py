@@ -52,6 +52,14 @@ class TreeModel:
             scores = self.booster.inplace_predict(features, predict_type="margin")
         return np.asarray(scores, dtype=np.float32)
 
+    @property
+    def leaves(self) -> int:
+        """Of all trees: how many numbers the model has learned to add up."""
+        if self.framework == "lightgbm":
+            said = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
+            return sum(int(line.partition("=")[2]) for line in said)
+        return sum(tree.count("leaf=") for tree in self.booster.get_dump())
+
     def evaluate(self, data: Dataset, metrics: list[str]) -> Evaluation:
         """Metrics on labelled lists, with intervals and the values of each list."""
         return evaluate(self.score(data.features), np.asarray(data.labels), metrics, offsets=data.offsets)

@@ -18,6 +18,8 @@ Array = NDArray[Any]
 
 FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
+DRAWN = "drawn"
+SMOOTHED = ("softmax", "listnet")  # whose labels are targets, which may be smoothed
 
 
 class Objective:
@@ -27,10 +29,21 @@ class Objective:
     mean over the lists.
     """
 
-    def __init__(self, loss: Any, hessian: str | float, loss_lr: float | None = None) -> None:
-        self.loss, self.hessian = _loss(loss), hessian
+    def __init__(
+        self,
+        loss: Any,
+        hessian: str | float,
+        loss_lr: float | None = None,
+        smooth: str | float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.loss, self.hessian, self.smooth = _loss(loss), hessian, smooth
         self.takes_weights = _takes_weights(self.loss)
-        self.form = closed_form(self.loss) if hessian == "auto" else Form()
+        known = closed_form(self.loss)
+        if smooth is not None and known.name not in SMOOTHED:
+            bad_value("smooth", f"be None for all losses but {' and '.join(SMOOTHED)}", f"{self.loss!s}")
+        self.form = known if hessian == "auto" else Form()
+        self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()] if isinstance(self.loss, nn.Module) else []
         self.learning = torch.optim.Adam(parameters, lr=loss_lr) if loss_lr and parameters else None
 
@@ -47,6 +60,9 @@ class Objective:
         """
         if weights is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self.loss}, which takes no weights", "weights")
+        if self.smooth is not None:
+            less = self.generator.random(len(labels)) if self.smooth == DRAWN else self.smooth
+            labels = (np.exp2(labels) - less).astype(scores.dtype)
         if self.form.kernel:
             if self.form.name != "ranknet" and len(labels) and labels.min() < 0:
                 bad_value("labels", "be at least 0", labels.min())
@@ -107,7 +123,13 @@ class XGBoostObjective(Objective):
 
 
 def objective(
-    loss: Any, framework: str = "lightgbm", *, hessian: str | float = "auto", loss_lr: float | None = None
+    loss: Any,
+    framework: str = "lightgbm",
+    *,
+    hessian: str | float = "auto",
+    loss_lr: float | None = None,
+    smooth: str | float | None = None,
+    seed: int = 0,
 ) -> LightGBMObjective | XGBoostObjective:
     """A loss as a custom objective: `LGBMRanker(objective=...)`, or `xgboost.train(..., obj=...)`.
 
@@ -120,6 +142,9 @@ def objective(
         hessian: `"auto"`, the closed form or bound where there is one, else `"gradient"`, the size of the gradient; or
             a number, the same for all documents.
         loss_lr: learning rate of the loss's own parameters, a step a round; None: they stay as they are.
+        smooth: for softmax and listnet, a number g from 0 to 1: 2^y - g stands for the label y, so that irrelevant
+            documents and lists without a relevant one count, too; `"drawn"`: g is drawn by `seed`, anew for each
+            document and round, as LightGBM's rank_xendcg does.
 
     Example:
         >>> own = objective("lambdarank")
@@ -132,14 +157,19 @@ def objective(
         one_of("hessian", hessian, HESSIANS)
     elif not 0 < hessian < float("inf"):
         bad_value("hessian", "be 'auto', 'gradient' or a number above 0", hessian)
-    return (LightGBMObjective if framework == "lightgbm" else XGBoostObjective)(loss, hessian, loss_lr)
+    if smooth not in (None, DRAWN) and not (isinstance(smooth, int | float) and 0 <= smooth <= 1):
+        bad_value("smooth", f"be None, {DRAWN!r} or a number from 0 to 1", repr(smooth))
+    kind = LightGBMObjective if framework == "lightgbm" else XGBoostObjective
+    return kind(loss, hessian, loss_lr, smooth, seed)
 
 
 def _loss(loss: Any) -> Callable[..., Tensor]:
     if isinstance(loss, str):
         if loss.startswith("native:"):
             bad_value("loss", "be one of rankgrad.losses; TreeRanker knows native objectives", repr(loss))
-        return losses.parse(loss)
+        parsed = losses.parse(loss)
+        parsed.only_joint("trees")
+        return parsed
     if not callable(loss):
         bad_type("loss", "be text, a function or a module", type(loss).__name__)
     return loss

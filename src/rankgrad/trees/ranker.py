@@ -14,14 +14,15 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics import parse
 from rankgrad.rows import RowRanker, hold_out, row_weights
 from rankgrad.training.files import write_json
-from rankgrad.trees.boosting import Plan, boost, check_loss
+from rankgrad.trees.boosting import Plan, boost, check_loss, check_params
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
 
 ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
 # Other words for what `trees`, `patience`, `metric` and `loss` say here.
 _SAID = {
-    "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees", "num_trees": "trees",
+    "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
+    "num_trees": "trees",
     "early_stopping_round": "patience", "early_stopping_rounds": "patience", "eval_metric": "metric",
     "objective": "loss", "num_threads": "threads", "nthread": "threads", "n_jobs": "threads", "random_state": "seed",
 }  # fmt: skip
@@ -34,7 +35,7 @@ class TreeRanker(RowRanker):
         framework: `"lightgbm"` or `"xgboost"`.
         loss: as text, `name[@k][:key=value,...]`, or a function or module of `rankgrad.losses`; `"native:..."` is the
             framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise, rank:map.
-        hessian, loss_lr: as in `rankgrad.trees.objective`.
+        hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
         trees: how many, at most.
         patience: trees without a better `metric` on the validation lists after which training stops; None: never.
         holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
@@ -61,6 +62,7 @@ class TreeRanker(RowRanker):
         *,
         hessian: str | float = "auto",
         loss_lr: float | None = None,
+        smooth: str | float | None = None,
         trees: int = 500,
         patience: int | None = 50,
         metric: str = "nDCG@10",
@@ -73,6 +75,7 @@ class TreeRanker(RowRanker):
         self.loss = loss
         self.hessian = hessian
         self.loss_lr = loss_lr
+        self.smooth = smooth
         self.trees = trees
         self.patience = patience
         self.metric = metric
@@ -156,12 +159,14 @@ class TreeRanker(RowRanker):
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         parse(self.metric)
-        check_loss(self.loss, self.framework)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in Plan._fields if name not in ("threads", "params")}
         given |= {"threads": threads, "params": self._params}
         # A search draws values from NumPy, whose numbers JSON does not know.
-        return Plan(**{name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+        plan = Plan(**{name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+        check_loss(plan)
+        check_params(plan.params, plan.framework)
+        return plan
 
 
 OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]

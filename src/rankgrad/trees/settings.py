@@ -1,0 +1,31 @@
+"""What a run of trees is told as text and settings: the same on the command line and in recipes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankgrad.errors import bad_value
+from rankgrad.spelling import spell
+from rankgrad.trees.ranker import TreeRanker
+
+
+def ranker(settings: Mapping[str, Any]) -> TreeRanker:
+    """The ranker that settings say: `model` is the framework, maybe with options, the others are `TreeRanker`'s.
+
+    Args:
+        settings: `model` such as `"lightgbm"` or `"xgboost:max_depth=3"`; `loss`, `trees`, `seed` and so on, and the
+            parameters of the framework by their own names.
+
+    Example:
+        >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
+        >>> made.trees, made.get_params()["num_leaves"], made.get_params()["max_bin"]
+        (100, 15, 63)
+    """
+    given = dict(settings)
+    text = given.pop("model", "lightgbm")
+    framework, k, options = spell("model", text)
+    if k is not None:
+        bad_value("model", "have no cutoff", repr(text))
+    for name in options:
+        if name in given:
+            bad_value(name, f"be given once; the model says {name}={options[name]}", repr(given[name]))
+    return TreeRanker(framework, **{**options, **given})
