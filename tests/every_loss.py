@@ -29,6 +29,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"discount": "curved", "gain_base": 1.2, "discount_base": 1.3},
         {"discount": "curved", "discount_base": 4.0, "k": 2, "beta": 4.0},
     ],
+    "NeuralLoss": [{}, {"form": "published"}],
     "approx_ap": [{}, {"k": 2}, {"k": 3, "temperature": 0.5, "beta": 4.0, "threshold": 1.0}],
     "approx_mrr": [{}, {"k": 2}, {"k": 3, "temperature": 0.5, "beta": 4.0, "threshold": 1.0}],
     "approx_ndcg": [{}, {"k": 2}, {"k": 3, "temperature": 0.5, "beta": 4.0}],
@@ -192,6 +193,8 @@ def _named(name: str, options: dict[str, Any], extras: tuple[str, ...] = ()) -> 
 
 
 def _make(name: str, options: dict[str, Any]) -> Callable[..., Tensor]:
+    if name == "NeuralLoss":
+        return losses.NeuralLoss(**options)
     if name != "LearnDCG":
         return functools.partial(getattr(losses, name), **options)
     # Its parameters are born in the default dtype, and the reference knows the bases to all digits of float64.

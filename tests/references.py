@@ -7,6 +7,7 @@ import functools
 import math
 
 import references_metrics
+import references_neural as neural
 import references_relax as relax
 from references_relax import sigmoid
 
@@ -273,6 +274,11 @@ def LearnDCG(scores, labels, gain_base=2.0, discount_base=2.0, alpha=1.0, discou
     value = sum(g / d(r) * cutoff(r, k, beta) for g, r in zip(gains, ranks, strict=True))
     best = sorted(gains, reverse=True)[: k or len(gains)]
     return -value / sum(g / d(i) for i, g in enumerate(best, 1))
+
+
+@_signal("relevant")
+def NeuralLoss(scores, labels, grades=5, form="mended"):
+    return neural.mended(scores, labels) if form == "mended" else neural.published(scores, labels, grades)
 
 
 def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):

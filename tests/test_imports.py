@@ -25,6 +25,7 @@ MAY_KNOW = {
     "rankers": {"lists"},
     "data": {"lists", "metrics"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data"},
+    "surrogate": {"metrics", "losses", "training"},
     "rows": {"metrics", "data"},
     "trees": {"lists", "metrics", "relax", "losses", "kernels", "data", "training", "rows"},
     "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},

@@ -176,8 +176,8 @@ def test_long_lists_are_finite_in_float32(loss):
     assert outcome.gradient.isfinite().all()
 
 
-# The gain 2^200 of `unique_softmax` is not divided by an ideal, and no float32.
-@each_loss([case for case in NAMED if case.name != "unique_softmax"])
+# The gain 2^200 of `unique_softmax` is not divided by an ideal, and no float32; a network of 5 grades refuses others.
+@each_loss([case for case in NAMED if case.name != "unique_softmax" and "published" not in case.id])
 def test_large_labels_do_not_overflow(loss):
     lists = RaggedLists(((Document(1.0, 200.0), Document(2.0, 0.0), Document(0.5, 150.0)),), dtype=torch.float32)
     outcome = loss.outcome(lists.flat())
@@ -342,12 +342,14 @@ BAD_OPTIONS = {
     "discount_base must be above 1; got 0.5": ("LearnDCG", {"discount_base": 0.5}),
     "discount must be one of 'log', 'curved'; got 'flat'": ("LearnDCG", {"discount": "flat"}),
     "learn must be one of 'gain', 'discount', 'alpha'; got 'beta'": ("LearnDCG", {"learn": ("beta",)}),
+    "form must be one of 'mended', 'published'; got 'printed'": ("NeuralLoss", {"form": "printed"}),
+    "grades must be 3 or 5, for which there are weights (or give path); got 4": ("NeuralLoss", {"grades": 4}),
 }
 
 
 def call(name, **options):
     loss = getattr(losses, name)
-    return loss(**options)(S, Y) if name == "LearnDCG" else loss(S, Y, **options)
+    return loss(**options)(S, Y) if isinstance(loss, type) else loss(S, Y, **options)
 
 
 @pytest.mark.parametrize("sentence", BAD_OPTIONS)

@@ -8,7 +8,7 @@ import typer
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
 VERBS = (
     *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
-    *("convert", "measure"),
+    *("convert", "measure", "pretrain-loss"),
 )
 
 app = typer.Typer(
@@ -32,7 +32,8 @@ def _version(
 
 
 for _verb in VERBS:
-    app.command(_verb)(getattr(import_module(f"rankgrad.cli.{_verb}"), _verb))
+    _name = _verb.replace("-", "_")
+    app.command(_verb)(getattr(import_module(f"rankgrad.cli.{_name}"), _name))
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from rankgrad.losses.listwise import (
     unique_softmax,
     xe_ndcg,
 )
+from rankgrad.losses.neural_loss import NeuralLoss
 from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
 from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
@@ -41,6 +42,7 @@ from rankgrad.losses.text import parse as parse
 
 __all__ = [
     "LearnDCG",
+    "NeuralLoss",
     "approx_ap",
     "approx_mrr",
     "approx_ndcg",

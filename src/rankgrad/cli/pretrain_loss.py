@@ -1,0 +1,73 @@
+"""`rankgrad pretrain-loss`: the network of NeuralLoss, trained on generated lists."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rankgrad.surrogate.fidelity import Row
+
+
+def pretrain_loss(
+    out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
+    form: Annotated[str, typer.Option(help="mended, or published as in the paper.")] = "mended",
+    grades: Annotated[int, typer.Option(help="Labels are 0 to this less 1; 3 or 5.")] = 5,
+    lists: Annotated[int | None, typer.Option(help="Lists an epoch; else 51200, published 220000.")] = None,
+    epochs: Annotated[int, typer.Option(help="How many epochs.")] = 20,
+    batch: Annotated[int | None, typer.Option(help="Lists a step; else 128, published 512.")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights and lists.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Train the network that NeuralLoss puts in the place of the metric, and say how faithful it is.
+
+    The package brings such networks: this makes others. Lists are generated, new ones at every step.
+
+    Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
+    """
+    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.progress import Progress
+    from rankgrad.errors import bad_value
+    from rankgrad.surrogate import Plan, fidelity, pretrain
+    from rankgrad.surrogate.pretrain import keep_fidelity
+    from rankgrad.training.state import LAST
+
+    plan = Plan(form, grades, lists, epochs, batch, seed)
+
+    def is_new() -> None:
+        if (out / LAST).exists() and not resume:
+            bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to go on with it")
+
+    together(plan.check, lambda: check_device(device), is_new)
+    where = check_device(device)
+    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {where}")
+    try:
+        with Progress("epochs") as progress:
+            network = pretrain(
+                plan,
+                out,
+                device=where,
+                resume=resume,
+                tell=lambda epoch, error: progress.at(f"root mean squared error {error:.4f}", epoch, epochs),
+            )
+    except KeyboardInterrupt:
+        typer.echo("\nStopped. The same command with --resume goes on after the last whole epoch.", err=True)
+        raise typer.Exit(130) from None
+    rows = fidelity(network, target=plan.recipe.target, grades=grades, device=where)
+    keep_fidelity(out, plan, rows)
+    _print(rows)
+    typer.echo(f"weights: {out}")
+    typer.echo(f"next:    rankgrad train --loss neuralloss:path={shlex.quote(str(out))} ...")
+
+
+def _print(rows: "list[Row]") -> None:
+    from rankgrad.cli.tables import print_names
+
+    lines = []
+    for whole in (row for row in rows if row.shape == "all"):
+        least = min((row for row in rows if row.length == whole.length), key=lambda row: row.dcg)
+        lines.append((str(whole.length), f"{whole.dcg:.4f}", f"{least.dcg:.4f} ({least.shape})", f"{whole.ndcg:.4f}"))
+    notes = ("Spearman correlation of the network's value with the truth, on lists it was not trained on.",)
+    print_names(("documents", "with DCG", "worst shape of scores", "with NDCG"), lines, notes)

@@ -1,0 +1,98 @@
+"""NeuralLoss: a network, trained beforehand on generated lists, that stands for the metric."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.lists import Lists, as_lists, values_are_cheap
+from rankgrad.losses.formula import Formula
+from rankgrad.losses.surrogates import read
+
+SHIPPED = Path(__file__).parent / "weights"
+GRADES = (3, 5)
+
+
+class NeuralLoss(nn.Module):
+    r"""NeuralLoss: minus the NDCG that a network, trained on generated lists and frozen, reads off scores and labels.
+
+    .. math:: \ell_{mended}(s, y) = -\sum_i \frac{2^{y_i} - 1}{\mathrm{ideal}} f_i(s), \quad
+              \ell_{published}(s, y) = -\frac{f(\sigma(s), y)}{f(y / G, y) + 10^{-6}}
+
+    `"published"`: f is a Transformer that estimates DCG with linear gain; it saw lists of 40 to 50 documents and G
+    grades, and its estimate of the ideal order is the ideal. `"mended"`, ours: f_i estimates the discount of a document
+    from counts, by sigmoids at three temperatures, of those ahead of it; gain and ideal are exact. It saw 1 to 200
+    documents, takes any labels, and does not depend on the scale of the scores.
+
+    Args:
+        grades: G, of the published form: 3 or 5; labels are 0 to G - 1.
+        form: `"mended"` or `"published"`.
+        path: a folder that `rankgrad pretrain-loss` wrote, whose form and grades count instead.
+
+    Example:
+        >>> loss = NeuralLoss()
+        >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))  # NDCG is 0.63
+        tensor(-0.6...)
+
+    References:
+        Liu, Jiang and Zhou, "NeuralLoss: A Learnable Pretrained Surrogate Loss for Learning to Rank", TKDE 2025.
+    """
+
+    def __init__(self, grades: int = 5, form: str = "mended", path: str | Path | None = None) -> None:
+        super().__init__()
+        one_of("form", form, ("mended", "published"))
+        if path is None and grades not in GRADES:
+            bad_value("grades", "be 3 or 5, for which there are weights (or give path)", grades)
+        shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
+        network, self.facts = read(shipped if path is None else Path(path))
+        self.form: str = network.config["form"]
+        self.grades: int = network.config.get("grades", grades)
+        # Buffers that are not saved: no optimiser sees them, a saved model does not carry them, devices still do.
+        self._names = {name.replace(".", "_"): name for name, _ in network.named_parameters()}
+        for buffer, name in self._names.items():
+            self.register_buffer(buffer, network.get_parameter(name).detach(), persistent=False)
+        self._network = (network.to("meta"),)  # in a tuple, which hides it from PyTorch: how, not with what
+
+    def forward(
+        self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
+    ) -> Tensor:
+        """The loss; arguments as in every loss."""
+        lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
+        if self.form == "published":
+            self._check_grades(lists)
+        n = lists.scores.shape[-1]
+        if n == 0:
+            return Formula("nDCG").loss(lists, lists.scores.sum(-1), reduction)
+        flat = [part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask)]
+        # Half precision, which autocast would choose, is no precision for a metric.
+        with torch.autocast(lists.scores.device.type, enabled=False):
+            value = self._ndcg(*flat).reshape(lists.scores.shape[:-1])
+        return Formula("nDCG").loss(lists, value, reduction)
+
+    def _ndcg(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        if self.form == "mended":
+            return self.estimate(scores, labels, mask)
+        ideal = self.estimate(labels / self.grades, labels, mask)
+        # On lists unlike those it saw the estimate may fall below 0, and nothing must divide by that.
+        return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
+
+    def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published)."""
+        weights = {name: getattr(self, buffer).to(scores.dtype) for buffer, name in self._names.items()}
+        found: Tensor = functional_call(self._network[0], weights, (scores, labels, mask))
+        return found
+
+    def _check_grades(self, lists: Lists) -> None:
+        """On the CPU; on a GPU it would force a synchronisation, and labels are rounded and cut instead."""
+        labels = lists.labels
+        if values_are_cheap(labels) and labels.numel():
+            must = f"be whole numbers from 0 to {self.grades - 1} for a network of {self.grades} grades"
+            if float(labels.max()) > self.grades - 1 or not torch.equal(labels, labels.round()):
+                bad_value("labels", must, f"{float(labels.max()):g} as the largest")
+
+    def extra_repr(self) -> str:
+        """The form, for print."""
+        return f"grades={self.grades}, form={self.form!r}"

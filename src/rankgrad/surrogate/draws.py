@@ -1,0 +1,86 @@
+"""Generated lists: scores of nine shapes on [0, 1], skewed grades, and orders from random to perfect."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Generator, Tensor
+
+# Documents of each grade, as NeuralLoss's authors took them.
+PRIORS = {3: (0.75, 0.2, 0.05), 5: (0.515, 0.325, 0.134, 0.018, 0.008)}
+
+Uniform = Callable[[], Tensor]  # numbers on (0, 1), `(lists, n)`
+
+
+def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
+    """Normal numbers cut to [0, 1], by their inverse distribution function."""
+    low, high = (math.erf((end - mean) / deviation / math.sqrt(2)) for end in (0.0, 1.0))
+    return mean + deviation * math.sqrt(2) * torch.erfinv(low + (high - low) * uniform)
+
+
+def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tuple[float, float]) -> Tensor:
+    """A mixture of two normals, of which the first has this share of the documents."""
+    return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
+
+
+SHAPES: dict[str, Callable[[Uniform], Tensor]] = {
+    "uniform": lambda u: u(),
+    "normal": lambda u: _normal(u(), 0.5, 0.15),
+    "low normal": lambda u: _normal(u(), 0.2, 0.15),
+    "high normal": lambda u: _normal(u(), 0.8, 0.15),
+    "rising ramp": lambda u: u().sqrt(),
+    "falling ramp": lambda u: 1.0 - u().sqrt(),
+    "tent": lambda u: (u() + u()) / 2,
+    "two humps": lambda u: _either(u, 0.5, (0.25, 0.1), (0.75, 0.1)),
+    "few high": lambda u: _either(u, 0.85, (0.15, 0.1), (0.8, 0.1)),
+}
+
+
+def draw(
+    lists: int,
+    n: int,
+    grades: int,
+    *,
+    shape: str | None = None,
+    pairing: str = "mixed",
+    generator: Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scores and labels of lists of one length, each `(lists, n)`, on the device of the generator.
+
+    `pairing` says what scores have to do with labels. `"mixed"`: of 10 lists 3 are in random order, the others in one
+    that agrees with the labels more or less. `"published"`: half are random, half have scores of label / grades, which
+    is the ideal order.
+
+    Args:
+        lists, n: how many, and of how many documents.
+        grades: 3 or 5; labels are below it, drawn with `PRIORS`.
+        shape: of `SHAPES`; None: all of them in turn, about as many lists of each.
+        pairing: `"mixed"` or `"published"`.
+        generator: of the random numbers.
+
+    Example:
+        >>> scores, labels = draw(2, 4, 3, shape="tent", generator=torch.Generator().manual_seed(0))
+        >>> scores.shape, float(labels.max()) <= 2
+        (torch.Size([2, 4]), True)
+    """
+    device = "cpu" if generator is None else generator.device
+
+    def uniform(many: int, long: int = n) -> Tensor:
+        return torch.rand((many, long), generator=generator, device=device)
+
+    edges = torch.tensor(PRIORS[grades], device=device).cumsum(0)[:-1]
+    labels = torch.bucketize(uniform(lists), edges).float()
+    names = [*SHAPES] if shape is None else [shape]
+    ends = [lists * end // len(names) for end in range(len(names) + 1)]
+    parts = [
+        SHAPES[name](partial(uniform, high - low)) for name, (low, high) in zip(names, pairwise(ends), strict=True)
+    ]
+    scores = torch.cat(parts)
+    if pairing == "published":
+        return torch.where(uniform(lists, 1) < 0.5, scores, labels / grades), labels
+    # The scores as they were drawn, but handed out in the order of label plus noise.
+    pull = 1.5 * uniform(lists, 1) * (uniform(lists, 1) < 0.7)
+    order = pull * labels + torch.randn((lists, n), generator=generator, device=device)
+    return scores.sort(-1).values.gather(-1, order.argsort(-1).argsort(-1)), labels

@@ -1,0 +1,91 @@
+"""How well a surrogate follows the metric it stands for, by the length of the list and the shape of its scores."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rankgrad.metrics import dcg, ndcg
+from rankgrad.surrogate.draws import SHAPES, draw
+
+LENGTHS = (5, 10, 20, 40, 50, 100, 200)
+# Seeds of pretraining are this far away: no list is in both.
+HELD_OUT = 2**40
+
+Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Row(NamedTuple):
+    """Spearman correlations over the lists of one length and one shape; shape "all": of all shapes together."""
+
+    length: int
+    shape: str
+    dcg: float  # of the surrogate with true DCG, in the gain it was trained for
+    ndcg: float  # of the surrogate over the true ideal, with NDCG of exponential gain: labels alone do not help here
+
+
+@torch.no_grad()
+def fidelity(
+    surrogate: Surrogate,
+    *,
+    target: str,
+    grades: int,
+    lengths: Iterable[int] = LENGTHS,
+    shapes: Iterable[str] = tuple(SHAPES),
+    lists: int = 100,
+    seed: int = 0,
+    device: Any = "cpu",
+) -> list[Row]:
+    """Rank correlations of a surrogate with the truth, on lists that no pretraining drew.
+
+    Args:
+        surrogate: scores on [0, 1], labels and mask, `(lists, n)`, to one number a list.
+        target: what this number estimates: `"dcg"`, of linear gain, or `"ndcg"`, of exponential gain.
+        grades: 3 or 5.
+        lengths, shapes: of the lists.
+        lists: of each length and shape.
+        seed: of the lists.
+
+    Example:
+        >>> exact = lambda scores, labels, mask: ndcg(scores, labels, mask=mask, reduction="none")
+        >>> fidelity(exact, target="ndcg", grades=5, lengths=[5], shapes=["tent"], lists=50)[-1].ndcg > 0.9999
+        True
+    """
+    rows, generator = [], torch.Generator(device)
+    names = list(shapes)
+    for length in lengths:
+        found = []
+        for number, shape in enumerate(names):
+            generator.manual_seed(HELD_OUT + 10_000 * length + 100 * number + seed)
+            scores, labels = draw(lists, length, grades, shape=shape, generator=generator)
+            found.append(_compared(surrogate, scores, labels, target))
+            rows.append(Row(length, shape, *_correlations(found[-1])))
+        rows.append(Row(length, "all", *_correlations(torch.cat(found, 1))))
+    return rows
+
+
+def _compared(surrogate: Surrogate, scores: Tensor, labels: Tensor, target: str) -> Tensor:
+    """The surrogate and the truth, as DCG and as NDCG, `(4, lists)`, of lists with a relevant document."""
+    some = (labels > 0).any(-1)
+    scores, labels = scores[some], labels[some]
+    value = surrogate(scores, labels, torch.ones_like(scores, dtype=torch.bool))
+    gain = "linear" if target == "dcg" else "exp"
+    ideal = dcg(labels, labels, gain=gain, reduction="none")
+    surrogate_dcg, surrogate_ndcg = (value, value / ideal) if target == "dcg" else (value * ideal, value)
+    true_dcg = dcg(scores, labels, gain=gain, reduction="none")
+    return torch.stack([surrogate_dcg, true_dcg, surrogate_ndcg, ndcg(scores, labels, reduction="none")]).cpu()
+
+
+def _correlations(compared: Tensor) -> tuple[float, float]:
+    value, true, normal_value, normal_true = compared.double()
+    return _spearman(value, true), _spearman(normal_value, normal_true)
+
+
+def _spearman(one: Tensor, other: Tensor) -> float:
+    """The correlation of the ranks, of which ties share the mean; 0 where there is nothing to order."""
+    from scipy.stats import spearmanr
+
+    if one.min() == one.max() or other.min() == other.max():
+        return 0.0
+    return round(float(spearmanr(one.numpy(), other.numpy()).statistic), 4)

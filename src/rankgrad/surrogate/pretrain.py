@@ -1,0 +1,181 @@
+"""Pretraining of NeuralLoss's networks on generated lists, which are new at every step and depend on the seed alone."""
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.surrogates import FORMAT, VERSION, WEIGHTS, make
+from rankgrad.metrics import dcg, ndcg
+from rankgrad.surrogate.draws import PRIORS, draw
+from rankgrad.training.files import read_tensors, write_json, write_tensors
+from rankgrad.training.optimise import load_state, schedule, set_rate, state_tensors
+from rankgrad.training.state import LAST
+
+FIDELITY = "fidelity.json"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a form is pretrained, unless told otherwise."""
+
+    lengths: tuple[int, int]
+    lists: int  # an epoch
+    batch: int  # lists a step, all of one length
+    lr: float
+    schedule: str
+    pairing: str
+    target: str
+
+
+RECIPES = {
+    "published": Recipe((40, 50), 220_000, 512, 1e-3, "step:every=10,factor=0.5", "published", "dcg"),
+    "mended": Recipe((1, 200), 51_200, 128, 1e-2, "cosine", "mixed", "ndcg"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pretraining run is told; None: as `RECIPES` says for the form.
+
+    Example:
+        >>> Plan(form="mended", epochs=2).recipe.lengths
+        (1, 200)
+    """
+
+    form: str = "mended"
+    grades: int = 5
+    lists: int | None = None  # an epoch
+    epochs: int = 20
+    batch: int | None = None
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise an error about the first thing that is wrong."""
+        one_of("form", self.form, RECIPES)
+        if self.grades not in PRIORS:
+            bad_value("grades", f"be one of {', '.join(map(str, PRIORS))}", self.grades)
+        for name in ("lists", "epochs", "batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                bad_value(name, "be at least 1", value)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the form, with what the plan changes in it."""
+        recipe = RECIPES[self.form]
+        return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
+
+    @property
+    def steps(self) -> int:
+        """Steps an epoch."""
+        return max(1, self.recipe.lists // self.recipe.batch)
+
+
+def pretrain(
+    plan: Plan,
+    out: Path | None = None,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    tell: Callable[[int, float], None] = lambda epoch, error: None,
+) -> nn.Module:
+    """Train a network of a form to estimate its metric, by squared error; the network that comes out.
+
+    With `out`, a checkpoint an epoch and the weights at the end are written there, aside and then renamed. A run that
+    is killed and resumed gives, on the CPU, bitwise the weights of one that was not: the lists of a step depend on the
+    seed and the number of the step.
+
+    Args:
+        plan: what to train, and on how much.
+        out: a folder that `NeuralLoss(path=...)` reads.
+        device: where to compute. The lists differ from one kind of device to another.
+        resume: go on from the checkpoint in `out`, if there is one.
+        tell: called after each epoch with its number and its root mean squared error.
+
+    Example:
+        >>> network = pretrain(Plan(form="mended", lists=256, epochs=1))
+        >>> network.config["form"]
+        'mended'
+    """
+    plan.check()
+    with torch.random.fork_rng([]):
+        torch.manual_seed(plan.seed)
+        network: nn.Module = make(plan.form, plan.grades).to(device)
+    optimiser = torch.optim.Adam([{"params": list(network.parameters()), "base_lr": plan.recipe.lr}])
+    done = 0
+    if out is not None and (out / LAST).exists():
+        if not resume:
+            bad_value(str(out), "be a new folder, or be resumed", "a run that is there already")
+        done = _load(out / LAST, plan, network, optimiser)
+    for epoch in range(done, plan.epochs):
+        error = _epoch(plan, epoch, network, optimiser, device)
+        if out is not None:
+            _save(out / LAST, plan, network, optimiser, epoch + 1)
+        tell(epoch + 1, error)
+    if out is not None:
+        facts = {"format": FORMAT, "version": VERSION, "network": network.config, "plan": dataclasses.asdict(plan)}
+        write_tensors(out / WEIGHTS, network.state_dict(), facts)
+    return network
+
+
+def keep_fidelity(out: Path, plan: Plan, rows: list[Any]) -> None:
+    """Write the fidelity of what was trained beside it."""
+    write_json(out / FIDELITY, {"plan": dataclasses.asdict(plan), "rows": [row._asdict() for row in rows]})
+
+
+def _epoch(plan: Plan, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
+    rate = schedule(plan.recipe.schedule, plan.epochs, 0.0)
+    total = torch.zeros((), device=device)
+    for step in range(epoch * plan.steps, (epoch + 1) * plan.steps):
+        set_rate(optimiser, rate(step / plan.steps, 1.0))
+        scores, labels, target = lists_of(plan, step, device)
+        error = (network(scores, labels, torch.ones_like(scores, dtype=torch.bool)) - target).square().mean()
+        optimiser.zero_grad()
+        error.backward()
+        optimiser.step()
+        total += error.detach()
+    return math.sqrt(float(total) / plan.steps)
+
+
+def lists_of(plan: Plan, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    """Scores and labels of a step, `(batch, n)`, and what the network is to make of them, `(batch,)`."""
+    recipe = plan.recipe
+    shortest, longest = recipe.lengths
+    number = plan.seed * 2**24 + step
+    # Lengths from 40 to 50 alike often; from 1 to 200 as often from 1 to 2 as from 100 to 200.
+    power = random.Random(number).random()
+    n = min(longest, int(shortest * ((longest + 1) / shortest) ** power))
+    generator = torch.Generator(device).manual_seed(number)
+    scores, labels = draw(recipe.batch, n, plan.grades, pairing=recipe.pairing, generator=generator)
+    if recipe.target == "dcg":
+        return scores, labels, dcg(scores, labels, gain="linear", reduction="none")
+    return scores, labels, ndcg(scores, labels, reduction="none")
+
+
+def _save(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Optimizer, done: int) -> None:
+    tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
+    tensors |= {f"optimiser.{name}": value for name, value in state_tensors(optimiser)}
+    write_tensors(path, tensors, {"plan": dataclasses.asdict(plan), "epochs done": done})
+
+
+def _load(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
+    tensors, facts = read_tensors(path)
+    for name, now in dataclasses.asdict(plan).items():
+        then = facts.get("plan", {}).get(name)
+        if then != now:
+            bad_value(name, f"be {then!r}, as when {path.parent} began, to go on", repr(now))
+    parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimiser": {}}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = value
+    network.load_state_dict(parts["network"])
+    load_state(optimiser, parts["optimiser"])
+    return int(facts["epochs done"])
