@@ -9,13 +9,14 @@ import inspect
 import sys
 from pathlib import Path
 
+import learndcg_page
 import loss_pages
 
 from rankgrad import backend, losses, metrics, relax
 
 DOCS = Path(__file__).parent
 LARGEST = 40_000  # bytes of a picture: they are committed
-FIGURES = ("neuralndcg-figure1", "neuralndcg-figure2")
+FIGURES = ("neuralndcg-figure1", "neuralndcg-figure2")  # of loss_pictures
 
 
 def main() -> None:
@@ -36,6 +37,7 @@ def build(docs: Path) -> None:
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
+    drawn |= learndcg_page.pictures()
     made = loss_pages.pages(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +62,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
+    pictures += [f"figures/{name}.svg" for name in learndcg_page.PICTURES]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")

@@ -1,7 +1,4 @@
-"""The page about LearnDCG's scalars and its two pictures, from what `benchmarks/learndcg.py` wrote into `docs/tables`.
-
-`python docs/learndcg_page.py` writes them; `page()` and `pictures()` are for `docs/build.py`.
-"""
+"""The page about LearnDCG's scalars, and its pictures, from what `benchmarks/learndcg.py` wrote into `docs/tables`."""
 
 import json
 import re
@@ -10,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-PAGE = "learndcg.md"
 PICTURES = ("learndcg-noise", "learndcg-scalars")
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c")
 SYMBOLS = {"gain_base": "b_g", "discount_base": "b_d", "alpha": "alpha"}
@@ -92,7 +88,7 @@ differences of H(w'(phi)) to 1e-3 (`tests/test_adapt.py`). The scalars have an A
 def page() -> str:
     """The page, from the tables."""
     noise, curves, cost = (_read(name) for name in ("noise", "curves", "cost"))
-    pictures = [f"pictures/{name}.svg" for name in PICTURES]
+    pictures = [f"figures/{name}.svg" for name in PICTURES]
     return "\n".join(
         [
             HEAD,
@@ -208,7 +204,7 @@ def pictures() -> dict[str, str]:
     import altair as alt
 
     drawn[PICTURES[1]] = alt.hconcat(*panels).configure_legend(orient="bottom")
-    return {f"pictures/{name}.svg": _svg(picture) for name, picture in drawn.items()}
+    return {f"figures/{name}.svg": _svg(picture) for name, picture in drawn.items()}
 
 
 def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int) -> Any:
@@ -252,10 +248,3 @@ def _where(facts: dict[str, Any]) -> str:
 
 def _paragraph(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
-
-
-if __name__ == "__main__":
-    (DOCS / PAGE).write_text(page())
-    for path, text in pictures().items():
-        (DOCS / path).parent.mkdir(exist_ok=True)
-        (DOCS / path).write_text(text)

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from findings_page import findings_page
+from learndcg_page import page as learndcg_page
+from neural_loss_page import neural_loss_page
 from performance_page import performance_page
+from study_page import study_page
 from training_page import scale_page, training_page
 from trees_page import page as trees_page
 
@@ -30,9 +34,17 @@ def pages(when: dict[str, Advice]) -> dict[str, str]:
     """Every generated text, by its path below docs/."""
     made = {f"losses/{name}.md": loss_page(name, when[name]) for name in losses.__all__}
     made |= {"losses/README.md": index_page(when), "which-loss.md": which_page(when)}
-    measured = {"performance": performance_page(), "training": training_page(), "scale": scale_page()}
-    measured["trees"] = trees_page()
-    return made | {f"{name}.md": f"{NOTE}\n\n{text}" for name, text in measured.items()}
+    measured = {
+        "performance": performance_page(),
+        "training": training_page(),
+        "scale": scale_page(),
+        "trees": trees_page(),
+        "learndcg": learndcg_page(),
+        "neural_loss": neural_loss_page(),
+        "mq2008-study": study_page(),
+        "learndcg-findings": findings_page(),
+    }
+    return made | {f"{name}.md": f"{NOTE}\n\n{text}" for name, text in measured.items() if text is not None}
 
 
 def loss_page(name: str, advice: Advice) -> str:

@@ -142,8 +142,8 @@ def scale_page() -> str:
 
 {_table(head, rows)}
 
-The losses add 12 to 36 bytes a document ([measured](performance.md)), `neural_ndcg` 456 to 604; the ranker's activations are
-those of one batch. So a GPU of 141 GB keeps about 2 x 10^8 documents resident (computed); more are streamed.
+The losses add 12 to 36 bytes a document ([measured](performance.md)), `neural_ndcg` 456 to 604; a ranker's activations
+are those of one batch. So a GPU of 141 GB keeps about 2 x 10^8 documents resident (computed); more are streamed.
 """)
     if processes:
         rows = [[name, str(value)] for name, value in processes.items() if name not in ("commit", "torch", "chip")]

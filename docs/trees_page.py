@@ -1,4 +1,4 @@
-"""The page about trees, from what its benchmarks wrote into `docs/tables`: `python docs/trees_page.py` writes it."""
+"""The page about trees, from what its benchmarks wrote into `docs/tables`."""
 
 import json
 import math
@@ -268,7 +268,3 @@ def _rounds(found: dict[str, Any]) -> str:
 
 {_grid(["objective", "a round", "ratio", "of it in our objective"], lines)}
 """
-
-
-if __name__ == "__main__":
-    (DOCS / "trees.md").write_text(page())

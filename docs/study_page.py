@@ -1,0 +1,206 @@
+"""The findings of the MQ2008 study, from `docs/tables/study-mq2008-study.json`; every number is put in here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from rankgrad.experiments import printed
+
+DOCS = Path(__file__).parent
+JUDGED = "nDCG@10"
+LEVEL = 0.05
+# Rows of the papers' tables on MQ2008, and ours that answer them: (table, its model, ours, losses whose names differ).
+PAPERS = (
+    ("learndcg-table1", "MLP", "MLP", {"LearnDCG": "Learned"}),
+    ("learndcg-table1", "Context-Aware Ranker", "Context-Aware Ranker", {"LearnDCG": "Learned"}),
+    ("learndcg-table2", "Context-Aware Ranker", "Context-Aware Ranker", {}),
+    ("smoothi-table1", "DNN", "MLP", {"ApproxNDCG": "Approx"}),
+)
+
+HEAD = """# Every loss on MQ2008, tuned alike
+
+{rankers} x {losses} losses x {folds} folds x {seeds} seeds. For each ranker and loss, {trials} settings are tried on
+each fold with the first seed, and validation chooses; then all seeds are run. Test lists are looked at once. A neural
+row searches the learning rate, a row of trees its own settings, as often: the
+[recipe](../recipes/mq2008-study.yaml) says everything.
+
+```
+rankgrad experiment recipes/mq2008-study.yaml --data-root DIR --out docs/studies/mq2008-study --pack
+rankgrad report docs/studies/mq2008-study.tar.xz --no-lists --out docs/studies/mq2008-study.html
+python docs/study_tables.py && python docs/build.py
+```
+
+The first command goes on from the packed file that is there. {runs} runs, {hours} hours of training in all, on
+{machines}. [The page with curves, costs and single queries](studies/mq2008-study.html) is made from the same file.
+"""
+
+LIMITS = """## What this does not say
+
+- One set: 784 queries, 46 features, three grades, 28% of the queries without a relevant document. Differences between
+  losses are small here beside those between queries; larger sets may part what this one cannot.
+- Small rankers, one search space. A loss that wants a larger ranker or another temperature is not seen at its best.
+- The tests take the mean over seeds of a query as its value: they speak about other queries, not about other seeds, for
+  which ± stands. Folds share training lists, so p-values are somewhat too small, as in the papers.
+"""
+
+
+def study_page() -> str | None:
+    """The page; None while there is no study."""
+    path = DOCS / "tables" / "study-mq2008-study.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    table = found["tables"][0]
+    models = list(dict.fromkeys(row["model"] for row in table["rows"]))
+    parts = [_head(found, table, models), _findings(table, models)]
+    parts += [_model(table, model) for model in models]
+    parts += [_papers(table), LIMITS]
+    return "\n".join(parts)
+
+
+def _head(found: dict[str, Any], table: dict[str, Any], models: list[str]) -> str:
+    trials = sorted({trial for row in table["rows"] for trial in row["trials"]})
+    missing = f"\n**{found['missing']} runs are missing: the study is not whole.**\n" if found["missing"] else ""
+    return HEAD.format(
+        rankers=f"{len(models)} rankers",
+        losses=f"up to {max(sum(row['model'] == model for row in table['rows']) for model in models)}",
+        folds=table["folds"],
+        seeds=table["seeds"],
+        trials=" or ".join(map(str, trials)),
+        runs=f"{found['tuning runs'] + found['final runs']:,}",
+        hours=f"{found['hours']:.1f}",
+        machines="; ".join(f"{name} ({count:,} runs)" for name, count in found["machines"].items()),
+    ) + missing  # fmt: skip
+
+
+def _ranked(table: dict[str, Any], model: str) -> list[dict[str, Any]]:
+    rows = [row for row in table["rows"] if row["model"] == model and JUDGED in row["entries"]]
+    return sorted(rows, key=lambda row: -row["entries"][JUDGED]["mean"])
+
+
+def _findings(table: dict[str, Any], models: list[str]) -> str:
+    lines = ["## What came out", ""]
+    for model in models:
+        rows = _ranked(table, model)
+        worse = [row["loss"] for row in rows if (row["entries"][JUDGED]["adjusted"] or 1.0) < LEVEL]
+        means = [100 * row["entries"][JUDGED]["mean"] for row in rows]
+        spread = [100 * (row["entries"][JUDGED]["spread"] or 0.0) for row in rows]
+        said = f"significantly worse: {', '.join(worse)}" if worse else "none is significantly worse"
+        lines.append(
+            f"- **{model}**: {rows[0]['loss']} is ahead with {means[0]:.2f}, {rows[-1]['loss']} last with "
+            f"{means[-1]:.2f}. Of the other {len(rows) - 1}, {len(rows) - 1 - len(worse)} cannot be told from it "
+            f"(paired t-test, Holm, {LEVEL}); {said}. Seeds alone move a row by {min(spread):.2f} to {max(spread):.2f}."
+        )
+    neural = [model for model in models if not _tree(model)]
+    if len(neural) > 1:
+        both = [{row["loss"]: row["entries"][JUDGED]["mean"] for row in _ranked(table, model)} for model in neural[:2]]
+        shared = [loss for loss in both[0] if loss in both[1]]
+        rho = spearmanr([both[0][loss] for loss in shared], [both[1][loss] for loss in shared]).statistic
+        lines.append(
+            f"- **Does the order of the losses depend on the ranker?** Spearman's correlation of the {len(shared)} "
+            f"means between {neural[0]} and {neural[1]} is {rho:.2f}."
+        )
+    best = {model: _ranked(table, model)[0] for model in models}
+    order = sorted(models, key=lambda model: -best[model]["entries"][JUDGED]["mean"])
+    told = ", ".join(
+        f"{model} {100 * best[model]['entries'][JUDGED]['mean']:.2f} ({best[model]['loss']})" for model in order
+    )
+    lines.append(f"- **The best of each ranker**: {told}.")
+    return "\n".join(lines) + "\n"
+
+
+def _tree(model: str) -> bool:
+    return any(name in model for name in ("LightGBM", "XGBoost"))
+
+
+def _model(table: dict[str, Any], model: str) -> str:
+    others = [metric for metric in ("nDCG@5", "AP", "RR@10") if metric in table["metrics"]]
+    head = [
+        "loss",
+        JUDGED,
+        "± seeds",
+        "to the best",
+        "95% interval",
+        "p (Holm)",
+        *others,
+        "seconds a run",
+        "chosen, by folds",
+    ]
+    lines = []
+    for row in _ranked(table, model):
+        own = row["entries"][JUDGED]
+        beside = ["", "", ""]
+        if own["difference"] is not None:
+            low, high = own["interval"] or (float("nan"), float("nan"))
+            beside = [
+                f"{100 * own['difference']:+.2f}",
+                f"{100 * low:+.2f} to {100 * high:+.2f}",
+                f"{own['adjusted']:.3f}",
+            ]
+        lines.append(
+            [
+                row["loss"],
+                f"{100 * own['mean']:.2f}",
+                f"{100 * (own['spread'] or 0.0):.2f}",
+                *beside,
+                *(f"{100 * row['entries'][metric]['mean']:.2f}" for metric in others),
+                f"{row['seconds']:.1f}",
+                "; ".join(f"{setting} x{count}" if count > 1 else setting for setting, count in row["chosen"].items()),
+            ]
+        )
+    return (
+        f"## {model}\n\nMeans x 100 over folds and seeds; gain 2^y - 1; a query without a relevant document counts 0.\n"
+        f"\n{markdown(head, lines)}\n"
+    )
+
+
+def _papers(table: dict[str, Any]) -> str:
+    parts = [
+        "## Beside the papers\n\nThe same set and folds, under each paper's conventions. Rankers and tuning differ: "
+        "ours are smaller, and all losses are tuned alike.\n"
+    ]
+    for name, theirs, model, renamed in PAPERS:
+        source = printed.load(name)
+        rows = _ranked(table, model)
+        metrics = [m for m in table["metrics"] if any(_value(name, theirs, r, m, renamed) is not None for r in rows)]
+        if not metrics:
+            continue
+        digits = 2 if source.scale == 100 else 3
+        lines, gaps = [], []
+        for row in rows:
+            cells = []
+            for metric in metrics:
+                value = _value(name, theirs, row, metric, renamed)
+                if value is None:
+                    cells.append("")
+                    continue
+                ours = source.scale * row["entries"][metric]["mean"]
+                gaps.append((row["loss"], metric, ours - value))
+                cells.append(f"{ours:.{digits}f} / {value:.{digits}f} ({ours - value:+.{digits}f})")
+            if any(cells):
+                lines.append([row["loss"], *cells])
+        above = sum(gap > 0 for *_, gap in gaps)
+        paper = source.paper.partition(":")[0]
+        parts.append(
+            f"### {paper}, {source.table}: {theirs}{'' if theirs == model else f' (ours: {model})'}\n\n"
+            f"Ours / paper (difference); of {len(gaps)} numbers, above in {above}, below in {len(gaps) - above}.\n\n"
+            f"{markdown(['loss', *(f'`{metric}`' for metric in metrics)], lines)}\n"
+        )
+    return "\n".join(parts)
+
+
+def _value(name: str, model: str, row: dict[str, Any], metric: str, renamed: dict[str, str]) -> float | None:
+    return printed_value(name, model, renamed.get(row["loss"], row["loss"]), metric)
+
+
+def printed_value(name: str, model: str, loss: str, metric: str) -> float | None:
+    """What a paper prints on MQ2008; None where it prints nothing."""
+    found = printed.find(name, "MQ2008", model, loss, metric)
+    return None if found is None else found.value
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])

@@ -1,0 +1,131 @@
+"""What studies came to, for the pages about them: `python docs/study_tables.py` reads `docs/studies/*.tar.xz`.
+
+A study is kept as `rankgrad experiment RECIPE --out docs/studies/NAME --pack` wrote it. Its table, with tests and
+intervals, goes to `docs/tables/study-NAME.json`, of which the pages are made.
+"""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankgrad.experiments import charts, load
+from rankgrad.experiments.results import Results, read
+from rankgrad.experiments.series import trained_seconds
+from rankgrad.experiments.study import study
+from rankgrad.experiments.tables import tables
+
+DOCS = Path(__file__).parent
+RECIPES = DOCS.parent / "recipes"
+# A packed file may hold the cells of several recipes.
+STUDIES = {
+    "mq2008-study": ("mq2008-study",),
+    "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
+}
+
+
+def main() -> None:
+    for name, recipes in STUDIES.items():
+        packed = DOCS / "studies" / f"{name}.tar.xz"
+        if packed.exists():
+            known = {recipe: read(packed, load(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
+            every = {run.cell.key: run for results in known.values() for run in results.cells}
+            for recipe, results in known.items():
+                found = summary(results) | {"packed": spent([*every.values()])}
+                text = json.dumps(found, indent=1)
+                (DOCS / "tables" / f"study-{recipe}.json").write_text(text + "\n")
+                print(f"{recipe}: {found['final runs']} final runs, {found['missing']} missing")
+            if name == "learndcg":
+                figures(known)
+
+
+def figures(known: dict[str, Results]) -> None:
+    """The pictures of the findings on LearnDCG: its scalars by folds, and quality against cost."""
+    for recipe, model, charts_of in (
+        ("learndcg-rq1", "MLP", ("learned-gain_base", "learned-discount_base", "learned-alpha")),
+        ("learndcg-rq4", "Context-Aware Ranker", ("cost",)),
+    ):
+        shown = study(known[recipe], recipe, lists=False)
+        for panel in shown.panels():
+            if panel.chart in charts_of:
+                rows = [row for row in shown.rows[panel.rows] if row["model"] == model and row.get("seed", 0) == 0]
+                stem = DOCS / "studies" / f"learndcg-{panel.chart.removeprefix('learned-')}"
+                charts.save(panel.draw(replace(shown.choice(model=model), rows=tuple(rows))), stem)
+                stem.with_suffix(".png").unlink()
+
+
+def summary(results: Results) -> dict[str, Any]:
+    """A study's tables, its runs and what they cost."""
+    runs, recipe = results.cells, results.recipe
+    assert recipe is not None
+    return {
+        "title": recipe.title,
+        "tuning runs": len(results.tuned()),
+        "final runs": len(results.final()),
+        "missing": len(results.missing),
+        **spent(runs),
+        "commits": _counted(run.commit for run in runs),
+        "versions": _counted(", ".join(f"{name} {value}" for name, value in run.versions.items()) for run in runs),
+        "against": recipe.tests.against,
+        "tables": [_table(table, results) for table in tables(results)],
+    }
+
+
+def spent(runs: list[Any]) -> dict[str, Any]:
+    """What runs cost."""
+    hours = round(sum(run.seconds for run in runs) / 3600, 2)
+    return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
+
+
+def _table(table: Any, results: Results) -> dict[str, Any]:
+    rows = []
+    for row in table.rows:
+        own = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
+        entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
+        if own:
+            rows.append(
+                {
+                    "model": row.model,
+                    "loss": row.loss,
+                    "entries": entries,
+                    "trials": list(row.trials),
+                    "chosen": _counted(_setting(run) for run in own if run.cell.settings.get("seed") == table.seeds[0]),
+                    "seconds": round(float(np.mean([trained_seconds(run) for run in own])), 3),
+                    "epochs": round(float(np.mean([len(run.history) for run in own])), 1),
+                    "learned": _learned(own),
+                }
+            )
+    known = {"data": table.data, "metrics": list(table.metrics), "folds": len(table.folds), "seeds": len(table.seeds)}
+    return {**known, "rows": rows, "notes": list(table.notes)}
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    def digits(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.6g}")
+
+    interval = None if entry.interval is None else [digits(end) for end in entry.interval]
+    known = {name: digits(getattr(entry, name)) for name in ("mean", "spread", "difference", "p", "adjusted")}
+    return {**known, "interval": interval, "best": entry.best, "runs": entry.runs, "wanted": entry.wanted}
+
+
+def _setting(run: Any) -> str:
+    rate = f"lr {run.cell.settings['lr']:g}" if "lr" in run.cell.settings else ""
+    return ", ".join(part for part in (run.cell.variant, rate) if part)
+
+
+def _learned(runs: list[Any]) -> dict[str, list[float]]:
+    """Least, mean and greatest value over the runs, by parameter of the loss."""
+    names = runs[0].learned if runs else {}
+    values = {name: [run.learned[name] for run in runs] for name in names}
+    return {name: [round(float(f(own)), 4) for f in (np.min, np.mean, np.max)] for name, own in values.items()}
+
+
+def _counted(values: Any) -> dict[str, int]:
+    return dict(Counter(values).most_common())
+
+
+if __name__ == "__main__":
+    main()
