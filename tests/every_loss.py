@@ -65,7 +65,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"k": 2, "sigma": 2.0},
     ],
     "list_ap": [{}, {"bins": 4}, {"threshold": 1.0}],
-    "listmle": [{}],
+    "listmle": [{}, {"ties": "together"}],
     "listnet": [{}, {"targets": "softmax"}],
     "mse": [{}],
     "neural_ndcg": [
@@ -186,10 +186,16 @@ def _named(name: str, options: dict[str, Any], extras: tuple[str, ...] = ()) -> 
         signal=reference.signal,
         threshold=options.get("threshold", 0.0),
         extras=extras,
-        ties="labels" if name in ("listmle", "p_listmle") else _rank_based(name, options),
+        ties=_ties(name, options),
         kinked=name in ("list_ap", "fastsort_ndcg", "hinge"),
         exact_gradient=not name.startswith("smooth_") or not options.get("stop_gradient", True),
     )
+
+
+def _ties(name: str, options: dict[str, Any]) -> Any:
+    if name in ("listmle", "p_listmle"):
+        return None if options.get("ties") == "together" else "labels"
+    return _rank_based(name, options)
 
 
 def _make(name: str, options: dict[str, Any]) -> Callable[..., Tensor]:

@@ -123,8 +123,18 @@ def listnet(scores, labels, targets="sum", weights=None):
 
 
 @_signal("different")
-def listmle(scores, labels, weights=None):
+def listmle(scores, labels, weights=None, ties="position"):
+    if ties == "together":
+        w = _ones(weights, labels)
+        fields = [[t for t, z in zip(scores, labels, strict=True) if z <= y] for y in labels]
+        return sum(w[i] * (-log_softmax([scores[i], *_without(fields[i], scores[i])])[0]) for i in range(len(labels)))
     return _plackett_luce(scores, labels, weights, lambda place, n: 1.0)
+
+
+def _without(values, one):
+    """The values less one of them."""
+    place = values.index(one)
+    return values[:place] + values[place + 1 :]
 
 
 @_signal("different")

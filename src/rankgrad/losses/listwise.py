@@ -178,12 +178,24 @@ def unique_softmax(
 
 
 def listmle(
-    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    ties: str = "position",
+    weights: Any = None,
+    reduction: str = "mean",
 ) -> Tensor:
-    r"""ListMLE: the Plackett-Luce likelihood of the order of the labels; tied labels in the order of their positions.
+    r"""ListMLE: the Plackett-Luce likelihood of the order of the labels.
 
     .. math:: \ell(s, y) = -\sum_i w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               \pi \text{ sorts } y \text{ downwards}
+
+    Args:
+        ties: `"position"`, as printed: tied documents are to be ranked in the order in which they happen to stand,
+            which is what a ranker then learns. `"together"`: each competes with all that are not above it, its ties
+            among them (Breslow's likelihood), so that their order means nothing: the one to take for grades.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -192,10 +204,12 @@ def listmle(
     References:
         Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
     """
+    one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    if (loss := fused("listmle", lists, reduction)) is not None:
+    together = ties == "together"
+    if (loss := fused("listmle", lists, reduction, lacking="ties='together'" if together else None)) is not None:
         return loss
-    return lists.reduce(_plackett_luce(lists).sum(-1), reduction, has_order(lists))
+    return lists.reduce(_plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
 
 
 def p_listmle(
@@ -263,13 +277,24 @@ def _log_softmax(lists: Lists) -> Tensor:
     return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
 
 
-def _plackett_luce(lists: Lists) -> Tensor:
+def _plackett_luce(lists: Lists, together: bool = False) -> Tensor:
     """The negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 where none is left."""
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
     chosen = torch.where(real, lists.scores.gather(-1, by_label), _lowest(lists.scores))
-    terms = torch.where(real, _logsumexp_from_here(chosen) - chosen, 0.0)  # padding comes last, and so adds nothing
+    field = _logsumexp_from_here(chosen)
+    if together:
+        field = field.gather(-1, _first_tied(lists.labels.gather(-1, by_label)))
+    terms = torch.where(real, field - chosen, 0.0)  # padding comes last, and so adds nothing
     return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
+
+
+def _first_tied(labels: Tensor) -> Tensor:
+    """The place at which the run of equal labels begins that each stands in, `(..., n)`."""
+    place = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
+    begins = torch.ones_like(labels, dtype=torch.bool)
+    begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
+    return torch.where(begins, place, 0).cummax(-1).values
 
 
 def _logsumexp_from_here(values: Tensor) -> Tensor:
