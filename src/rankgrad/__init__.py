@@ -2,8 +2,8 @@
 
 The rooms of the house are loaded when they are first used, so that `import rankgrad` costs little more than
 `import torch`: `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`,
-`rankgrad.training`, `rankgrad.trees`, `rankgrad.experiments`; `rankgrad.Ranker`, the estimator, and `rankgrad.blend`, a
-ranker of rankers.
+`rankgrad.training`, `rankgrad.trees`, `rankgrad.experiments`, `rankgrad.surrogate`; `rankgrad.Ranker`, the estimator,
+and `rankgrad.blend`, a ranker of rankers.
 """
 
 import importlib
@@ -13,8 +13,8 @@ from rankgrad.backend import backend
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "training",
-    "trees",
+    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "surrogate",
+    "training", "trees",
 ]  # fmt: skip
 
 _ROOMS = frozenset(__all__) - {"Ranker", "backend", "blend"}
