@@ -88,7 +88,8 @@ def chosen(device: str, every: bool) -> dict[str, Case]:
         "lambdaloss@5": Case(partial(losses.lambdaloss, k=5), baseline.lambdaloss_at_5),
         "neural_ndcg": Case(losses.neural_ndcg, baseline.neural_ndcg, longest=1000),
         "smooth_ndcg": Case(losses.smooth_ndcg, baseline.smooth_ndcg, longest=1000),
-        "listmle": Case(losses.listmle, baseline.listmle),
+        "listmle": Case(losses.listmle),
+        "listmle:ties=position": Case(partial(losses.listmle, ties="position"), baseline.listmle),
         "softmax": Case(losses.softmax, baseline.softmax),
     }
     if device == "cuda":  # no kernel there: what plain takes

@@ -65,7 +65,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"k": 2, "sigma": 2.0},
     ],
     "list_ap": [{}, {"bins": 4}, {"threshold": 1.0}],
-    "listmle": [{}, {"ties": "together"}],
+    "listmle": [{}, {"ties": "position"}],
     "listnet": [{}, {"targets": "softmax"}],
     "mse": [{}],
     "neural_ndcg": [
@@ -194,7 +194,7 @@ def _named(name: str, options: dict[str, Any], extras: tuple[str, ...] = ()) -> 
 
 def _ties(name: str, options: dict[str, Any]) -> Any:
     if name in ("listmle", "p_listmle"):
-        return None if options.get("ties") == "together" else "labels"
+        return "labels" if name == "p_listmle" or options.get("ties") == "position" else None
     return _rank_based(name, options)
 
 

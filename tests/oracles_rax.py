@@ -5,6 +5,7 @@ flat layout, everything else our padded one. What Rax does differently, and what
 function.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ Call = dict[str, Any]
 # The names Rax gives its losses, and ours. Both take weights alike.
 LISTWISE = {
     "softmax_loss": losses.softmax,
-    "listmle_loss": losses.listmle,
+    "listmle_loss": functools.partial(losses.listmle, ties="position"),
     "poly1_softmax_loss": losses.poly1_softmax,
     "unique_softmax_loss": losses.unique_softmax,
 }

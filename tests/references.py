@@ -123,7 +123,7 @@ def listnet(scores, labels, targets="sum", weights=None):
 
 
 @_signal("different")
-def listmle(scores, labels, weights=None, ties="position"):
+def listmle(scores, labels, weights=None, ties="together"):
     if ties == "together":
         w = _ones(weights, labels)
         fields = [[t for t, z in zip(scores, labels, strict=True) if z <= y] for y in labels]

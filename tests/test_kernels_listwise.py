@@ -18,6 +18,7 @@ CASES = {
     "poly1_softmax": {"epsilon": 0.3},
     "unique_softmax": {},
     "listmle": {},
+    "listmle, in order": {"ties": "position"},
     "p_listmle": {},
 }
 every_loss = pytest.mark.parametrize("case", CASES)
@@ -27,13 +28,15 @@ def loss_of(case):
     return functools.partial(getattr(losses, case.split(",")[0]), **CASES[case])
 
 
-def likelihood(scores, labels, *, offsets, weights=None, reduction="none", position_aware=False):
-    """(P-)ListMLE with all its n^2 terms. Far from 0 the derivative of plain's logcumsumexp loses its digits."""
+def likelihood(scores, labels, *, offsets, weights=None, reduction="none", position_aware=False, together=False):
+    """(P-)ListMLE with all its n^2 terms."""
     values = []
     for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         order = labels[first:last].argsort(descending=True, stable=True)
         s, n = scores[first:last][order], last - first
-        terms = -torch.where(torch.ones(n, n).triu() > 0, s, -torch.inf).log_softmax(-1).diagonal()
+        y = labels[first:last][order]
+        rivals = y <= y[:, None] if together else torch.ones(n, n).triu() > 0
+        terms = -torch.where(rivals, s, -torch.inf).log_softmax(-1).diagonal()
         if weights is not None:
             terms = terms * weights[first:last][order]
         if position_aware and n > 1:
@@ -47,7 +50,7 @@ def likelihood(scores, labels, *, offsets, weights=None, reduction="none", posit
 def truth_of(case):
     """What to hold the kernel against at any range of scores."""
     if "listmle" in case:
-        return functools.partial(likelihood, position_aware=case == "p_listmle")
+        return functools.partial(likelihood, position_aware=case == "p_listmle", together=case == "listmle")
     return loss_of(case)
 
 
@@ -119,7 +122,7 @@ def test_equal_labels(case, label):
         assert not fused[1].any()
 
 
-@pytest.mark.parametrize("case", ["listmle", "p_listmle", "unique_softmax", "listnet"])
+@pytest.mark.parametrize("case", ["listmle", "listmle, in order", "p_listmle", "unique_softmax", "listnet"])
 def test_labels_that_are_no_grades(case):
     lists = Lists(lengths=(70, 300, 3), seed=5)
     lists.labels = torch.rand(373, dtype=torch.float64).round(decimals=2) * 7 - (1.5 if "listmle" in case else 0.0)

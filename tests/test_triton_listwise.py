@@ -41,8 +41,11 @@ def _poisoned(tensor):
 
 def interpreted(case, lists, layout, weighted, gradient=True):
     """Values and gradients as `Lists.outcome` gives them."""
-    name, options = case.split(",")[0], [float(value == "softmax" or value) for value in CASES[case].values()]
-    options = options or ([0.0] if name == "listnet" else [])
+    name = case.split(",")[0]
+    options = [
+        float(value) if isinstance(value, float) else float(value == "softmax") for value in CASES[case].values()
+    ]
+    options = options or ([0.0] if name == "listnet" else [1.0] if name == "listmle" else [])
     weights = lists.weights if weighted else None
     if layout == "flat":
         inputs = (lists.scores, lists.labels, weights, None, lists.offsets, 0)
@@ -80,7 +83,7 @@ def test_interpreted_equals_plain(case, layout, batch):
 
 
 @pytest.mark.parametrize("layout", ["flat", "scattered"])
-@pytest.mark.parametrize("case", ["listmle", "p_listmle"])
+@pytest.mark.parametrize("case", ["listmle", "listmle, in order", "p_listmle"])
 def test_orders_by_sorting(case, layout, monkeypatch):
     monkeypatch.setattr(likelihood, "COUNTED", 0)
     lists = Lists((20, 0, 1, 37), seed=3, dtype=torch.float64)

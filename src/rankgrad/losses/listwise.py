@@ -183,7 +183,7 @@ def listmle(
     *,
     mask: Any = None,
     offsets: Any = None,
-    ties: str = "position",
+    ties: str = "together",
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
@@ -193,9 +193,9 @@ def listmle(
               \pi \text{ sorts } y \text{ downwards}
 
     Args:
-        ties: `"position"`, as printed: tied documents are to be ranked in the order in which they happen to stand,
-            which is what a ranker then learns. `"together"`: each competes with all that are not above it, its ties
-            among them (Breslow's likelihood), so that their order means nothing: the one to take for grades.
+        ties: `"together"`: a document competes with all that are not above it, its ties among them (Breslow's
+            likelihood), so that the order of tied documents means nothing. `"position"`: they are to be ranked in the
+            order in which they happen to stand, which is what a ranker then learns: for labels that are an order.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -207,7 +207,7 @@ def listmle(
     one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
     together = ties == "together"
-    if (loss := fused("listmle", lists, reduction, lacking="ties='together'" if together else None)) is not None:
+    if (loss := fused("listmle", lists, reduction, (float(together),))) is not None:
         return loss
     return lists.reduce(_plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
 

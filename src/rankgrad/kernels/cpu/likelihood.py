@@ -14,46 +14,68 @@ from rankgrad.kernels.cpu.exponential import exp
 
 
 @helper
-def plackett_luce(s, e, t, d, weighted):
+def plackett_luce(y, s, e, t, d, weighted, together):
+    """Documents of one label are chosen one after the other, or `together`: each from all that are left with it."""
     value = remaining = 0.0
     product = 1.0
-    for i in range(len(s) - 1, -1, -1):
-        remaining += e[i]
-        d[i] = 1.0 / remaining
-        if weighted:
-            if t[i] != 0.0:
-                value += t[i] * math.log(remaining)
-        else:
-            # One logarithm for many factors.
-            product *= remaining
-            if not 1e-200 < product < 1e200:
-                value += math.log(product)
-                product = 1.0
+    last = len(s)
+    while last > 0:
+        first = _tied_from(y, last) if together else last - 1
+        for i in range(first, last):
+            remaining += e[i]
+        for i in range(first, last):
+            d[i] = 1.0 / remaining
+            if weighted:
+                if t[i] != 0.0:
+                    value += t[i] * math.log(remaining)
+            else:
+                # One logarithm for many factors.
+                product *= remaining
+                if not 1e-200 < product < 1e200:
+                    value += math.log(product)
+                    product = 1.0
+        last = first
     value += math.log(product)
     chosen = 0.0
-    for i in range(len(s)):
-        value -= t[i] * s[i]
-        chosen += t[i] * d[i]
-        d[i] = e[i] * chosen - t[i]
+    first = 0
+    while first < len(s):
+        last = _tied_until(y, first) if together else first + 1
+        for i in range(first, last):
+            value -= t[i] * s[i]
+            chosen += t[i] * d[i]
+        for i in range(first, last):
+            d[i] = e[i] * chosen - t[i]
+        first = last
     return value
 
 
 @helper
-def far_plackett_luce(s, e, t, d):
+def far_plackett_luce(y, s, e, t, d, together):
     """The same with each remaining sum as e^top (1 + ...): `d` keeps its top, `e` the rest."""
     value, top, remaining = 0.0, -np.inf, 0.0
-    for i in range(len(s) - 1, -1, -1):
-        higher = max(top, s[i])
-        remaining = remaining * exp(top - higher) + exp(s[i] - higher)
-        top = higher
-        value += t[i] * (math.log(remaining) + (top - s[i]))
-        d[i], e[i] = top, remaining
+    last = len(s)
+    while last > 0:
+        first = _tied_from(y, last) if together else last - 1
+        for i in range(first, last):
+            higher = max(top, s[i])
+            remaining = remaining * exp(top - higher) + exp(s[i] - higher)
+            top = higher
+        for i in range(first, last):
+            value += t[i] * (math.log(remaining) + (top - s[i]))
+            d[i], e[i] = top, remaining
+        last = first
     chosen = 0.0  # relative to the remaining sum, which never grows from here on
     before, left = d[0], e[0]
-    for i in range(len(s)):
-        chosen = chosen * exp(d[i] - before) * (e[i] / left) + t[i]
-        before, left = d[i], e[i]
-        d[i] = exp(s[i] - before) / left * chosen - t[i]
+    first = 0
+    while first < len(s):
+        last = _tied_until(y, first) if together else first + 1
+        chosen *= exp(d[first] - before) * (e[first] / left)
+        before, left = d[first], e[first]
+        for i in range(first, last):
+            chosen += t[i]
+        for i in range(first, last):
+            d[i] = exp(s[i] - before) / left * chosen - t[i]
+        first = last
     return value
 
 

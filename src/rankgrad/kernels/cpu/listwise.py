@@ -47,7 +47,10 @@ def run(
     options: list[float],
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Option: of listnet 1 for softmax targets, of xe_ndcg gamma, of poly1 epsilon."""
+    """The operator, for this family.
+
+    Option: of listnet 1 for softmax targets, of xe_ndcg gamma, of poly1 epsilon, of listmle 1 for ties together.
+    """
     flat = Flat.of(scores, labels, weights, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     option = options[0] if options else 0.0
@@ -119,9 +122,9 @@ def _some(task, tasks, given, out, code, option):
         elif code == UNIQUE:
             values[l] = unique(y, s, e, t, d) if near else far_unique(y, s, e, t, d)
         elif near:
-            values[l] = plackett_luce(s, e, t, d, code == P_LISTMLE or len(weights) > 0)
+            values[l] = plackett_luce(y, s, e, t, d, code == P_LISTMLE or len(weights) > 0, option == 1.0)
         else:
-            values[l] = far_plackett_luce(s, e, t, d)
+            values[l] = far_plackett_luce(y, s, e, t, d, option == 1.0)
         for i in range(count if len(slopes) > 0 else 0):
             slopes[first + i if whole else here[i]] = d[i]
 

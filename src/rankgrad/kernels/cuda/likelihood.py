@@ -33,8 +33,9 @@ def plackett_luce(
     gradient: bool,
     mask: Tensor | None,
     position_aware: bool,
+    together: bool,
 ) -> None:
-    """Fill values, signal and slopes of ListMLE."""
+    """Fill values, signal and slopes of ListMLE, its ties in their order or together."""
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
@@ -43,10 +44,14 @@ def plackett_luce(
     else:
         order = sorted_order(layout, labels.to(scores.dtype), mask)
     top, rest = room(scores, layout.documents), room(scores, layout.documents)
+    # What the walk from the front leaves, and where runs of equal labels end.
+    extra = layout.documents if together and gradient else 0
+    until, share, ends = room(scores, extra), room(scores, extra), room(scores, extra, dtype=torch.int32)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
     launch(
         _likelihood, layout.list_grid(),
-        *given, *filled, order, top, rest, POSITION_AWARE=position_aware, GRADIENT=gradient, TILE=tile,
+        *given, *filled, order, top, rest, until, share, ends,
+        POSITION_AWARE=position_aware, TOGETHER=together, GRADIENT=gradient, TILE=tile,
         num_warps=4 if tile <= 1024 else 8, **constants,
     )  # fmt: skip
 
@@ -117,6 +122,16 @@ def _join(top_a, rest_a, top_b, rest_b):
 
 
 @triton.jit
+def _less(a, b):
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def _more(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
 def _nothing(scores):
     """The top of an empty sum: finite, so that the difference of two of them is no NaN."""
     if scores.dtype.element_ty == tl.float64:
@@ -139,9 +154,14 @@ def _counts(weights, i, rank, inside, last, ordered, WEIGHTED: tl.constexpr, POS
 @triton.jit
 def _likelihood(
     scores, labels, weights, mask, offsets, documents, lists, n, values, signal, slopes, order, tops, rests,
+    untils, shares, ends,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    POSITION_AWARE: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
+    POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """From the end, the sums that remain before each choice; from the front, the chances that a document had.
+
+    Together, a choice takes the sum at the first of its run of equal labels, and a document the chances up to the last.
+    """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     count = 0
@@ -163,6 +183,7 @@ def _likelihood(
 
     value = tl.full([], 0.0, scores.dtype.element_ty)
     after_top, after_rest = _nothing(scores), value
+    after_end = count - 1
     for tile in range(tiles):
         rank = (tiles - 1 - tile) * TILE + tl.arange(0, TILE)
         inside = rank < count
@@ -173,33 +194,76 @@ def _likelihood(
         rest = tl.where(inside, 1.0, top * 0.0)
         top, rest = tl.associative_scan((top, rest), 0, _join, reverse=True)
         top, rest = _join(top, rest, after_top, after_rest)
-        if GRADIENT:
+        if GRADIENT or TOGETHER:
             tl.store(tops + start + rank, top, mask=inside)
             tl.store(rests + start + rank, rest, mask=inside)
-        value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
         first = tl.arange(0, TILE) == 0
+        if not TOGETHER:
+            value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
+        elif GRADIENT:
+            y = tl.load(labels + i, mask=inside, other=0)
+            below = tl.load(order + start + rank + 1, mask=rank + 1 < count, other=0)
+            differs = (tl.load(labels + below, mask=rank + 1 < count, other=0) != y) | (rank + 1 >= count)
+            end = tl.associative_scan(tl.where(differs & inside, rank, count - 1), 0, _less, reverse=True)
+            end = tl.minimum(end, after_end)
+            tl.store(ends + start + rank, end, mask=inside)
+            after_end = tl.sum(tl.where(first, end, 0))
         after_top, after_rest = tl.sum(tl.where(first, top, 0.0)), tl.sum(tl.where(first, rest, 0.0))
-    tl.store(values + l, value)
     tl.store(signal + l, ordered.to(tl.uint8))
-    if not GRADIENT:
-        return
+    if not TOGETHER:
+        tl.store(values + l, value)
+        if not GRADIENT:
+            return
 
     tl.debug_barrier()  # the sums that other threads of this program stored
     until_top, until_rest = _nothing(scores), value * 0.0
+    until_first = count * 0
     for tile in range(tiles):
         rank = tile * TILE + tl.arange(0, TILE)
         inside = rank < count
         i = tl.load(order + start + rank, mask=inside, other=0)
         s = tl.load(scores + i, mask=inside, other=0.0)
         v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
-        top = tl.load(tops + start + rank, mask=inside, other=0.0)
-        rest = tl.load(rests + start + rank, mask=inside, other=1.0)
-        top = tl.where(inside, -top, _nothing(scores))
-        top, rest = tl.associative_scan((top, v / rest), 0, _join)
-        top, rest = _join(top, rest, until_top, until_rest)
-        tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
         end_of_tile = tl.arange(0, TILE) == TILE - 1
-        until_top, until_rest = tl.sum(tl.where(end_of_tile, top, 0.0)), tl.sum(tl.where(end_of_tile, rest, 0.0))
+        at = rank
+        if TOGETHER:
+            y = tl.load(labels + i, mask=inside, other=0)
+            above = tl.load(order + start + rank - 1, mask=inside & (rank > 0), other=0)
+            differs = tl.load(labels + above, mask=inside & (rank > 0), other=0) != y
+            at = tl.associative_scan(tl.where(differs & (rank > 0), rank, 0), 0, _more)
+            at = tl.maximum(at, until_first)
+            until_first = tl.sum(tl.where(end_of_tile, at, 0))
+        top = tl.load(tops + start + at, mask=inside, other=0.0)
+        rest = tl.load(rests + start + at, mask=inside, other=1.0)
+        if TOGETHER:
+            value += tl.sum(tl.where(inside, v * (tl.log(rest) + (top - s)), 0.0))
+        if GRADIENT:
+            top = tl.where(inside, -top, _nothing(scores))
+            top, rest = tl.associative_scan((top, v / rest), 0, _join)
+            top, rest = _join(top, rest, until_top, until_rest)
+            if TOGETHER:
+                tl.store(untils + start + rank, top, mask=inside)
+                tl.store(shares + start + rank, rest, mask=inside)
+            else:
+                tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
+            until_top, until_rest = tl.sum(tl.where(end_of_tile, top, 0.0)), tl.sum(tl.where(end_of_tile, rest, 0.0))
+    if not TOGETHER:
+        return
+    tl.store(values + l, value)
+    if not GRADIENT:
+        return
+
+    tl.debug_barrier()
+    for tile in range(tiles):
+        rank = tile * TILE + tl.arange(0, TILE)
+        inside = rank < count
+        i = tl.load(order + start + rank, mask=inside, other=0)
+        s = tl.load(scores + i, mask=inside, other=0.0)
+        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
+        end = tl.load(ends + start + rank, mask=inside, other=0)
+        top = tl.load(untils + start + end, mask=inside, other=0.0)
+        rest = tl.load(shares + start + end, mask=inside, other=0.0)
+        tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
 
 
 @triton.jit

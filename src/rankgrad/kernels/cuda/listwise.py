@@ -42,7 +42,8 @@ def run(
     filled = (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, "WEIGHTED": weights is not None, **layout.constants()}
     if name in ("listmle", "p_listmle"):
-        plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle")
+        together = bool(options) and options[0] == 1.0
+        plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle", together)
     elif name == "unique_softmax":
         unique_softmax(layout, given, filled, constants, gradient)
     else:
