@@ -1,12 +1,10 @@
 """The findings on LearnDCG's five questions, from `docs/tables/study-learndcg-rq*.json`; its numbers are theirs."""
 
-import json
-from pathlib import Path
 from typing import Any
 
-from study_page import LEVEL, markdown, printed_value
+from pieces import grid, read
+from study_page import printed_value, significant
 
-DOCS = Path(__file__).parent
 JUDGED = "nDCG(empty='one')@10"  # the convention that fits the paper's numbers
 PICTURES = {
     "learndcg-cost": "Quality against the seconds of one training run, Context-Aware Ranker: the paper's Figure 1",
@@ -39,12 +37,9 @@ with Holm's correction over a table.
 
 def findings_page() -> str | None:
     """The page; None while there is no study."""
-    studies = {}
-    for number in range(1, 6):
-        path = DOCS / "tables" / f"study-learndcg-rq{number}.json"
-        if not path.exists():
-            return None
-        studies[number] = json.loads(path.read_text())
+    studies = {number: read(f"study-learndcg-rq{number}") for number in range(1, 6)}
+    if None in studies.values():
+        return None
     parts = [_head(studies), _effect(studies[1]), _alternatives(studies[2]), _rivals(studies[3]), _cost(studies[4])]
     return "\n".join([*parts, _rankers(studies[5])])
 
@@ -90,7 +85,7 @@ def _against(study: dict[str, Any]) -> str:
     models = _models(study)
     losses = list(dict.fromkeys(row["loss"] for row in study["tables"][0]["rows"]))
     lines = [[loss, *(_beside(_rows(study, model)[loss]) for model in models)] for loss in losses]
-    return markdown(["loss", *models], lines)
+    return grid(["loss", *models], lines)
 
 
 def _significant(study: dict[str, Any], sign: int) -> list[tuple[str, str, float]]:
@@ -98,7 +93,7 @@ def _significant(study: dict[str, Any], sign: int) -> list[tuple[str, str, float
     found = []
     for row in study["tables"][0]["rows"]:
         own = row["entries"][JUDGED]
-        if own["difference"] is not None and sign * own["difference"] > 0 and (own["adjusted"] or 1.0) < LEVEL:
+        if own["difference"] is not None and sign * own["difference"] > 0 and significant(own):
             found.append((row["model"], row["loss"], 100 * own["difference"]))
     return found
 
@@ -135,10 +130,10 @@ after Holm's correction: {_listed(better)}; significantly worse: {_listed(worse)
 
 {_against(study)}
 
-In brackets: the difference to Fixed, its 95% bootstrap interval, and Holm's p. Where the three scalars ended, over
-{study["tables"][0]["folds"]} folds and {study["tables"][0]["seeds"]} seeds:
+In brackets: the difference to Fixed, its 95% bootstrap interval, and Holm's p. The three scalars at the epoch that
+validation chose, over {study["tables"][0]["folds"]} folds and {study["tables"][0]["seeds"]} seeds:
 
-{markdown(["loss", "ranker", "least to greatest"], ends)}
+{grid(["loss", "ranker", "least to greatest"], ends)}
 
 {_pictures("learndcg-gain_base", "learndcg-discount_base", "learndcg-alpha")}
 """
@@ -182,7 +177,7 @@ Significantly worse: {_listed(_significant(study, -1))}.
 
 Beside the paper's Table 2, whose Context-Aware Ranker is larger than ours:
 
-{markdown(["loss", "ours", "paper", "difference"], lines)}
+{grid(["loss", "ours", "paper", "difference"], lines)}
 """
 
 
@@ -200,7 +195,7 @@ Seconds of training alone, on the machines above, several runs at a time: the la
 network of NeuralLoss is trained before, once for all data with the same grades: [what that takes](neural_loss.md).
 Small lists (about 19 documents) and a small ranker make the loss count more than elsewhere.
 
-{markdown(head, lines)}
+{grid(head, lines)}
 
 {_pictures("learndcg-cost")}
 """
@@ -226,9 +221,10 @@ def _rankers(study: dict[str, Any]) -> str:
     up = sum(float(line[3]) > 0 for line in lines)
     return f"""## RQ5. Is it so with every ranker?
 
-LearnDCG as printed is above its fixed form with {up} of {len(lines)} rankers.
+LearnDCG as printed is above its fixed form with {up} of {len(lines)} rankers. The runs are those of RQ1; Holm's
+correction is over fewer comparisons here.
 
-{markdown(["ranker", "Fixed", "LearnDCG", "difference", "p (Holm)", "paper, fixed to learned"], lines)}
+{grid(["ranker", "Fixed", "LearnDCG", "difference", "p (Holm)", "paper, fixed to learned"], lines)}
 """
 
 

@@ -1,12 +1,10 @@
 """The page about LearnDCG's scalars, and its pictures, from what `benchmarks/learndcg.py` wrote into `docs/tables`."""
 
-import json
 import re
-import textwrap
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent
+from pieces import grid, paragraph, read, where
+
 PICTURES = ("learndcg-noise", "learndcg-scalars")
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c")
 SYMBOLS = {"gain_base": "b_g", "discount_base": "b_d", "alpha": "alpha"}
@@ -17,9 +15,9 @@ LearnDCG is ApproxNDCG with three numbers to learn: the gain base b_g, the disco
 This page is about what training does to them. Whether rankers get better is another question.
 
 ```
-rankgrad train --data MQ2008 --loss learndcg                                  # the paper: joint, printed discount
-rankgrad train --data MQ2008 --loss learndcg:discount=curved                  # joint, a b_d that can be learned
-rankgrad train --data MQ2008 --loss learndcg:discount=curved,adapt=heldout    # moved by lists that are held out
+rankgrad train --data MQ2008 --fold 1 --loss learndcg --out runs/a           # the paper: joint, printed discount
+rankgrad train --data MQ2008 --fold 1 --loss learndcg:discount=curved --out runs/b      # a b_d that can be learned
+rankgrad train --data MQ2008 --fold 1 --loss learndcg:discount=curved,adapt=heldout --out runs/c   # by held-out lists
 ```
 
 `adapt` is an option of training that is written with the loss, so that `rg.Ranker(loss=...)`, recipes and saved models
@@ -87,7 +85,7 @@ differences of H(w'(phi)) to 1e-3 (`tests/test_adapt.py`). The scalars have an A
 
 def page() -> str:
     """The page, from the tables."""
-    noise, curves, cost = (_read(name) for name in ("noise", "curves", "cost"))
+    noise, curves, cost = (read(f"learndcg-{name}") for name in ("noise", "curves", "cost"))
     pictures = [f"figures/{name}.svg" for name in PICTURES]
     return "\n".join(
         [
@@ -102,7 +100,7 @@ def page() -> str:
 def _noise(found: dict[str, Any]) -> str:
     ends = [row["discount_base"][-1] for row in found["rows"]]
     run = found["run"]
-    return _paragraph(
+    return paragraph(
         f"""In floating point the ratio is not quite free of b_d. Computed as it is printed, in float32, rounding leaves
         b_d's parameter a gradient of about {found["gradient"]:.0e}. Adam divides a gradient by its own size: noise of
         1e-8 makes steps about as long as a signal of 1e-2 does. So b_d walks about at random, and looks as if it
@@ -110,7 +108,7 @@ def _noise(found: dict[str, Any]) -> str:
         {run["batch_size"]} lists and {run["epochs"]} epochs it ended between {min(ends):.2f} and {max(ends):.2f}; a
         walk grows with the learning rate and the root of the number of steps. The paper's Figure 2 shows b_d between
         1.80 and 2.15 after training on five folds of WEB10K, and reads it as adaptation to each fold.
-        {_where(found)}; `python benchmarks/learndcg.py noise --json docs/tables/learndcg-noise.json`."""
+        {where(found)}; `python benchmarks/learndcg.py noise --json docs/tables/learndcg-noise.json`."""
     )
 
 
@@ -123,9 +121,9 @@ def _ends(found: dict[str, Any]) -> str:
             rows.append([name, f"`{loss}`", *(f"{min(end):.2f} to {max(end):.2f}" for end in ends)])
     text = f"""Where they are after {run["epochs"]} epochs, over five folds and {found["seeds"]} seeds of MQ2008; all
         start at 2, 2 and 1. `{run["model"]}`, learning rate {run["lr"]:g}, {run["loss_lr"]:g} for the scalars, batches
-        of {run["batch_size"]} lists, no early stopping. {_where(found)};
+        of {run["batch_size"]} lists, no early stopping. {where(found)};
         `python benchmarks/learndcg.py curves --seeds {found["seeds"]} --json docs/tables/learndcg-curves.json`."""
-    return f"{_paragraph(text)}\n\n{_table(['way', 'loss', *SYMBOLS.values()], rows)}"
+    return f"{paragraph(text)}\n\n{grid(['way', 'loss', *SYMBOLS.values()], rows)}"
 
 
 def _spread(found: dict[str, Any]) -> str:
@@ -144,7 +142,7 @@ def _spread(found: dict[str, Any]) -> str:
             words.append(f"{sum(part) / len(part):.2f} in {symbol}")
         values = [run[scalar][early] for run in runs]
         begun.append(f"{symbol} {min(values):.2f} to {max(values):.2f}")
-    return _paragraph(
+    return paragraph(
         f"""What to make of the picture above: the scalars do not run off to where the metric is easy. In the first ten
         epochs the runs agree about b_d and alpha ({", ".join(begun)} by then); later they part. At the end, two seeds
         of the same fold, which hold out different lists, differ on average by {", ".join(same)}; runs of different
@@ -159,7 +157,7 @@ def _first_look(found: dict[str, Any]) -> str:
         values = [row["nDCG@10"] for row in found["rows"] if row["name"] == name]
         means[name] = sum(values) / len(values)
     said = ", ".join(f"{mean:.2f} ({name})" for name, mean in means.items())
-    return _paragraph(
+    return paragraph(
         f"""Test NDCG@10 x 100 of these runs, at the epoch that validation chose (exponential gain, an empty list counts
         0): {said}. One setting and few seeds, no tuning and no test: it says that nothing dramatic happens to the
         ranker while the scalars wander, and no more than that."""
@@ -169,17 +167,17 @@ def _first_look(found: dict[str, Any]) -> str:
 def _cost(found: dict[str, Any]) -> str:
     lines = [[row["model"], row["name"], f"{row['seconds']:.3f} s", f"{row['ratio']:.2f}"] for row in found["rows"]]
     text = f"""Seconds an epoch on MQ2008, fold 1, in batches of {found["run"]["batch_size"]} lists: each way in turn,
-        median of {found["rounds"]} rounds, on a machine that did other work too: the ratios are to be read, not the
-        seconds. A step by held-out lists is a forward and backward pass over these, a forward and two backward passes
-        over the training batch, and two calls of the loss; an epoch has fewer steps, for the
-        lists that are held out. {_where(found)};
+        median of {found["rounds"]} rounds, on a machine that did other work too. The ratios are to be read, which are
+        medians of those within a round, not the seconds. A step by held-out lists is a forward and backward pass over
+        these, a forward and two backward passes over the training batch, and two calls of the loss; an epoch has fewer
+        steps, for the lists that are held out. {where(found)};
         `python benchmarks/learndcg.py cost --seeds {found["rounds"]} --json docs/tables/learndcg-cost.json`."""
-    return f"{_paragraph(text)}\n\n{_table(['ranker', 'way', 'an epoch', 'ratio to fixed'], lines)}"
+    return f"{paragraph(text)}\n\n{grid(['ranker', 'way', 'an epoch', 'ratio to fixed'], lines)}"
 
 
 def pictures() -> dict[str, str]:
     """The pictures by their path below `docs`."""
-    noise, curves = _read("noise"), _read("curves")
+    noise, curves = read("learndcg-noise"), read("learndcg-curves")
     walk = [
         {"epoch": epoch * noise["every"], "value": value, "way": "as printed, in float32", "run": row["seed"]}
         for row in noise["rows"]
@@ -232,19 +230,3 @@ def _svg(picture: Any) -> str:
     # Without what nobody sees: tenths of a pixel, and the empty frames that each line of a kind brings along.
     drawn = re.sub(r'<path class="(?:fore|back)ground" aria-hidden="true" d="[^"]*"(?: display="none")?/>', "", drawn)
     return re.sub(r"(\d\.\d)\d+", r"\1", drawn)
-
-
-def _read(name: str) -> Any:
-    return json.loads((DOCS / "tables" / f"learndcg-{name}.json").read_text())
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
-
-
-def _where(facts: dict[str, Any]) -> str:
-    return f"{facts['chip']}, torch {facts['torch']}, commit {facts['commit']}"
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)

@@ -17,9 +17,10 @@ GPU = "--device cuda --compiled"
 ABOUT = {
     "losses-gpu": """\
 *nothing* is an autograd function that only writes zeros: what PyTorch itself takes for a call. It runs the backward
-pass in a thread of its own; *one thread* is the same call inside `torch.autograd.set_multithreading_enabled(False)`. A
-model that `rankgrad` trains runs inside CUDA graphs. `fastsort_ndcg` has no kernel on a GPU: plain waits for the device
-in every round of pooling. Rax has no column: it is not installed on the machine with the GPU, which has no network.
+pass in a thread of its own; *one thread* is the same call inside `torch.autograd.set_multithreading_enabled(False)`.
+Training on one GPU runs inside CUDA graphs, with the optimisers that can be recorded and without loss scaling.
+`fastsort_ndcg` has no kernel on a GPU: plain waits for the device in every round of pooling. Rax, which needs JAX, was
+not measured.
 
 """
 }
@@ -32,8 +33,8 @@ TAIL = """## How
   the result does not depend on the number of threads.
 - **Value and slopes in one go.** The backward pass is one product.
 
-What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg` and `list_ap`;
-on a GPU `fastsort_ndcg`, too.
+What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg`, `list_ap` and
+`NeuralLoss`; on a GPU `fastsort_ndcg`, too.
 """
 
 

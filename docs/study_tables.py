@@ -6,6 +6,7 @@ intervals, goes to `docs/tables/study-NAME.json`, of which the pages are made.
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from rankgrad.experiments import charts, load
 from rankgrad.experiments.results import Results, read
 from rankgrad.experiments.series import trained_seconds
+from rankgrad.experiments.statistics import align, bootstrap, differences, holm, over_folds, over_seeds, paired_t
 from rankgrad.experiments.study import study
 from rankgrad.experiments.tables import tables
 
@@ -25,6 +27,8 @@ STUDIES = {
     "mq2008-study": ("mq2008-study",),
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
 }
+# The row that all others are held against, and by which metric.
+BESIDE = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
 
 
 def main() -> None:
@@ -35,6 +39,8 @@ def main() -> None:
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}
+                if name in BESIDE:
+                    found["beside"] = beside(results, *BESIDE[name])
                 text = json.dumps(found, indent=1)
                 (DOCS / "tables" / f"study-{recipe}.json").write_text(text + "\n")
                 print(f"{recipe}: {found['final runs']} final runs, {found['missing']} missing")
@@ -80,11 +86,34 @@ def spent(runs: list[Any]) -> dict[str, Any]:
     return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
 
 
+def beside(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
+    """Every row against one, whatever its ranker: paired t-tests on means over seeds, with Holm's correction."""
+    runs: dict[tuple[str, str], dict[Any, list[Any]]] = {}
+    for run in results.final():
+        runs.setdefault((run.cell.model, run.cell.loss), {}).setdefault(run.cell.fold, []).append(run)
+    values = {}
+    for row, folds in runs.items():
+        each = [over_seeds([run.queries for run in own], [run.values(metric) for run in own]) for own in folds.values()]
+        values[row] = over_folds([queries for queries, _ in each], [numbers for _, numbers in each])
+    others = [row for row in values if row != (model, loss)]
+    pairs = {row: align(*values[row], *values[model, loss]) for row in others}
+    tests = {row: paired_t(*pair) for row, pair in pairs.items()}
+    adjusted = holm([test.p for test in tests.values()])
+    return [
+        {"model": row[0], "loss": row[1], "difference": test.difference, "p": test.p, "adjusted": float(p),
+         "interval": list(bootstrap(differences(*pairs[row])))}
+        for (row, test), p in zip(tests.items(), adjusted, strict=True)
+    ]  # fmt: skip
+
+
 def _table(table: Any, results: Results) -> dict[str, Any]:
-    rows = []
+    rows: list[dict[str, Any]] = []
+    recipe = results.recipe
+    assert recipe is not None
     for row in table.rows:
         own = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
         entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
+        searched = recipe.models[row.model].searched(recipe.search) if own else ()
         if own:
             rows.append(
                 {
@@ -92,7 +121,9 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "loss": row.loss,
                     "entries": entries,
                     "trials": list(row.trials),
-                    "chosen": _counted(_setting(run) for run in own if run.cell.settings.get("seed") == table.seeds[0]),
+                    "chosen": _counted(
+                        _setting(run, searched) for run in own if run.cell.settings.get("seed") == table.seeds[0]
+                    ),
                     "seconds": round(float(np.mean([trained_seconds(run) for run in own])), 3),
                     "epochs": round(float(np.mean([len(run.history) for run in own])), 1),
                     "learned": _learned(own),
@@ -111,9 +142,9 @@ def _entry(entry: Any) -> dict[str, Any]:
     return {**known, "interval": interval, "best": entry.best, "runs": entry.runs, "wanted": entry.wanted}
 
 
-def _setting(run: Any) -> str:
-    rate = f"lr {run.cell.settings['lr']:g}" if "lr" in run.cell.settings else ""
-    return ", ".join(part for part in (run.cell.variant, rate) if part)
+def _setting(run: Any, searched: Iterable[str]) -> str:
+    drawn = [f"{name} {run.cell.settings[name]:g}" for name in searched]
+    return ", ".join([*([run.cell.variant] if run.cell.variant else []), *drawn])
 
 
 def _learned(runs: list[Any]) -> dict[str, list[float]]:

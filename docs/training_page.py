@@ -1,23 +1,11 @@
 """The pages about training and scale, from what the benchmarks wrote into `docs/tables`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from pieces import grid, read, where
+
 TABLES = Path(__file__).parent / "tables"
-
-
-def _read(name: str) -> Any:
-    path = TABLES / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
-
-
-def _where(facts: dict[str, Any]) -> str:
-    return f"{facts['chip']}, torch {facts['torch']}, commit {facts['commit']}"
 
 
 TRAINING = """# Training: what it reaches, and what it costs
@@ -46,7 +34,7 @@ the numbers; the rest is arithmetic on them, and is marked as such.
 def training_page() -> str:
     """Quality on MQ2008, then speed."""
     parts = [TRAINING]
-    if found := _read("mq2008-training"):
+    if found := read("mq2008-training"):
         rows = []
         for row in found["rows"]:
             numbers = [f"{row[key]:.2f}" for key in ("empty one", "spread", "empty zero", "seconds a run")]
@@ -59,12 +47,12 @@ NDCG@10 x 100, exponential gain, mean over five folds and {found["seeds"]} seeds
 for every loss, everything else at its default; the epoch is chosen on validation. {said}. This is no comparison of
 losses at equal tuning.
 
-{_where(found)}; `python benchmarks/mq2008.py --json docs/tables/mq2008-training.json`.
+{where(found)}; `python benchmarks/mq2008.py --json docs/tables/mq2008-training.json`.
 
-{_table(head, rows)}
+{grid(head, rows)}
 """)
     for name, title in (("training-gpu", "On one GPU"), ("training-cpu", "On two CPU cores")):
-        if found := _read(name):
+        if found := read(name):
             parts.append(_speed(name, title, found))
     return "\n".join(parts)
 
@@ -79,7 +67,7 @@ def _speed(name: str, title: str, found: dict[str, Any]) -> str:
     text = f"""## {title}
 
 {size}: {facts["lists"]:,} lists, {facts["documents"]:,} documents, 136 features; `approx_ndcg`, batches of 64 lists.
-{_where(facts)}; `python benchmarks/training.py --json docs/tables/{name}.json`.
+{where(facts)}; `python benchmarks/training.py --json docs/tables/{name}.json`.
 
 {_runs(found)}
 
@@ -92,7 +80,7 @@ def _speed(name: str, title: str, found: dict[str, Any]) -> str:
 One request, on the CPU of that machine: a list of 100 documents, one thread, a loaded model (loading took
 {request["load, ms"]:.0f} ms).
 
-{_table(["model", "p50", "p99", "first"], lines)}
+{grid(["model", "p50", "p99", "first"], lines)}
 """
 
 
@@ -109,24 +97,24 @@ def _runs(found: dict[str, Any]) -> str:
     for run in found["runs"]:
         seconds = [f"{run[key]:.2f} s" for key in ("first epoch", "epoch", "validation", "run")]
         rows.append([run["model"], *seconds, f"{run['peak GB']:.1f} GB"])
-    return _table(head, rows)
+    return grid(head, rows)
 
 
 def _parts(found: dict[str, Any], gpu: bool) -> str:
     head = ["ranker", "ranker and optimiser", "loss", "batches"]
     rows = [[row["model"], *(f"{row[key]:.2f} s" for key in head[1:])] for row in found["parts"]]
     if gpu:  # parts are timed eagerly, an epoch is recorded: a share would mean nothing
-        return f"Each part by itself and without a CUDA graph, in seconds an epoch:\n\n{_table(head, rows)}"
+        return f"Each part by itself and without a CUDA graph, in seconds an epoch:\n\n{grid(head, rows)}"
     for cells, row in zip(rows, found["parts"], strict=True):
         cells.append(f"{row['all but the ranker, share of the epoch']:.0%}")
     head.append("share of the epoch that is not the ranker's")
-    return f"Each part by itself, in seconds an epoch:\n\n{_table(head, rows)}"
+    return f"Each part by itself, in seconds an epoch:\n\n{grid(head, rows)}"
 
 
 def scale_page() -> str:
     """Measured throughput and memory, and the plan that follows from them."""
     parts = [SCALE]
-    gpu, processes = _read("training-gpu"), _read("processes")
+    gpu, processes = read("training-gpu"), read("processes")
     if gpu:
         facts = gpu["setting"]
         rows = []
@@ -138,9 +126,9 @@ def scale_page() -> str:
         head = ["ranker", "documents a second", "features read", "an epoch over 10^9 documents (computed)"]
         parts.append(f"""## One H200
 
-{_where(facts)}. A document is 136 features and a label in float32, 548 bytes.
+{where(facts)}. A document is 136 features and a label in float32, 548 bytes.
 
-{_table(head, rows)}
+{grid(head, rows)}
 
 The losses add 12 to 36 bytes a document ([measured](performance.md)), `neural_ndcg` 456 to 604; a ranker's activations
 are those of one batch. So a GPU of 141 GB keeps about 2 x 10^8 documents resident (computed); more are streamed.
@@ -149,10 +137,10 @@ are those of one batch. So a GPU of 141 GB keeps about 2 x 10^8 documents reside
         rows = [[name, str(value)] for name, value in processes.items() if name not in ("commit", "torch", "chip")]
         parts.append(f"""## Two processes against one
 
-{_where(processes)}; one thread each, gloo, the same global batch;
+{where(processes)}; one thread each, gloo, the same global batch;
 `python benchmarks/processes.py --json docs/tables/processes.json`.
 
-{_table(["what", "value"], rows)}
+{grid(["what", "value"], rows)}
 """)
     parts.append(PLAN)
     return "\n".join(parts)

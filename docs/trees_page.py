@@ -1,14 +1,11 @@
 """The page about trees, from what its benchmarks wrote into `docs/tables`."""
 
-import json
 import math
-import textwrap
-from pathlib import Path
 from typing import Any
 
-from rankgrad.trees import hessians
+from pieces import grid, paragraph, read
 
-DOCS = Path(__file__).parent
+from rankgrad.trees import hessians
 
 HEAD = """# Trees
 
@@ -104,22 +101,13 @@ def page() -> str:
     """The page, as far as there are measurements."""
     table = (hessians.__doc__ or "").split("\n\n")[1:]
     parts = [HEAD.replace("{table}", "\n\n".join(["By the loss:", *(part.strip() for part in table)]))]
-    if found := _read("trees-mq2008"):
+    if found := read("trees-mq2008"):
         parts += [_same(found), _tuned(found)]
-    if found := _read("trees-losses"):
+    if found := read("trees-losses"):
         parts += [_softmax(found), _learned(found)]
-    if found := _read("tree-rounds"):
+    if found := read("tree-rounds"):
         parts.append(_rounds(found))
     return "\n".join(parts)
-
-
-def _read(name: str) -> Any:
-    path = DOCS / "tables" / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _grid(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
 
 
 def _where(facts: dict[str, Any]) -> str:
@@ -138,7 +126,7 @@ def _rows(found: dict[str, Any], table: str) -> str:
             interval = f"{row['low']:+.2f} to {row['high']:+.2f}"
             against = [f"{row['difference']:+.2f} to `{row['against']}`", interval, f"{row['p, t']:.3f}"]
         lines.append([f"`{row['what']}`" if "blend" not in row["what"] else row["what"], *numbers, *against])
-    return _grid(head, lines)
+    return grid(head, lines)
 
 
 def _same(found: dict[str, Any]) -> str:
@@ -150,7 +138,7 @@ def _same(found: dict[str, Any]) -> str:
         seeds. {_where(found)}; `python benchmarks/trees.py --json docs/tables/trees-mq2008.json`."""
     return f"""## MQ2008: our losses and the frameworks' own, same parameters
 
-{_paragraph(text)}
+{paragraph(text)}
 
 {_rows(found, "same")}
 """
@@ -171,11 +159,11 @@ def _tuned(found: dict[str, Any]) -> str:
         partly that of any blend: the rows against a blend say how much."""
     return f"""## MQ2008: against tuned LambdaMART
 
-{_paragraph(text)}
+{paragraph(text)}
 
 {_rows(found, "tuned")}
 
-{_paragraph(caveat)}
+{paragraph(caveat)}
 """
 
 
@@ -217,11 +205,11 @@ LightGBM's `rank_xendcg` differs from our `softmax` in four ways: the target of 
 their targets are not 0 either; and the gradient has terms of higher order. `smooth` gives `softmax` and `listnet` the
 first and the third: with `smooth=0.5` the loss is told 2^y - 0.5 instead of y, with `smooth="drawn"` g is drawn.
 
-{_paragraph(text)}
+{paragraph(text)}
 
-{_grid(COMPARED, _compared(found, "softmax"))}
+{grid(COMPARED, _compared(found, "softmax"))}
 
-{_paragraph(SMOOTHED)}
+{paragraph(SMOOTHED)}
 """
 
 
@@ -237,14 +225,10 @@ def _learned(found: dict[str, Any]) -> str:
     lines = [[*line, told] for line, told in zip(_compared(found, "learned"), moved, strict=True)]
     return f"""## MQ2008: LearnDCG's scalars, fixed and learned
 
-{_paragraph(text)}
+{paragraph(text)}
 
-{_grid([*COMPARED, "scalars"], lines)}
+{grid([*COMPARED, "scalars"], lines)}
 """
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _rounds(found: dict[str, Any]) -> str:
@@ -264,7 +248,7 @@ def _rounds(found: dict[str, Any]) -> str:
         `python benchmarks/tree_rounds.py --lists {found["lists"]} --json docs/tables/tree-rounds.json`."""
     return f"""## What a round costs
 
-{_paragraph(text)}
+{paragraph(text)}
 
-{_grid(["objective", "a round", "ratio", "of it in our objective"], lines)}
+{grid(["objective", "a round", "ratio", "of it in our objective"], lines)}
 """

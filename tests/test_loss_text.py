@@ -55,3 +55,9 @@ def test_who_cannot_hold_lists_out_says_so():
     parse("learndcg:adapt=joint").only_joint("trees")
     with pytest.raises(ValueError, match="adapt must be 'joint' with trees; got 'heldout'"):
         parse("learndcg:adapt=heldout").only_joint("trees")
+
+
+@pytest.mark.parametrize("folder", ["5", "2024-11-15", "2024-01"])
+def test_a_path_is_text(folder):
+    with pytest.raises(ValueError, match=f"path must be a folder with weights.safetensors.*; got {folder}$"):
+        parse(f"neuralloss:path={folder}")

@@ -336,6 +336,33 @@ def test_without_patience_all_trees_grow_and_the_best_are_kept(framework):
     assert ranker.score(x, y, qid=qid) == pytest.approx(max(values), abs=1e-6)
 
 
+def test_a_loss_with_parameters_is_not_changed_by_a_fit():
+    learn = losses.LearnDCG()
+    ranker = quick(loss=learn, loss_lr=0.1, trees=5)
+    first, again = (ranker.fit(X, Y, qid=QID).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert float(learn.alpha) == 1.0
+    assert ranker.history_[-1]["alpha"] != 1.0
+
+
+@pytest.mark.parametrize(
+    ("framework", "params", "said"),
+    [
+        ("lightgbm", {"loss": "learndcg", "loss_lr": -1}, "loss_lr must be None or a number above 0"),
+        ("lightgbm", {"loss": "softmax", "loss_lr": 0.1}, "loss_lr must be None for a loss without parameters"),
+        ("lightgbm", {"num_round": 5}, "num_round must be given as trees"),
+        (
+            "xgboost",
+            {"max_dept": 3},
+            "parameter must be one that xgboost has; got 'max_dept'; did you mean 'max_depth'",
+        ),
+    ],
+)
+def test_settings_that_would_be_passed_over_are_errors(framework, params, said):
+    with pytest.raises(ValueError, match=said):
+        quick(framework, **params).plan()
+
+
 @every_framework
 def test_leaves_are_counted(framework):
     model = quick(framework, trees=3, patience=None, holdout=0.0).fit(X, Y, qid=QID).model_
@@ -351,7 +378,7 @@ def test_history_has_what_was_learned_after_each_tree():
     ranker = quick(loss="learndcg", loss_lr=0.1, trees=5).fit(X, Y, qid=QID)
     alphas = [row["alpha"] for row in ranker.history_]
     assert len(set(alphas)) == len(alphas) == 5
-    assert ranker.model_.metrics["loss"]["alpha"] == alphas[-1]
+    assert ranker.model_.metrics["loss"]["alpha"] == alphas[ranker.best_trees_ - 1]
     assert all(row["seconds"] > 0 and row["judge_seconds"] > 0 for row in ranker.history_)
 
 

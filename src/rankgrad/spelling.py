@@ -18,7 +18,8 @@ class Spelling(NamedTuple):
 def spell(what: str, text: str) -> Spelling:
     """Read `name[@k][:key=value,...]`, in any case; `what` is the word for it in errors.
 
-    A value is a number, True, False or None; numbers joined by `-` are a list (`widths=256-128`); the rest is text.
+    A value is a number, True, False or None; numbers joined by `-` are a list (`widths=256-128`); the rest is text, and
+    so is every `path`.
 
     Example:
         >>> spell("loss", "LambdaLoss@5:scheme=ndcg2++,mu=10")
@@ -41,7 +42,7 @@ def spell(what: str, text: str) -> Spelling:
             bad_value(what, "give options as key=value, with commas between", f"{pair!r} in {text!r}")
         if key.lower() in options:
             bad_value(what, f"give {key.lower()} once", repr(text))
-        options[key.lower()] = _value(value)
+        options[key.lower()] = value if key.lower() == "path" else _value(value)
     return Spelling(name, int(cutoff) if at else None, options)
 
 
@@ -75,5 +76,5 @@ def _value(text: str) -> Any:
         pass
     parts = text.split("-")
     if len(parts) > 1 and all(part.replace(".", "", 1).isdigit() for part in parts):
-        return [ast.literal_eval(part) for part in parts]
+        return [float(part) if "." in part else int(part) for part in parts]
     return text

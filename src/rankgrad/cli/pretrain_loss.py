@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
     form: Annotated[str, typer.Option(help="mended, or published as in the paper.")] = "mended",
-    grades: Annotated[int, typer.Option(help="Labels are 0 to this less 1; 3 or 5.")] = 5,
+    grades: Annotated[int, typer.Option(help="3 or 5: labels are 0 to 2, or 0 to 4.")] = 5,
     lists: Annotated[int | None, typer.Option(help="Lists an epoch; else 51200, published 220000.")] = None,
     epochs: Annotated[int, typer.Option(help="How many epochs.")] = 20,
     batch: Annotated[int | None, typer.Option(help="Lists a step; else 128, published 512.")] = None,

@@ -53,8 +53,12 @@ def gather(
         results = read(place, recipe)
         if results.recipe is None:
             bad_value(str(place), f"hold {RECIPE}, the recipe that was run", "none")
+        if recipe is not None and not results.final():
+            bad_value("recipe", f"be one whose final runs are among those in {place}", recipe.name)
         if results.final():
-            name = recipe.name if recipe else place.name.removesuffix(PACKED)
+            name = place.name.removesuffix(PACKED)
+            if recipe is not None:
+                name = f"{name}-{recipe.name}" if len(asked) > len(recipes) else recipe.name
             studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(asked)))
     if not studies:
         bad_value("results", "hold a final run that is done", f"none in {path}")

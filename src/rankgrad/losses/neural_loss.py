@@ -90,8 +90,9 @@ class NeuralLoss(nn.Module):
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
             must = f"be whole numbers from 0 to {self.grades - 1} for a network of {self.grades} grades"
-            if float(labels.max()) > self.grades - 1 or not torch.equal(labels, labels.round()):
-                bad_value("labels", must, f"{float(labels.max()):g} as the largest")
+            others = labels[(labels > self.grades - 1) | (labels != labels.round())]
+            if len(others):
+                bad_value("labels", must, f"{float(others[0]):g}")
 
     def extra_repr(self) -> str:
         """The form, for print."""

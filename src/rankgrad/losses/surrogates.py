@@ -120,12 +120,22 @@ def read(path: Path) -> tuple[Published | Mended, dict[str, Any]]:
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            facts = _facts((file.metadata() or {}).get("facts", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-            bad_value(str(path), f"say format {FORMAT!r}, version {VERSION}", facts.get("format"))
+            told = f"{facts.get('format')!r}, version {facts.get('version')}"
+            bad_value(str(path), f"say format {FORMAT!r}, version {VERSION}", told)
         network = make(**facts["network"])
         network.load_state_dict(tensors)
     except (SafetensorError, KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{path} must hold a network that fits together; got {str(error).strip()}") from error
+        first = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{path} must hold a network that fits together; got {first}") from error
     return network, facts
+
+
+def _facts(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = {}
+    return found if isinstance(found, dict) else {}

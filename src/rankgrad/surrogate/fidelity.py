@@ -10,7 +10,8 @@ from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.draws import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
-# Seeds of pretraining are this far away: no list is in both.
+# Pretraining with seed S draws the lists of a step by S 2^24 + step. A CPU keeps 32 bits of a seed, so that of this
+# sum nothing is left there but 50,000 and more: runs of seed 0 with fewer steps than that share no list with it.
 HELD_OUT = 2**40
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]

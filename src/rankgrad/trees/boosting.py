@@ -1,5 +1,7 @@
 """From labelled lists to boosted trees: one course of training for both frameworks."""
 
+import copy
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,13 +11,22 @@ from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, nearest, one_of
-from rankgrad.losses.text import TextLoss
 from rankgrad.metrics import parse
 from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.objective import Objective, objective
 
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
 PREFIX = "native:"
+
+# Parameters of LightGBM that `TreeRanker` has under another name.
+_OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
+# Parameters of XGBoost that its estimator spells otherwise or does not spell out.
+_XGBOOST = {
+    "eta", "lambda", "alpha", "min_split_loss", "updater", "refresh_leaf", "process_type", "top_k", "feature_selector",
+    "sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop", "seed_per_iteration", "validate_parameters",
+    "max_cached_hist_node", "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
+    "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",
+}  # fmt: skip
 
 Weights = NDArray[np.float32] | None
 
@@ -50,18 +61,21 @@ def boost(plan: Plan, data: Dataset, validation: Dataset | None, weights: Weight
     own = None
     if plan.native is None:
         told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-        own = objective(plan.loss, plan.framework, **told)
+        # A copy: what this run learns is not where the next one begins.
+        own = objective(copy.deepcopy(plan.loss), plan.framework, **told)
         if weights is not None and not own.takes_weights:
             bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
-    learned = own.loss.learned if own is not None and isinstance(own.loss, TextLoss) else dict
+    learned = getattr(own.loss, "learned", dict) if own is not None else dict
     judge = None if validation is None else _Judge(validation, plan.metric, learned)
     run = _lightgbm if plan.framework == "lightgbm" else _xgboost
     booster = run(plan, data, weights, own, judge)
     metrics: dict[str, Any] = {"trees": plan.trees if judge is None else judge.best}
     if judge is not None:
         metrics["validation"] = {plan.metric: judge.values[judge.best - 1]}
-    if scalars := learned():
-        metrics["loss"] = scalars
+    scalars: dict[str, float] = learned()
+    if scalars:
+        kept = scalars if judge is None else judge.history[judge.best - 1]
+        metrics["loss"] = {name: kept[name] for name in scalars}
     settings = plan._asdict() | {"loss": plan.loss if isinstance(plan.loss, str) else str(plan.loss)}
     history = judge.history if judge else []
     return TreeModel(booster, plan.framework, data.features.shape[1], settings, metrics, history)
@@ -70,7 +84,7 @@ def boost(plan: Plan, data: Dataset, validation: Dataset | None, weights: Weight
 def check_loss(plan: Plan) -> None:
     """Raise where it is none: text is parsed, a native one must be one that the framework has."""
     if plan.native is None:
-        objective(plan.loss, plan.framework, hessian=plan.hessian, smooth=plan.smooth)
+        objective(plan.loss, plan.framework, hessian=plan.hessian, loss_lr=plan.loss_lr, smooth=plan.smooth)
         return
     one_of(f"loss after {PREFIX}", plan.native, NATIVE[plan.framework])
     for name in ("loss_lr", "smooth"):
@@ -79,20 +93,36 @@ def check_loss(plan: Plan) -> None:
 
 
 def check_params(params: dict[str, Any], framework: str) -> None:
-    """Raise where LightGBM knows no parameter of a name, which it would pass over; XGBoost warns of that itself."""
-    if not params or framework != "lightgbm":
+    """Raise where the framework has no parameter of a name, which it would pass over, or where one is ours to give."""
+    if not params:
         return
     try:
-        from lightgbm.basic import _ConfigAliases
-    except ImportError:  # not installed: training says so
+        names, said = _lightgbm_names() if framework == "lightgbm" else _xgboost_names()
+    except (ImportError, AttributeError):  # not installed: training says so; or a version that keeps no such list
         return
-    known = _ConfigAliases._get_all_param_aliases()
-    names = {*known, *(name for others in known.values() for name in others)}
     for name in params:
+        if name in said:
+            bad_value(name, f"be given as {said[name]}", f"{name}={params[name]!r}")
         if name not in names:
             near = nearest(name, sorted(names))
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            bad_value("parameter", "be one that lightgbm has", f"{name!r}{hint}")
+            bad_value("parameter", f"be one that {framework} has", f"{name!r}{hint}")
+
+
+def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
+    """All names of LightGBM's parameters; and those for which there is another here."""
+    from lightgbm.basic import _ConfigAliases
+
+    known = _ConfigAliases._get_all_param_aliases()
+    said = {alias: ours for theirs, ours in _OURS.items() for alias in (theirs, *known.get(theirs, ()))}
+    return {*known, *(name for others in known.values() for name in others)}, said
+
+
+def _xgboost_names() -> tuple[set[str], dict[str, str]]:
+    """The names that XGBoost's own estimator takes, and those that only `xgboost.train` knows."""
+    import xgboost
+
+    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, {}
 
 
 class _Judge:

@@ -45,7 +45,9 @@ class Objective:
         self.form = known if hessian == "auto" else Form()
         self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()] if isinstance(self.loss, nn.Module) else []
-        self.learning = torch.optim.Adam(parameters, lr=loss_lr) if loss_lr and parameters else None
+        if loss_lr is not None and not any(each.requires_grad for each in parameters):
+            bad_value("loss_lr", "be None for a loss without parameters of its own", f"{loss_lr!r} with {self.loss!s}")
+        self.learning = None if loss_lr is None else torch.optim.Adam(parameters, lr=loss_lr)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss!s}, hessian={self.hessian!r})"
@@ -157,6 +159,8 @@ def objective(
         one_of("hessian", hessian, HESSIANS)
     elif not 0 < hessian < float("inf"):
         bad_value("hessian", "be 'auto', 'gradient' or a number above 0", hessian)
+    if loss_lr is not None and not (isinstance(loss_lr, int | float) and 0 < loss_lr < float("inf")):
+        bad_value("loss_lr", "be None or a number above 0", repr(loss_lr))
     if smooth not in (None, DRAWN) and not (isinstance(smooth, int | float) and 0 <= smooth <= 1):
         bad_value("smooth", f"be None, {DRAWN!r} or a number from 0 to 1", repr(smooth))
     kind = LightGBMObjective if framework == "lightgbm" else XGBoostObjective
