@@ -341,7 +341,7 @@ def test_a_loss_with_parameters_is_not_changed_by_a_fit():
     ranker = quick(loss=learn, loss_lr=0.1, trees=5)
     first, again = (ranker.fit(X, Y, qid=QID).predict(X) for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    assert float(learn.alpha) == 1.0
+    assert learn.learned()["alpha"] == 1.0
     assert ranker.history_[-1]["alpha"] != 1.0
 
 
