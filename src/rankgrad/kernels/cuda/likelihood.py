@@ -204,10 +204,10 @@ def _likelihood(
             y = tl.load(labels + i, mask=inside, other=0)
             below = tl.load(order + start + rank + 1, mask=rank + 1 < count, other=0)
             differs = (tl.load(labels + below, mask=rank + 1 < count, other=0) != y) | (rank + 1 >= count)
-            end = tl.associative_scan(tl.where(differs & inside, rank, count - 1), 0, _less, reverse=True)
-            end = tl.minimum(end, after_end)
-            tl.store(ends + start + rank, end, mask=inside)
-            after_end = tl.sum(tl.where(first, end, 0))
+            until = tl.associative_scan(tl.where(differs & inside, rank, count - 1), 0, _less, reverse=True)
+            until = tl.minimum(until, after_end)
+            tl.store(ends + start + rank, until, mask=inside)
+            after_end = tl.sum(tl.where(first, until, 0))
         after_top, after_rest = tl.sum(tl.where(first, top, 0.0)), tl.sum(tl.where(first, rest, 0.0))
     tl.store(signal + l, ordered.to(tl.uint8))
     if not TOGETHER:
@@ -260,9 +260,9 @@ def _likelihood(
         i = tl.load(order + start + rank, mask=inside, other=0)
         s = tl.load(scores + i, mask=inside, other=0.0)
         v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
-        end = tl.load(ends + start + rank, mask=inside, other=0)
-        top = tl.load(untils + start + end, mask=inside, other=0.0)
-        rest = tl.load(shares + start + end, mask=inside, other=0.0)
+        until = tl.load(ends + start + rank, mask=inside, other=0)
+        top = tl.load(untils + start + until, mask=inside, other=0.0)
+        rest = tl.load(shares + start + until, mask=inside, other=0.0)
         tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
 
 
