@@ -1,0 +1,91 @@
+"""Every Triton kernel is compiled for a GPU, without one: the interpreter takes Python that the compiler does not."""
+
+import os
+from importlib import import_module
+
+import pytest
+import torch
+
+import rankgrad as rg
+from rankgrad import losses
+from rankgrad.kernels import op
+
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("TRITON_INTERPRET=1: nothing is compiled", allow_module_level=True)
+triton = pytest.importorskip("triton")
+compiler, backends = import_module("triton.compiler"), import_module("triton.backends.compiler")
+
+TARGET = backends.GPUTarget("cuda", 90, 32)
+TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8"}
+OPTIONS = ("num_warps", "num_stages", "maxnreg")
+FAMILIES = ("approx", "likelihood", "listwise", "neural_ndcg", "pairwise", "sinkhorn", "smooth", "soft_ndcg")
+
+# One loss for each kernel and each way through it.
+LOSSES = {
+    "approx_ap": losses.approx_ap,
+    "approx_ndcg": losses.approx_ndcg,
+    "hinge": losses.hinge,
+    "lambdaloss": lambda *lists, **told: losses.lambdaloss(*lists, k=5, **told),
+    "learndcg": losses.LearnDCG(discount="curved"),
+    "listmle": losses.listmle,
+    "listmle in order": lambda *lists, **told: losses.listmle(*lists, ties="position", **told),
+    "neural_ndcg": losses.neural_ndcg,
+    "neural_ndcg transposed": lambda *lists, **told: losses.neural_ndcg(*lists, transposed=True, **told),
+    "p_listmle": losses.p_listmle,
+    "smooth_ap": losses.smooth_ap,
+    "smooth_ndcg": losses.smooth_ndcg,
+    "softmax": losses.softmax,
+    "softsort_ndcg": losses.softsort_ndcg,
+    "unique_softmax": losses.unique_softmax,
+}
+
+
+class Compiler:
+    """In the place of `launch`: compiles a kernel for what it is given, and leaves the memory as it is."""
+
+    def __init__(self):
+        self.kernels = set()
+
+    def __call__(self, kernel, grid, *arguments, **constants):
+        options = {name: constants.pop(name) for name in OPTIONS if name in constants}
+        given = dict(zip(kernel.arg_names, arguments, strict=False)) | constants
+        signature, constexprs = {}, {}
+        for place, parameter in enumerate(kernel.params):
+            value = given[parameter.name]
+            if parameter.is_constexpr or value is None:
+                signature[parameter.name], constexprs[place,] = "constexpr", value
+            elif isinstance(value, torch.Tensor):
+                signature[parameter.name] = f"*{TYPES[value.dtype]}"
+            else:
+                signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
+        source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constexprs)
+        assert triton.compile(source, target=TARGET, options=options).asm["cubin"]
+        self.kernels.add(kernel.fn.__name__)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Losses on the CPU take the kernels of the GPU, which are only compiled."""
+    compiled, run = Compiler(), op._run
+    for family in FAMILIES:
+        module = import_module(f"rankgrad.kernels.cuda.{family}")
+        for name, instead in (("launch", compiled), ("multiprocessors", lambda device: 132)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, instead)
+    monkeypatch.setattr(op, "_run", lambda device, *arguments: run("cuda", *arguments))
+    monkeypatch.setattr(torch, "empty", torch.zeros)  # orders that no kernel filled are still places
+    return compiled
+
+
+@pytest.mark.parametrize("layout", ["padded", pytest.param("flat, float64", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_kernels_compile(compiled, name, layout):
+    if layout == "padded":
+        scores, told = torch.randn(2, 20), {"mask": torch.ones(2, 20, dtype=torch.bool)}
+    else:
+        scores, told = torch.randn(40, dtype=torch.float64), {"offsets": torch.tensor([0, 25, 40])}
+    labels = torch.randint(0, 3, scores.shape)
+    loss = LOSSES[name].to(scores.dtype) if isinstance(LOSSES[name], torch.nn.Module) else LOSSES[name]
+    with rg.backend("fused"):
+        loss(scores.requires_grad_(), labels, **told)
+    assert compiled.kernels
