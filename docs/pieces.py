@@ -18,6 +18,12 @@ def paragraph(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
+def wrapped(text: str) -> str:
+    """A text with its paragraphs in such lines; headings and code stay as they are."""
+    parts = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith(("#", "```")) else paragraph(part) for part in parts) + "\n"
+
+
 def read(name: str) -> Any:
     """What lies in `docs/tables` under this name; None where there is nothing."""
     path = TABLES / f"{name}.json"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pieces import grid, read
+from pieces import grid, read, wrapped
 from scipy.stats import spearmanr
 
 from rankgrad.experiments import printed
@@ -62,7 +62,7 @@ def study_page() -> str | None:
 def _head(found: dict[str, Any], table: dict[str, Any], models: list[str]) -> str:
     trials = sorted({trial for row in table["rows"] for trial in row["trials"]})
     missing = f"\n**{found['missing']} runs are missing: the study is not whole.**\n" if found["missing"] else ""
-    return HEAD.format(
+    told = HEAD.format(
         rankers=f"{len(models)} rankers",
         losses=f"up to {max(sum(row['model'] == model for row in table['rows']) for model in models)}",
         folds=table["folds"],
@@ -72,7 +72,8 @@ def _head(found: dict[str, Any], table: dict[str, Any], models: list[str]) -> st
         hours=f"{found['hours']:.1f}",
         commits=", ".join(found["commits"]),
         machines="; ".join(f"{name} ({count:,} runs)" for name, count in found["machines"].items()),
-    ) + missing  # fmt: skip
+    )
+    return wrapped(told) + missing
 
 
 def _ranked(table: dict[str, Any], model: str) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "model": row.model,
                     "loss": row.loss,
                     "entries": entries,
-                    "trials": list(row.trials),
+                    "trials": [trial * max(1, len(row.variants)) for trial in row.trials],
                     "chosen": _counted(
                         _setting(run, searched) for run in own if run.cell.settings.get("seed") == table.seeds[0]
                     ),
