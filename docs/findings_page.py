@@ -197,7 +197,7 @@ def _cost(study: dict[str, Any]) -> str:
     head = ["loss", "NDCG@10", "seconds a run", "epochs until it stopped", "an epoch, x the cheapest"]
     return f"""## RQ4. What a run costs
 
-Seconds of training alone, two runs at a time on two cores that did nothing else. The network of NeuralLoss is trained
+Seconds of training alone, two runs at a time on two cores that did little else. The network of NeuralLoss is trained
 before, once for all data with the same grades: [what that takes](neural_loss.md).
 Small lists (about 19 documents) and a small ranker make the loss count more than elsewhere.
 
