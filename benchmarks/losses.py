@@ -3,8 +3,9 @@
 Correctness comes first: the value and the gradient of every contender are held against plain in float64, and one that
 is wrong gets no time. Where the n x n matrices of plain would not fit (one list of 65,536 documents) the truth is the
 CPU's kernel in float64, which was held against plain at the shapes before it. Times are medians of interleaved samples
-of a whole public call with its backward pass. On a GPU there is also the time of a replay inside a CUDA graph, of a
-call whose backward pass stays in the calling thread, and of an autograd function that does nothing.
+of a whole public call with its backward pass, and of `value_and_grad`, which needs none. On a GPU also the time
+of a replay inside a CUDA graph, of a call whose backward pass stays in the calling thread, and of an autograd function
+that does nothing.
 
 `--all` takes every loss, `--only NAME ...` some; `--long` is a list of 100,000 documents with the peak of memory.
 """
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import baseline
 import long_list
 import torch
-from contenders import Contender, Wrong, check, graphed, once, peak_memory, sample, step, uses_kernel
+from contenders import Contender, Wrong, check, graphed, in_one_call, once, peak_memory, sample, step, uses_kernel
 from rich.console import Console
 from rich.table import Table
 from setting import setting
@@ -56,6 +57,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    if arguments.device == "cuda":
+        from rankgrad.kernels.cuda import native
+
+        native.wait()
     if arguments.long:
         rows = long_list.rows(arguments.device)
     else:
@@ -151,6 +156,8 @@ def candidates(
     found = {}
     if case.loss is nothing or uses_kernel(case.loss, scores, labels):
         found["fused"] = step(case.loss, scores, labels, "fused")
+        if case.loss is not nothing:
+            found["value_and_grad"] = in_one_call(case.loss, scores, labels)
         if device == "cuda":
             found["one thread"] = in_one_thread(step(case.loss, scores, labels, "fused"))
             found["graph"] = graphed(step(case.loss, scores, labels, "fused"))
@@ -206,7 +213,7 @@ def _line(row: dict[str, Any]) -> str:
     """A row as text, with where it was measured."""
     times = [
         f"{kind} {_time(row, kind)}"
-        for kind in ("graph", "fused", "one thread", "plain", "baseline", "compiled")
+        for kind in ("graph", "value_and_grad", "fused", "one thread", "plain", "baseline", "compiled")
         if kind in row
     ]
     refused = [f"{kind} is wrong, not timed: {why}" for kind, why in row.get("refused", {}).items()]
@@ -230,9 +237,9 @@ def show(rows: list[dict[str, Any]]) -> None:
     if "MB extra" in rows[0]:
         kinds, ratios = ["fused"], ["MB extra", "MB in all"]
     else:
-        kinds, ratios = ["fused", "plain", "baseline"], ["times plain", "times baseline"]
+        kinds, ratios = ["value_and_grad", "fused", "plain", "baseline"], ["times plain", "times baseline"]
         if any("graph" in row for row in rows):
-            kinds, ratios = ["graph", "fused", "one thread", *kinds[1:]], [*ratios, "bytes a document"]
+            kinds, ratios = ["graph", *kinds[:2], "one thread", *kinds[2:]], [*ratios, "bytes a document"]
         if any("compiled" in row for row in rows):
             kinds.append("compiled")
     table = Table(title=f"{rows[0]['commit']}, torch {rows[0]['torch']}, {rows[0]['chip']}")

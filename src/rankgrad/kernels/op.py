@@ -164,6 +164,26 @@ class Loss(torch.autograd.Function):
         return (None, None, by_scores, None, None, None, None, None, None, None, *each)
 
 
+def held(value: Tensor, scores: Tensor) -> Tensor | None:
+    """The gradient of a reduced loss by `scores`, a leaf, out of its graph; None where that is not the loss alone."""
+    if value.is_cuda:
+        from rankgrad.kernels.cuda.reduce import held_slopes
+
+        return held_slopes(value, scores)
+    node: Any = value.grad_fn
+    if not is_source(node, Loss, scores):
+        return None
+    slopes, _, share, *_ = node.saved_tensors
+    return (slopes if share is None else slopes * share).view(scores.shape)
+
+
+def is_source(node: Any, function: type, scores: Tensor) -> bool:
+    """Whether `scores`, a leaf, is the first tensor of this autograd function, as it is."""
+    if getattr(node, "_forward_cls", None) is not function:
+        return False
+    return getattr(node.next_functions[0][0], "variable", None) is scores
+
+
 def _flat(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.reshape(-1)
 

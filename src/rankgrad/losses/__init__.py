@@ -15,7 +15,8 @@ document, the softmax family multiplies each document's share of the target.
 scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
-loss over noisy scores; `parse("lambdaloss@5")` makes a loss from its text.
+loss over noisy scores; `parse("lambdaloss@5")` makes a loss from its text; `value_and_grad(loss, scores, labels)` gives
+the gradient without a backward pass.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
@@ -39,6 +40,7 @@ from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
 from rankgrad.losses.text import parse as parse
+from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 
 __all__ = [
     "LearnDCG",

@@ -1,7 +1,7 @@
 """Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
 Three launches: soft ranks (and the ideal order, by counting), then per list the value and its derivative by each rank,
-then the derivative by each score. LearnDCG's alpha takes a fourth.
+then the derivative by each score.
 """
 
 from typing import Any
@@ -17,7 +17,8 @@ from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
-ROWS, COLUMNS, TILE = 32, 64, 1024
+ROWS, COLUMNS, TILE = 32, 32, 1024
+FAR = tl.constexpr(126.0)  # of two scores: 2^-126 is the smallest number that float32 holds in full
 
 
 def run(
@@ -56,25 +57,27 @@ def run(
         (room(scores, layout.documents), room(scores, layout.documents)) if code == AVERAGE else (rank, rank)
     )
     direct = room(scores, layout.documents) if code == RECIPROCAL else rank
+    turn = room(scores, layout.documents) if form and gradient else rank
     given = (*layout.arguments(), as_bytes(mask, scores), *raw, *numbers)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
     constants = {"CODE": code, "MASKED": mask is not None, "FORM": int(form), **layout.constants()}
     constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, else by counting pairs
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
     rows_of_lists, lists = layout.row_grid(ROWS), layout.list_grid()
-    launch(_ranks, rows_of_lists, scores, labels, *given, rank, ideal, above, threshold, **constants, **by_block)
+    launch(
+        _ranks, rows_of_lists, scores, labels, *given, rank, ideal, above, turn, threshold,
+        GRADIENT=gradient, **constants, **by_block,
+    )  # fmt: skip
     filled = (by_rank, by_above, direct, values, as_bytes(signal, scores), extras)
     launch(
-        _values, lists, scores, labels, *given, rank, ideal, above, *filled, k, beta, threshold,
-        GRADIENT=gradient, TILE=tile, **constants,
+        _values, lists, scores, labels, *given, rank, ideal, above, turn, *filled, k, beta, threshold,
+        GRADIENT=gradient, TILE=tile, **constants, num_warps=8 if tile > 128 else 4,
     )  # fmt: skip
     if gradient:
         launch(
             _slopes, rows_of_lists, scores, labels, *given, by_rank, by_above, direct, slopes, threshold,
             **constants, **by_block,
         )  # fmt: skip
-        if form:
-            launch(_by_alpha, lists, scores, *given, slopes, extras, TILE=tile, **constants)
     return values, signal, slopes, extras
 
 
@@ -122,9 +125,9 @@ def _powers(scores, where, real, alpha):
 def _ranks(
     scores, labels, offsets, documents, lists, n, mask,
     raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest,
-    rank, ideal, above, threshold,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
-    STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    rank, ideal, above, turn, threshold,
+    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
+    SORTED: tl.constexpr, GRADIENT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -135,17 +138,23 @@ def _ranks(
     ahead = tl.zeros([ROWS, COLUMNS], x_i.dtype)
     ahead_relevant = tl.zeros([ROWS, COLUMNS], x_i.dtype)
     better = tl.zeros([ROWS, COLUMNS], tl.int32)
+    turning = tl.zeros([ROWS, COLUMNS], x_i.dtype)
     first = tl.min(tl.where(inside, start, documents))
     last = tl.max(tl.where(inside, end, 0))
     for column in range(first, last, COLUMNS):
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
         x_j = _powers(scores, j, there, sharp)
-        chance = reciprocal(1.0 + power(x_i[:, None] - x_j[None, :]))  # 0 for padding
+        gap = x_i[:, None] - x_j[None, :]
+        gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that nothing below is infinite
+        odds = power(gap)
+        chance = reciprocal(1.0 + odds)  # as good as 0 for padding
         if not PADDED:
             mine = (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
             chance = tl.where(mine, chance, 0.0)
         ahead += chance
+        if FORM > 0 and GRADIENT:
+            turning -= odds * chance * chance * gap
         if CODE == 3:
             y_j = tl.load(labels + j, mask=there, other=0.0)
             ahead_relevant += tl.where(y_j[None, :] > threshold, chance, 0.0)
@@ -156,6 +165,8 @@ def _ranks(
                 above_it = above_it & mine
             better += above_it.to(tl.int32)
     tl.store(rank + i, tl.sum(ahead, 1) + 0.5, mask=inside)
+    if FORM > 0 and GRADIENT:  # the derivative by alpha, which enters as alpha s only
+        tl.store(turn + i, tl.sum(turning, 1) * 0.6931471805599453 / sharp, mask=inside)
     if CODE == 3:
         tl.store(above + i, tl.sum(ahead_relevant, 1) + 0.5, mask=inside)
     if CODE == 0 and not SORTED:
@@ -211,7 +222,7 @@ def _discount(r, slope):
 def _values(
     scores, labels, offsets, documents, lists, n, mask,
     raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest,
-    rank, ideal, above, by_rank, by_above, direct, values, signal, extras, k, beta, threshold,
+    rank, ideal, above, turn, by_rank, by_above, direct, values, signal, extras, k, beta, threshold,
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
@@ -251,8 +262,10 @@ def _values(
             g, g_base = _gain(tl.where(relevant, y, 0.0), top, log_base)
             d, _, d_slope = _discount(r, slope)
             total += tl.sum(tl.where(relevant, g * kept / d, 0.0))
-            by_base += tl.sum(tl.where(relevant, g_base * kept / d, 0.0))
-            by_slope -= tl.sum(tl.where(relevant, g * kept * d_slope / (d * d), 0.0))
+            if FORM > 0:
+                by_base += tl.sum(tl.where(relevant, g_base * kept / d, 0.0))
+            if FORM == 2:
+                by_slope -= tl.sum(tl.where(relevant, g * kept * d_slope / (d * d), 0.0))
             if SORTED:  # the whole list is in this tile
                 place = (tl.arange(0, TILE) + 1).to(y.dtype)
                 best_y = tl.sort(tl.where(relevant, y, 0.0), descending=True)
@@ -264,8 +277,10 @@ def _values(
             counts = counts & ((k <= 0) | (place <= k))
             e, _, e_slope = _discount(place, slope)
             best += tl.sum(tl.where(counts, g / e, 0.0))
-            best_base += tl.sum(tl.where(counts, g_base / e, 0.0))
-            best_slope -= tl.sum(tl.where(counts, g * e_slope / (e * e), 0.0))
+            if FORM > 0:
+                best_base += tl.sum(tl.where(counts, g_base / e, 0.0))
+            if FORM == 2:
+                best_slope -= tl.sum(tl.where(counts, g * e_slope / (e * e), 0.0))
         elif CODE == 1:
             total += tl.sum(tl.where(relevant, kept, 0.0)) / k
         elif CODE == 2:
@@ -283,7 +298,7 @@ def _values(
         return
     tl.store(extras + 3 * l, -(by_base - value * best_base) / scale * _steep(raw_base, zero, True, FORM))
     tl.store(extras + 3 * l + 1, -(by_slope - value * best_slope) / scale * _steep(raw_slope, zero, False, FORM))
-    tl.store(extras + 3 * l + 2, total * 0.0)
+    by_alpha = total * 0.0
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)
         inside = i < end
@@ -296,6 +311,8 @@ def _values(
             g, _ = _gain(tl.where(relevant, y, 0.0), top, log_base)
             d, d_r, _ = _discount(r, slope)
             change = -g * (fading / d - kept * d_r / (d * d)) / scale
+            if FORM > 0:
+                by_alpha += tl.sum(tl.where(relevant, change * tl.load(turn + i, mask=relevant, other=0.0), 0.0))
         elif CODE == 1:
             change = -fading / k
         elif CODE == 2:
@@ -308,6 +325,7 @@ def _values(
             change = -a * (fading - kept / r) / r / count
             tl.store(by_above + i, tl.where(relevant, -kept / r / count, 0.0), mask=inside)
         tl.store(by_rank + i, tl.where(relevant, change, 0.0), mask=inside)
+    tl.store(extras + 3 * l + 2, by_alpha * _steep(raw_alpha, zero, False, FORM))
 
 
 @triton.jit
@@ -351,33 +369,3 @@ def _slopes(
     if CODE == 2:
         slope_i += tl.load(direct + i, mask=real, other=0.0)
     tl.store(slopes + i, tl.where(real, sharp * slope_i, 0.0), mask=inside)
-
-
-@triton.jit
-def _by_alpha(
-    scores, offsets, documents, lists, n, mask,
-    raw_base, raw_slope, raw_alpha, base, base_rest, slope, slope_rest, alpha, alpha_rest, slopes, extras,
-    CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
-    STEPS: tl.constexpr, SORTED: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Only alpha s enters, so the derivative by alpha follows from those by the scores."""
-    start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
-    low = tl.full([], float("inf"), scores.dtype.element_ty)
-    high = -low
-    for column in range(start, end, TILE):
-        i = column + tl.arange(0, TILE)
-        real = present(mask, i, i < end, MASKED)
-        s = tl.load(scores + i, mask=real, other=0.0)
-        low = tl.minimum(low, tl.min(tl.where(real, s, float("inf"))))
-        high = tl.maximum(high, tl.max(tl.where(real, s, -float("inf"))))
-    middle = tl.where(low <= high, 0.5 * low + 0.5 * high, 0.0)
-    total = middle * 0.0
-    for column in range(start, end, TILE):
-        i = column + tl.arange(0, TILE)
-        real = present(mask, i, i < end, MASKED)
-        s = tl.load(scores + i, mask=real, other=0.0)
-        by_score = tl.load(slopes + i, mask=real, other=0.0)
-        total += tl.sum(tl.where(real, (s - middle) * by_score, 0.0))
-    sharp = _alpha(raw_alpha, alpha, alpha_rest, middle * 0.0, FORM)
-    by_alpha = total / sharp * _steep(raw_alpha, middle * 0.0, False, FORM)
-    tl.store(extras + 3 * tl.program_id(0) + 2, by_alpha)

@@ -1,16 +1,18 @@
 """Calls that were made before: the same kernels on other tensors, and nothing else.
 
 What a loss launches depends on its options and on the shape and dtype of what it is given. The first call of a kind
-goes the ordinary way and is written down; later ones take their scratch in one piece and launch. Triton's own way to a
-kernel it has compiled takes three times as long as the launch.
+goes the ordinary way and is written down; later ones take their scratch in one piece and launch: from C++ where that
+is built, else from here. Triton's own way to a kernel it has compiled takes three times as long as the launch.
 """
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from rankgrad.kernels.cuda import native
 
 _active = threading.local()
 
@@ -40,6 +42,16 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
         recording.add_launch(kernel, compiled, grid, arguments, constants)
 
 
+class Launch(NamedTuple):
+    """One launch of a compiled kernel; of tensors, argument, base and offset stand for the value."""
+
+    compiled: Any
+    grid: tuple[int, int, int]
+    names: list[str]
+    values: list[Any]
+    tensors: list[Any]
+
+
 class Recording:
     """The launches of one call, in a `with` block. Its tensors are inputs, outputs and scratch.
 
@@ -56,7 +68,8 @@ class Recording:
         self._bytes = 0
         self._rooms: list[Tensor] = []
         self._views: dict[int, int] = {}
-        self._launches: list[tuple[Any, ...]] = []
+        self._launches: list[Launch] = []
+        self._plan: Any = None
 
     def __enter__(self) -> "Recording":
         _active.recording = self
@@ -79,18 +92,17 @@ class Recording:
 
     def add_launch(self, kernel: Any, compiled: Any, grid: tuple[int, ...], arguments: Any, constants: Any) -> None:
         """Write a launch down."""
-        try:
-            call, entry = compiled.run, (compiled.function, compiled.packed_metadata, None, None, None)
-        except AttributeError:
+        if not all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata")):
             self.whole = False
             return
         self._kept.append(arguments)
         named = dict(zip(kernel.arg_names, arguments, strict=False)) | constants
-        template = [named[name] for name in kernel.arg_names]
-        tensors = [(at, id(value)) for at, value in enumerate(template) if isinstance(value, Tensor)]
+        values = [named[name] for name in kernel.arg_names]
+        tensors = [(at, id(value)) for at, value in enumerate(values) if isinstance(value, Tensor)]
         for at, _ in tensors:
-            template[at] = None
-        self._launches.append((call, (*grid, 1, 1)[:3], entry, template, tensors))
+            values[at] = None
+        x, y, z = (*grid, 1, 1)[:3]
+        self._launches.append(Launch(compiled, (x, y, z), kernel.arg_names, values, tensors))
 
     def finish(self, *outputs: tuple[Tensor, torch.Size]) -> None:
         """Say which tensors are the outputs, and of which shape; they have memory of their own in every call."""
@@ -101,21 +113,27 @@ class Recording:
         for which, (tensor, _) in enumerate(outputs):
             self._places[id(tensor)] = (self._scratch + 1 + which, 0)
         self._outputs = tuple((shape, tensor.dtype) for tensor, shape in outputs)
-        for *_, tensors in self._launches:
-            found = [self._places.get(self._views.get(name, name)) for _, name in tensors]
+        for launch in self._launches:
+            found = [self._places.get(self._views.get(name, name)) for _, name in launch.tensors]
             self.whole = self.whole and None not in found
-            tensors[:] = [(at, *(place or (0, 0))) for (at, _), place in zip(tensors, found, strict=True)]
+            launch.tensors[:] = [(at, *(place or (0, 0))) for (at, _), place in zip(launch.tensors, found, strict=True)]
         self._kept, self._rooms, self._places, self._views = [], [], {}, {}
 
-    def again(self, inputs: Sequence[int], device: torch.device) -> list[Tensor]:
+    def again(self, inputs: list[int], device: torch.device) -> list[Tensor]:
         """The same on other inputs, told by their addresses; returns new outputs."""
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        if self._plan is None and native.ready() is not None:
+            self._plan = native.plan(self._launches, self._outputs, self._bytes, str(device)) or ()
+        if self._plan:
+            found: list[Tensor] = native.ready().run(self._plan, stream, inputs)
+            return found
         outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self._outputs]
         scratch = torch.empty(self._bytes, dtype=torch.uint8, device=device) if self._bytes else None
         bases = [*inputs, 0 if scratch is None else scratch.data_ptr(), *[output.data_ptr() for output in outputs]]
-        stream = torch._C._cuda_getCurrentRawStream(device.index)
-        for call, grid, entry, template, tensors in self._launches:
-            arguments = template.copy()
+        for compiled, grid, _, values, tensors in self._launches:
+            arguments = values.copy()
             for at, base, offset in tensors:
                 arguments[at] = bases[base] + offset
-            call(*grid, stream, *entry, *arguments)
+            entry = (stream, compiled.function, compiled.packed_metadata, None, None, None)
+            compiled.run(*grid, *entry, *arguments)
         return outputs

@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
-from rankgrad.kernels.op import OnceOnly, scale
+from rankgrad.kernels.op import OnceOnly, is_source, scale
 
 MOST = 1024  # kinds of calls that are remembered
 TILE, PROGRAMS = 1024, 256  # documents at a time; programs, at most
@@ -36,12 +37,15 @@ def eager(
     if not gradient:
         return made[0]
     learned = params if params and isinstance(params[0], Tensor) else ()
-    value: Tensor = Connected.apply((made, reduction, offsets, n), scores, *learned)
+    if (built := native.ready()) is not None and reduction != "none":
+        value: Tensor = built.connect(*made, scores, *learned)
+    else:
+        value = Connected.apply((made, reduction, offsets, n), scores, *learned)
     return value
 
 
 class Connected(torch.autograd.Function):
-    """Puts a value that is there already into the graph.
+    """Puts a value that is there already into the graph; `native.cpp` has the same.
 
     PyTorch calls `backward` in a thread of its own, where the same Python was measured to take several times as long:
     it does no more than it must, one product.
@@ -74,6 +78,17 @@ class Connected(torch.autograd.Function):
             by_scores = OnceOnly.apply(by_scores, others[0])
             by_params = None if by_params is None else OnceOnly.apply(by_params, others[1])
         return (None, by_scores) if by_params is None else (None, by_scores, *by_params.unbind())
+
+
+def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
+    """The gradient of a reduced loss by `scores`, a leaf, out of its graph; None where that is not the loss alone."""
+    node: Any = value.grad_fn
+    if is_source(node, Connected, scores):
+        slopes: Tensor = node.saved_tensors[0]
+        return slopes.view(-1)[: scores.numel()].view(scores.shape)
+    built = native.ready()
+    held: Tensor | None = None if built is None else built.slopes(value, scores)
+    return held
 
 
 def reduced(
@@ -159,7 +174,7 @@ def _uneven(addresses: list[int]) -> tuple[int, ...]:
 
 def _on(device: torch.device) -> Any:
     """Kernels are launched on the current device."""
-    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    elsewhere = device.type == "cuda" and device.index != torch._C._cuda_getDevice()
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
 

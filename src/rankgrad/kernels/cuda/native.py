@@ -1,0 +1,172 @@
+"""Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
+
+The first call on a machine starts the compiler in the background, once; until it is done, and wherever there is no
+compiler, calls go through Python and have the same results. `RANKGRAD_NATIVE=0` leaves it at that.
+"""
+
+import ctypes
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import sysconfig
+import threading
+import uuid
+from functools import lru_cache
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rankgrad.kernels.cache import folder
+
+if TYPE_CHECKING:
+    from rankgrad.kernels.cuda.recorded import Launch
+
+SOURCE = Path(__file__).with_name("native.cpp")
+# Triton's names of types, and how an argument of the type is packed.
+PACKED = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+PACKED |= {f"u{width[1:]}": code.upper() for width, code in PACKED.items() if width[0] == "i"}
+
+_module: Any = None
+_builder: threading.Thread | None = None
+_begun = False
+
+
+def ready() -> Any:
+    """The built module, or None while there is none."""
+    if not _begun:
+        _begin()
+    return _module
+
+
+def wait() -> bool:
+    """Wait until the module is there, for measurements and tests; whether it is."""
+    if ready() is None and _builder is not None:
+        _builder.join()
+    return _module is not None
+
+
+def _begin() -> None:
+    """Load what an earlier process built, or build it in a thread."""
+    global _begun, _builder
+    _begun = True
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if os.environ.get("RANKGRAD_NATIVE") == "0" or compiler is None or os.name != "posix":
+        return
+    made_for = (torch.__version__, sysconfig.get_platform())
+    kept = folder("native", SOURCE.read_bytes(), repr(made_for).encode())
+    built = kept / f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if built.exists():
+        _load(built)
+    else:
+        _builder = threading.Thread(target=_build, args=(compiler, built), daemon=True)
+        _builder.start()
+
+
+def _build(compiler: str, built: Path) -> None:
+    """The compiler goes on when this process ends, and moves the file to its place when it is whole."""
+    part = built.with_name(f"{uuid.uuid4().hex}.part")
+    command = f"{shlex.join(command_line(compiler, part))} && mv {shlex.quote(str(part))} {shlex.quote(str(built))}"
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if subprocess.run(["sh", "-c", command], start_new_session=True, check=False, **quiet).returncode == 0:
+        _load(built)
+
+
+def command_line(compiler: str, built: Path) -> list[str]:
+    """How the file is compiled."""
+    root = Path(torch.__file__).parent
+    includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
+    includes = [*includes, Path(sysconfig.get_path("include"))]
+    libraries = root / "lib"
+    return [
+        *(compiler, "-O2", "-std=c++20", "-shared", "-fPIC", "-w", str(SOURCE), "-o", str(built)),
+        *(part for include in includes for part in ("-isystem", str(include))),
+        *(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", f"-L{libraries}"),
+        *(f"-Wl,-rpath,{libraries}", "-ltorch_python", "-ltorch_cpu", "-lc10"),
+    ]
+
+
+def _load(built: Path) -> None:
+    global _module
+    loader = ExtensionFileLoader("native", str(built))
+    spec = spec_from_loader("native", loader)
+    try:
+        module = module_from_spec(spec)  # type: ignore[arg-type]
+        loader.exec_module(module)
+    except ImportError:  # built for another PyTorch of the same name
+        return
+    _module = module
+
+
+def plan(
+    launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
+) -> Any:
+    """The plan of recorded launches, for `run`; None where there cannot be one."""
+    driver, native = _driver(), ready()
+    if driver is None or native is None:
+        return None
+    told = [_told(launch, driver) for launch in launches]
+    if None in told:
+        return None
+    launcher = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
+    return native.plan(
+        launcher, device, scratch, told, [([*shape], dtype == torch.float64) for shape, dtype in outputs]
+    )
+
+
+def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
+    """A launch as `native.cpp` takes it; None where the kernel asks for more than arguments."""
+    compiled, meta = launch.compiled, launch.compiled.metadata
+    special = ("launch_pdl", "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size")
+    if meta.num_ctas > 1 or any(getattr(meta, name, False) for name in special):
+        return None
+    packed, sizes, pointers = pack(compiled.src.signature, launch)
+    wanted = _sizes(driver, compiled.function)
+    # Triton adds pointers to scratch memory, of which there is none here.
+    if wanted[: len(sizes)] != sizes or any(size != 8 for size in wanted[len(sizes) :]):
+        return None
+    packed += bytes(8 * (len(wanted) - len(sizes)))
+    places = list(range(0, len(packed), 8))
+    return compiled.function, launch.grid, meta.num_warps * 32, meta.shared, packed, places, pointers
+
+
+def pack(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
+    """Arguments as the kernel takes them, 8 bytes each: these, their sizes, and where which address goes."""
+    addresses = {at: (base, offset) for at, base, offset in launch.tensors}
+    packed, sizes, pointers = b"", [], []
+    for at, name in enumerate(launch.names):
+        kind = signature.get(name, "constexpr")
+        if kind == "constexpr":
+            continue
+        value = launch.values[at]
+        if at in addresses:
+            pointers.append((len(packed), *addresses[at]))
+            value, kind = 0, "i64"
+        argument = struct.pack(PACKED[kind], value)
+        sizes.append(len(argument))
+        packed += argument.ljust(8, b"\0")
+    return packed, sizes, pointers
+
+
+@lru_cache(maxsize=1)
+def _driver() -> Any:
+    """The CUDA driver, where it can be asked what a kernel takes."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        return driver if driver.cuFuncGetParamInfo else None
+    except (OSError, AttributeError):
+        return None
+
+
+def _sizes(driver: Any, function: int) -> list[int]:
+    """The size of each argument of a kernel, in bytes."""
+    sizes: list[int] = []
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    told = (ctypes.byref(offset), ctypes.byref(size))
+    while driver.cuFuncGetParamInfo(ctypes.c_void_p(function), ctypes.c_size_t(len(sizes)), *told) == 0:
+        sizes.append(size.value)
+    return sizes

@@ -1,0 +1,38 @@
+"""A loss and its gradient in one call, without a backward pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+
+
+def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    r"""The loss of these scores and its gradient by them, :math:`\partial \ell / \partial s`, neither in a graph.
+
+    A fused loss has both when it returns, so nothing is left for autograd to do, whose overhead is the larger part of a
+    small batch; `scores.backward(gradient)` then goes on into the network. Other losses take an ordinary backward pass.
+
+    Args:
+        loss: any function or module of `rankgrad.losses`.
+        scores: `(..., n)`, or `(documents,)` with `offsets`; floating.
+        lists: labels, and what else the loss takes by place.
+        options: keywords of the loss; `reduction="none"` has no one gradient, and is refused.
+
+    Example:
+        >>> from rankgrad.losses import softmax
+        >>> scores = torch.tensor([[2., 1., 3.]], requires_grad=True)
+        >>> value_and_grad(softmax, scores, torch.tensor([[1., 0., 0.]]))
+        (tensor(1.4076), tensor([[-0.7553,  0.0900,  0.6652]]))
+    """
+    leaf = scores.detach().requires_grad_()
+    with torch.enable_grad():
+        value = loss(leaf, *lists, **options)
+    if value.dim() > 0:
+        bad_value("reduction", "be 'mean' or 'sum' where a gradient is asked for", "'none'")
+    from rankgrad.kernels import op
+
+    gradient = op.held(value, leaf)
+    return value.detach(), torch.autograd.grad(value, leaf)[0] if gradient is None else gradient
