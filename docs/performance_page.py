@@ -1,17 +1,16 @@
-"""The page of measured speeds, from what `benchmarks/losses.py --json` wrote."""
+"""The page of measured speeds, from what `benchmarks/losses.py --json` and `benchmarks/rax_losses.py --json` wrote."""
 
-import json
-from pathlib import Path
 from typing import Any
 
-TABLES = Path(__file__).parent / "tables"
+from pieces import grid, paragraph, read, where
+
 HEAD = """# How fast the losses are
 
 Forward and backward, float32, five skewed grades. Before a time is taken, value and gradient are held against the plain
-loss in float64; one that is wrong gets no time. *fused* is a whole call of the public function, *graph* a replay inside
-a CUDA graph, *plain* the readable PyTorch version of the same function, *compiled* that one under `torch.compile`,
-*textbook* the loss as it is usually written (`benchmarks/baseline.py`). Times are medians of interleaved samples in one
-run.
+loss in float64; one that is wrong gets no time. *fused* is a whole call of the public function with its backward pass,
+*value_and_grad* the same by `losses.value_and_grad`, which needs none, *graph* a replay inside a CUDA graph, *plain*
+the readable PyTorch version of the same function, *compiled* that one under `torch.compile`, *textbook* the loss as it
+is usually written (`benchmarks/baseline.py`). Times are medians of interleaved samples in one run.
 """
 GPU = "--device cuda --compiled"
 ABOUT = {
@@ -19,11 +18,39 @@ ABOUT = {
 *nothing* is an autograd function that only writes zeros: what PyTorch itself takes for a call. It runs the backward
 pass in a thread of its own; *one thread* is the same call inside `torch.autograd.set_multithreading_enabled(False)`.
 Training on one GPU runs inside CUDA graphs, with the optimisers that can be recorded and without loss scaling.
-`fastsort_ndcg` has no kernel on a GPU: plain waits for the device in every round of pooling. Rax, which needs JAX, was
-not measured.
+`fastsort_ndcg` has no kernel on a GPU: plain waits for the device in every round of pooling.
 
 """
 }
+UNMEASURED = "Rax, which needs JAX, was not measured here.\n\n"
+RAX = """## Beside Rax
+
+[Rax](https://github.com/google/rax) has some of the same losses on JAX. Each loss that both have gets the same lists;
+value and gradient of both are held against plain in float64 first. *Rax* is its value and gradient as one jitted
+function, compiled before and its arrays on the device, as our *value_and_grad* is; calls of both are queued and waited
+for at the end of a sample, and both have the same cores. *masked* lists are 20 documents long up to the width, and both
+are told. Bytes are beside the input: ours as PyTorch counts them, Rax's as XLA plans them.
+
+Rax averages over all pairs of a batch and multiplies LambdaRank's weights by the width; it was told to add up, and
+divided by that constant, inside its jitted function. ListMLE ranks tied labels by position, as Rax does. `approx_ndcg`
+was put together from Rax's metric and its soft ranks: `rax.approx_t12n` fails under today's JAX, which has no
+`jax.util`.
+"""
+RAX_TABLES = (
+    ("rax-cpu", "CPU", "python benchmarks/rax_losses.py --device cpu --json docs/tables/rax-cpu.json"),
+    ("rax-gpu", "GPU", "python benchmarks/rax_losses.py --device cuda --json docs/tables/rax-gpu.json"),
+)
+ABOUT_RAX = {
+    "CPU": "Where a loss is one pass over the scores, its time is that of a call, and JAX's costs less than PyTorch's.",
+    "GPU": """\
+*Rax inside* is a pass inside one jitted loop, as *graph* is one of ours inside a CUDA graph: what is left of both where
+the whole training step is compiled.""",
+}
+COMPARED = (  # theirs, ours, and what both are
+    ("rax", "fused", "than a call of ours with its backward pass"),
+    ("rax", "value_and_grad", "than our value_and_grad"),
+    ("rax inside", "graph", "inside a compiled step"),
+)
 TAIL = """## How
 
 - **n exponentials instead of n^2.** sigmoid(a - b) = e^a / (e^a + e^b): what is left are divisions, which vectorise.
@@ -31,7 +58,11 @@ TAIL = """## How
 - **Only the pairs that count.** Relevant documents first, sorted once; a cutoff visits the pairs it keeps.
 - **No n x n matrix.** Every document's sums are made in registers, by one thread, in one order: memory is linear, and
   the result does not depend on the number of threads.
-- **Value and slopes in one go.** The backward pass is one product.
+- **Value and slopes in one go.** The backward pass is one product. `losses.value_and_grad(loss, scores, labels)` leaves
+  that out, too: `value, gradient = ...; scores.backward(gradient)`.
+- **No Python between the kernels.** On a GPU, a call like one that was made before is run by a small C++ module, which
+  the machine's compiler builds in the background of the first call. Until then, without a compiler, or with
+  `RANKGRAD_NATIVE=0`, Python does the same.
 
 What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg`, `list_ap` and
 `NeuralLoss`; on a GPU `fastsort_ndcg`, too.
@@ -45,29 +76,86 @@ def performance_page() -> str:
         ("losses-cpu", "On two CPU cores", "python benchmarks/losses.py --json docs/tables/losses-cpu.json"),
         ("losses-gpu", "On one GPU", f"python benchmarks/losses.py {GPU} --json docs/tables/losses-gpu.json"),
     ):
-        path = TABLES / f"{name}.json"
-        if path.exists():
-            rows = json.loads(path.read_text())
+        if rows := read(name):
+            about = ABOUT.get(name, "")
+            if name == "losses-gpu" and not read("rax-gpu"):
+                about += UNMEASURED
+            parts.append(f"## {title}\n\n{where(rows[0])}; `{command}`.\n\n{about}{table(rows)}\n")
+    return "\n".join([*parts, *beside_rax(), TAIL])
+
+
+def beside_rax() -> list[str]:
+    """The section on Rax: what it is, and a table for each device on which it was measured."""
+    parts = []
+    for name, device, command in RAX_TABLES:
+        if rows := read(name):
             first = rows[0]
-            where = f"{first['chip']}, torch {first['torch']}, commit {first['commit']}"
-            parts.append(f"## {title}\n\n{where}; `{command}`.\n\n{ABOUT.get(name, '')}{table(rows)}\n")
-    return "\n".join([*parts, TAIL])
+            measured = f"{device}: {where(first)}, Rax {first['Rax']}, JAX {first['JAX']}; `{command}`."
+            text = paragraph(f"{ABOUT_RAX[device]} {faster(rows)}")
+            parts.append(f"{measured}\n\n{text}\n\n{rax_table(rows)}\n")
+    return [RAX, *parts] if parts else []
+
+
+def faster(rows: list[dict[str, Any]]) -> str:
+    """For which losses and lists Rax takes less time."""
+    said = []
+    for theirs, ours, how in COMPARED:
+        compared = [row for row in rows if ours in row and theirs in row]
+        if compared:
+            lost = [row for row in compared if ratio(row, theirs, ours) < 1]
+            named = "; ".join(slower(name, compared, lost) for name in dict.fromkeys(row["loss"] for row in lost))
+            said.append(f"Rax is faster {how} in {len(lost)} of {len(compared)} rows{': ' if lost else ''}{named}.")
+    return " ".join(said)
+
+
+def slower(name: str, compared: list[dict[str, Any]], lost: list[dict[str, Any]]) -> str:
+    """A loss, and for which lists it is the slower one, unless that is for all."""
+    every, here = (" and ".join(lists(row) for row in rows if row["loss"] == name) for rows in (compared, lost))
+    return f"`{name}`" if here == every else f"`{name}` at {here}"
+
+
+def rax_table(rows: list[dict[str, Any]]) -> str:
+    """Losses and lists downwards, ours and Rax's across; the memory of the long list."""
+    every = {key for row in rows for key in row}
+    kinds = [kind for kind in ("fused", "value_and_grad", "rax", "plain", "compiled") if kind in every]
+    kinds += [kind for kind in ("graph", "rax inside") if kind in every]
+    ratios = [(theirs, ours) for theirs, ours, _ in COMPARED if {theirs, ours} <= every]
+    memory = [key for key in ("bytes a document", "rax bytes a document") if key in every]
+    head = [*kinds, *(f"{theirs} / {ours}" for theirs, ours in ratios), *memory]
+    lines = []
+    for row in rows:
+        cells = [row["loss"], lists(row), *(time(row, kind) for kind in kinds)]
+        cells += [f"{ratio(row, *pair):.1f}" if set(pair) <= set(row) else "" for pair in ratios]
+        lines.append(cells + [f"{row[key]:,.0f}" if key in row else "" for key in memory])
+    return grid(["loss", "lists x documents", *(title.replace("rax", "Rax") for title in head)], lines)
+
+
+def lists(row: dict[str, Any]) -> str:
+    """The shape of a batch."""
+    return f"{row['lists']} x {row['documents']:,}{' masked' if row['masked'] else ''}"
+
+
+def ratio(row: dict[str, Any], theirs: str, ours: str) -> float:
+    """How many times as long theirs takes."""
+    return float(row[theirs]["seconds"] / row[ours]["seconds"])
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Losses and shapes downwards, contenders across."""
-    graph = any("graph" in row for row in rows)
-    kinds = [("graph", "graph"), ("fused", "fused"), ("one thread", "one thread")] if graph else [("fused", "fused")]
-    kinds += [("plain", "plain"), *([("compiled", "compiled")] if graph else []), ("baseline", "textbook")]
+    every = {key for row in rows for key in row}
+    graph = "graph" in every
+    titles = {"graph": "graph", "value_and_grad": "value_and_grad", "fused": "fused", "one thread": "one thread"}
+    titles |= {"plain": "plain", "compiled": "compiled", "baseline": "textbook"}
+    kinds = [(kind, title) for kind, title in titles.items() if kind in every]
     head = ["loss", "lists x documents", *(title for _, title in kinds), "plain / fused", "textbook / fused"]
     head += ["bytes a document"] if graph else []
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for row in rows:
         cells = [row["loss"], f"{row['lists']} x {row['documents']:,}", *(time(row, kind) for kind, _ in kinds)]
         cells += [f"{row[key]:.1f}" if key in row else "" for key in ("times plain", "times baseline")]
         cells += [f"{row['bytes a document']:.0f}" if "bytes a document" in row else ""] if graph else []
         lines.append(cells)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return grid(head, lines)
 
 
 def time(row: dict[str, Any], kind: str) -> str:

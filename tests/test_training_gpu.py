@@ -1,5 +1,7 @@
 """Training on a GPU: recorded steps do what ordinary ones do."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -58,3 +60,15 @@ def test_sizes_are_few_and_large_enough():
     sizes = {rounded(count) for count in range(1, 100_000)}
     assert len(sizes) < 50
     assert all(count <= rounded(count) <= max(64, 1.26 * count + 16) for count in range(1, 100_000, 7))
+
+
+@needs_gpu
+@pytest.mark.parametrize("adapt", ["joint", "heldout"])
+def test_scalars_are_learned_as_on_the_cpu(adapt):
+    lists = load("synthetic:lists=203,features=10")
+    how = Settings(model="mlp:widths=16", loss=f"learndcg:discount=curved,adapt={adapt}", epochs=3, batch_size=16)
+    ours, expected = (train(replace(how, device=device), lists.train).history for device in ("cuda", "cpu"))
+    scalars = ("gain_base", "discount_base", "alpha")
+    assert any(expected[-1][name] != pytest.approx(expected[0][name], rel=1e-3) for name in scalars)
+    for mine, told in zip(ours, expected, strict=True):
+        assert [mine[name] for name in scalars] == pytest.approx([told[name] for name in scalars], rel=2e-3)
