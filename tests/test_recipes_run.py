@@ -1,11 +1,10 @@
 """Recipes as a user runs them, on real data: one in small every time, in the long run all in their quick form."""
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from programs import program
 
 from rankgrad.experiments.results import read
 
@@ -17,16 +16,14 @@ pytestmark = pytest.mark.skipif(not (DATA / "MQ2008").is_dir(), reason="MQ2008 i
 
 
 def experiment(recipe, form, out, jobs):
-    command = [sys.executable, "-m", "rankgrad.cli", "experiment", str(recipe), f"--{form}", "--out", str(out)]
     began = time.perf_counter()
-    done = subprocess.run(
-        [*command, "--data-root", str(DATA), "--jobs", str(jobs)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    going = program("experiment", recipe, f"--{form}", "--out", out, "--data-root", DATA, "--jobs", jobs)
+    told, complained = going.communicate()
+    assert going.returncode == 0, told + complained
     results = read(out)
     assert not results.missing
     assert results.final()
-    return done.stdout, time.perf_counter() - began
+    return told, time.perf_counter() - began
 
 
 def test_a_recipe_runs(tmp_path):

@@ -18,6 +18,7 @@ pytest.importorskip("vl_convert")
 
 from rankgrad.cli.report import report as verb
 from rankgrad.experiments import parse, report, results, series
+from rankgrad.experiments.cell import Cell
 from rankgrad.experiments.explorer import FIRST, SKIPPED, _coded, explorer
 from rankgrad.experiments.sets import read
 from rankgrad.experiments.tables import tables
@@ -139,15 +140,13 @@ def test_a_page_says_why_there_are_no_lists(folder, found, tmp_path):
 
 
 def other_data(run, name):
-    cell = SimpleNamespace(**{**vars(run.cell), "data": name, "fold": 1 if name == "MQ2008" else None})
+    cell = replace(run.cell, data=name, fold=1 if name == "MQ2008" else None)
     return SimpleNamespace(cell=cell, queries=run.queries, values=run.values, scores=run.scores)
 
 
 def run_of(values, learned=None, *, fold=1, variant=None, lr=0.1, trial=0, seconds=1.0):
     """A run with this history."""
-    cell = SimpleNamespace(
-        data="D", binary=False, model="M", loss="L", fold=fold, variant=variant, trial=trial, settings={"lr": lr}
-    )
+    cell = Cell("D", False, fold, "M", "L", variant, {"lr": lr}, ("nDCG@10",), "final", False, trial)
     history = [
         {"epoch": epoch, "nDCG@10": value, "seconds": seconds, **({"alpha": learned * epoch} if learned else {})}
         for epoch, value in enumerate(values, 1)

@@ -1,91 +1,15 @@
-"""Tables of experiments: the numbers in them, what is said about them, and their forms."""
+"""Tables of experiments: the numbers in them, and what is said about them."""
 
-import json
 import re
-import shutil
-import subprocess
-from dataclasses import dataclass, field
-from io import StringIO
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
+from drawn_results import NDCG, SKILL, Results, entry, recipe, replace_recipe, run, seen
 from made_results import LOSSES, MODELS, make
-from rich.console import Console
 
-from rankgrad.experiments import parse
-from rankgrad.experiments.cell import Cell
 from rankgrad.experiments.results import read
-from rankgrad.experiments.tables import Entry, Row, Table, table, tables
-
-NDCG, RR = "nDCG(empty='one')@10", "RR(empty='one', first='best')@10"
-
-
-@dataclass
-class Outcome:
-    """A cell that has run, as `rankgrad.experiments.results` gives it."""
-
-    cell: Cell
-    queries: Any = None
-    by_metric: dict = field(default_factory=dict)
-
-    def values(self, metric):
-        return self.by_metric[metric]
-
-
-@dataclass
-class Results:
-    recipe: Any
-    cells: list
-
-    def final(self):
-        return [outcome for outcome in self.cells if outcome.cell.stage == "final"]
-
-    def tuned(self):
-        return [outcome for outcome in self.cells if outcome.cell.stage == "tune"]
-
-
-def recipe(**own):
-    raw = {
-        "title": "A study", "data": ["MQ2008"], "folds": [1, 2], "seeds": [0, 1, 2],
-        "models": {"MLP": {"model": "mlp"}},
-        "losses": {"LambdaLoss": "lambdaloss", "ApproxNDCG": "approx_ndcg", "Softmax": "softmax"},
-        "search": {"lr": [0.001, 0.01]}, "trials": 2, "choose": "nDCG@10", "metrics": [NDCG, RR],
-        "tests": {"test": "t", "correction": "bonferroni", "level": 0.05, "against": "best"},
-    }  # fmt: skip
-    return parse(raw | own)
-
-
-# How much better than the others a loss is, on average and from query to query.
-SKILL = {"LambdaLoss": 0.10, "ApproxNDCG": 0.08, "Softmax": 0.0, "Fixed": 0.0, "Learned": 0.1, "ListNet": 0.05}
-
-
-def run(plan, seed=0, queries=60, skill=SKILL):
-    """What a recipe would come to, with values that are drawn: alike for a query, a little apart from seed to seed."""
-    found = []
-    for cell in plan.cells_to_tune():
-        found.append(Outcome(cell))
-    for source in plan.data:
-        for fold in source.folds:
-            hard = np.random.default_rng((seed, fold or 0)).random((queries, 2)) * 0.6
-            for m, model in enumerate(plan.models):
-                for n, loss in enumerate(plan.losses):
-                    for s in source.seeds:
-                        rng = np.random.default_rng((seed, fold or 0, m, n, s))
-                        values = np.clip(hard + skill[loss] + rng.normal(0, 0.05, hard.shape), 0, 1)
-                        names = np.array([f"q{fold or 0}-{i}" for i in range(queries)])
-                        order = rng.permutation(queries)  # a file may list queries in any order
-                        by_metric = {metric: values[order, i % 2] for i, metric in enumerate(plan.metrics)}
-                        cell = Cell(source.name, source.binary, fold, model, loss, None, {"seed": s}, plan.metrics,
-                                    "final", False, 0)  # fmt: skip
-                        found.append(Outcome(cell, names[order], by_metric))
-    return Results(plan, found)
-
-
-def entry(made, loss, metric=NDCG, model=None):
-    (row,) = [row for row in made.rows if row.loss == loss and row.model == (model or row.model)]
-    return row.entries[metric]
+from rankgrad.experiments.tables import table, tables
 
 
 def by_hand(results, loss, metric=NDCG):
@@ -96,12 +20,6 @@ def by_hand(results, loss, metric=NDCG):
             for query, value in zip(outcome.queries, outcome.values(metric), strict=True):
                 gathered.setdefault(query, []).append(value)
     return {query: np.mean(values) for query, values in gathered.items()}
-
-
-def seen(made, width=80):
-    console = Console(width=width, file=StringIO(), force_terminal=False)
-    console.print(made.rich(width))
-    return console.file.getvalue()
 
 
 def test_a_number_is_the_mean_over_folds_and_seeds():
@@ -157,10 +75,6 @@ def test_marks_go_by_the_adjusted_p_value():
         assert entry(table(replace_recipe(results, tests=tests), "MQ2008"), "ApproxNDCG").mark == mark
 
 
-def replace_recipe(results, **own):
-    return Results(recipe(**own), results.cells)
-
-
 def test_the_randomisation_test():
     made = table(replace_recipe(run(recipe()), tests={"test": "randomisation"}), "MQ2008")
     assert entry(made, "Softmax").p == 1 / 10_001
@@ -168,8 +82,8 @@ def test_the_randomisation_test():
 
 
 def test_lower_is_better_where_it_is():
-    plan = recipe(metrics=["ARP"])
-    made = table(run(plan), "MQ2008")
+    study = recipe(metrics=["ARP"])
+    made = table(run(study), "MQ2008")
     assert entry(made, "Softmax", "ARP").best
     assert [entry(made, loss, "ARP").mark for loss in ("LambdaLoss", "ApproxNDCG", "Softmax")] == ["†", "†", ""]
     against = table(run(recipe(metrics=["ARP"], tests={"against": "ApproxNDCG"})), "MQ2008")
@@ -177,8 +91,8 @@ def test_lower_is_better_where_it_is():
 
 
 def test_losses_are_compared_with_the_ranker_held_fixed():
-    plan = recipe(models={"MLP": {"model": "mlp"}, "Linear": {"model": "linear"}})
-    made = table(run(plan), "MQ2008")
+    study = recipe(models={"MLP": {"model": "mlp"}, "Linear": {"model": "linear"}})
+    made = table(run(study), "MQ2008")
     for model in ("MLP", "Linear"):
         best = [row.loss for row in made.rows if row.model == model and row.entries[NDCG].best]
         assert best == ["LambdaLoss"]
@@ -233,11 +147,11 @@ def test_skipped_queries():
 
 
 def test_the_papers_numbers_stand_beside_ours():
-    plan = recipe(
+    study = recipe(
         answers="learndcg-table1", models={"MLP": {"model": "mlp"}}, metrics=[NDCG],
         losses={"Fixed": "LearnDCG:learn=none", "Learned": "LearnDCG"}, tests={"against": "Fixed"},
     )  # fmt: skip
-    made = table(run(plan), "MQ2008")
+    made = table(run(study), "MQ2008")
     ours = entry(made, "Fixed", model="MLP")
     assert ours.printed == pytest.approx(0.7227)
     assert ours.gap == pytest.approx(ours.mean - 0.7227)
@@ -274,8 +188,8 @@ def test_unequal_tuning_is_said():
 
 
 def test_variants_are_said():
-    plan = recipe(losses={"Softmax": "softmax", "LambdaLoss": {"variants": ["lambdaloss@1", "lambdaloss@5"]}})
-    results = run(plan)
+    study = recipe(losses={"Softmax": "softmax", "LambdaLoss": {"variants": ["lambdaloss@1", "lambdaloss@5"]}})
+    results = run(study)
     assert len(results.tuned()) == 2 * (2 + 2 * 2)
     made = table(results, "MQ2008")
     assert [row.trials for row in made.rows] == [(2,), (2,)]
@@ -283,7 +197,7 @@ def test_variants_are_said():
     assert not any("not equal" in note for note in made.notes)
     (note,) = [note for note in made.notes if "variants" in note]
     assert note.startswith("LambdaLoss: the best of 2 variants of the loss, each tuned alike, chosen by nDCG@10")
-    few = table(run(recipe(losses=plan.raw["losses"], search={}, trials=1)), "MQ2008")
+    few = table(run(recipe(losses=study.raw["losses"], search={}, trials=1)), "MQ2008")
     assert "Tuning: none; settings are the recipe's" in few.notes
     assert any("the best of 2 variants" in note for note in few.notes)
 
@@ -304,74 +218,14 @@ def test_results_as_they_are_read(tmp_path):
 
 
 def test_one_table_for_each_data_set():
-    plan = recipe(data=["MQ2008", {"name": "MQ2008", "binary": True}])
-    made = tables(run(plan), metrics=NDCG)
+    study = recipe(data=["MQ2008", {"name": "MQ2008", "binary": True}])
+    made = tables(run(study), metrics=NDCG)
     assert [own.data for own in made] == ["MQ2008", "MQ2008-b"]
     assert made[0].metrics == (NDCG,)
     with pytest.raises(ValueError, match="data must be one of 'MQ2008', 'MQ2008-b'; got 'MQ2007'"):
-        table(run(plan), "MQ2007")
+        table(run(study), "MQ2007")
     with pytest.raises(ValueError, match="metrics must be one of"):
-        table(run(plan), "MQ2008", ["AP"])
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_terminal_has_as_many_metrics_side_by_side_as_fit(width):
-    names = [f"nDCG(empty='one')@{k}" for k in (1, 3, 5, 10)] + ["AP", "RR", "P@5"]
-    made = table(run(recipe(metrics=names)), "MQ2008")
-    text = seen(made, width)
-    assert max(map(len, text.splitlines())) <= width
-    heads = [line for line in text.splitlines() if line.startswith(" loss")]
-    assert len(heads) == (4 if width == 80 else 2)
-    for name in ("nDCG@1 ", "nDCG@3", "nDCG@5", "nDCG@10", "AP", "RR", "P@5"):
-        assert sum(name in head + " " for head in heads) == 1
-    for row in made.rows:
-        for own in row.entries.values():
-            assert f"{own.mean:.4f} ±{own.spread:.4f}{own.mark}" in text
-
-
-def test_markdown():
-    made = table(run(recipe(losses={"Loss_a|b": "lambdaloss"}), skill={"Loss_a|b": 0.1}), "MQ2008")
-    lines = made.markdown().splitlines()
-    assert lines[0] == "**A study. MQ2008, MLP**"
-    assert lines[2] == "| loss | nDCG@10 | RR@10 |"
-    assert lines[3] == "| :-- | --: | --: |"
-    assert lines[4].startswith(r"| Loss\_a\|b | **0.")
-    assert str(made) == made.markdown()
-
-
-def test_latex_escapes_what_it_must():
-    names = tuple(f"m{place}" for place in range(2))
-    own = Entry(0.5, 1, 1, best=True, mark="†", spread=0.01)
-    metrics = ("nDCG@10", "AP")
-    rows = tuple(Row(name, r"50%_of {a&b} #1 ~ ^ \x $", dict.fromkeys(metrics, own)) for name in names)
-    made = Table("A & B", "MQ", metrics, rows, (None,), (0,), {name: {} for name in metrics}, ("5% of <x>",))
-    text = made.latex()
-    assert r"50\%\_of \{a\&b\} \#1 \textasciitilde{} \textasciicircum{} \textbackslash{}x \$" in text
-    assert r"\textbf{0.5000} {\scriptsize$\pm$0.0100}$^{\dagger}$" in text
-    assert r"\caption{A \& B. MQ}" in text
-    assert r"5\% of \textless{}x\textgreater{}." in text
-    body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {len(re.findall(r"(?<!\\)&", line)) for line in body} == {3}
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
-def test_latex_compiles(tmp_path):
-    text = table(run(recipe()), "MQ2008").latex()
-    head = r"\documentclass{article}\usepackage[utf8]{inputenc}\usepackage{booktabs}\begin{document}"
-    (tmp_path / "t.tex").write_text(head + "\n" + text + r"\end{document}", encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
-
-
-def test_the_dictionary_is_json():
-    made = table(run(recipe()), "MQ2008")
-    own = json.loads(json.dumps(made.to_dict(), allow_nan=False))
-    assert own["rows"][1]["loss"] == "ApproxNDCG"
-    found = own["rows"][1]["entries"][NDCG]
-    assert found["mean"] == entry(made, "ApproxNDCG").mean
-    assert found["interval"] == list(entry(made, "ApproxNDCG").interval)
-    assert own["seeds"] == [0, 1, 2]
-    assert own["conventions"][NDCG]["empty"] == "one"
+        table(run(study), "MQ2008", ["AP"])
 
 
 def test_folds_and_seeds_of_a_set_without_folds():

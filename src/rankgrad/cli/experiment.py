@@ -139,12 +139,12 @@ def _again() -> str:
 
 
 def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:
-    from rankgrad.experiments.results import FAILED
+    from rankgrad.experiments.results import failure_file
     from rankgrad.experiments.tables import table
 
     for label in data:
         console.print(table(results, label).rich(console.width))
     for cell, error in failed:
-        typer.echo(f"failed: {cell}: {error.strip().splitlines()[-1]} ({folder / FAILED / cell.key}.txt)", err=True)
+        typer.echo(f"failed: {cell}: {error.strip().splitlines()[-1]} ({failure_file(cell, folder)})", err=True)
     if failed:
         typer.echo(f"{len(failed)} cells failed; the same command tries them again", err=True)

@@ -10,6 +10,11 @@ from typing import Any
 FORMAT = 1  # of the results; a new one makes every cell a new cell
 
 
+def label(data: str, binary: bool) -> str:
+    """A data set's name in tables: WEB30K-b is WEB30K with binary labels."""
+    return f"{data}-b" if binary else data
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run: a data set and fold, a ranker, a loss, a setting, a seed.
@@ -41,6 +46,16 @@ class Cell:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
+    def label(self) -> str:
+        """Its data set's name in tables."""
+        return label(self.data, self.binary)
+
+    @property
+    def seed(self) -> int:
+        """Of its run."""
+        return int(self.settings.get("seed", 0))
+
+    @property
     def lists(self) -> tuple[str, bool, int | None]:
         """What it reads: cells that share this are best run in one process."""
         return self.data, self.binary, self.fold
@@ -62,5 +77,5 @@ class Cell:
     def __str__(self) -> str:
         fold = "" if self.fold is None else f" fold {self.fold}"
         variant = f" ({self.variant})" if self.variant else ""
-        number = f"trial {self.trial + 1}" if self.stage == "tune" else f"seed {self.settings.get('seed', 0)}"
-        return f"{self.data}{'-b' if self.binary else ''}{fold}, {self.model}, {self.loss}{variant}, {number}"
+        number = f"trial {self.trial + 1}" if self.stage == "tune" else f"seed {self.seed}"
+        return f"{self.label}{fold}, {self.model}, {self.loss}{variant}, {number}"

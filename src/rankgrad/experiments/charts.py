@@ -36,7 +36,7 @@ def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
     import altair as alt
 
     value = alt.param(name="shown", value="best")
-    line = (
+    return (
         _start("curves", choice)
         .add_params(value)
         .transform_calculate(value="datum[shown]")
@@ -48,7 +48,6 @@ def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
             **_by_loss(choice, "dash"),
         )
     )
-    return line
 
 
 def learned(
@@ -58,9 +57,8 @@ def learned(
     import altair as alt
 
     legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
-    dashed = (
-        alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
-    )  # the page says it in words
+    # The page says in words which loss is dashed how.
+    dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
     colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
     dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
     return (

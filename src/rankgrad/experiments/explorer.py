@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.experiments.sets import label, read
+from rankgrad.experiments.sets import read
 from rankgrad.experiments.statistics import over_seeds
 
 FIRST = 10  # documents of a list that are shown
@@ -32,7 +32,7 @@ def explorer(
         root: the folder that data sets lie in, for the labels of the documents.
         lists: False leaves the ranked lists out.
     """
-    own = [each for each in outcomes if label(each.cell.data, each.cell.binary) == table.data]
+    own = [each for each in outcomes if each.cell.label == table.data]
     systems = {(row.model, row.loss): _by_fold(own, row.model, row.loss) for row in table.rows}
     systems = {name: folds for name, folds in systems.items() if folds}
     places = _places(systems)
@@ -63,7 +63,7 @@ def explorer(
 def _by_fold(outcomes: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
     """The runs of a row that kept their values, by fold, the first seed first."""
     folds: dict[int | None, list[Any]] = {}
-    for outcome in sorted(outcomes, key=lambda outcome: int(outcome.cell.settings.get("seed", 0))):
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.cell.seed):
         if (outcome.cell.model, outcome.cell.loss) == (model, loss) and _kept_values(outcome):
             folds.setdefault(outcome.cell.fold, []).append(outcome)
     return folds

@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from rankgrad.experiments import charts
-from rankgrad.experiments.rendering import columns
-from rankgrad.experiments.series import columns as by_column
+from rankgrad.experiments.rendering import columns, subject
+from rankgrad.experiments.series import by_column
 from rankgrad.experiments.study import Panel, Study
 
 _VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # what a column is sorted by
@@ -93,11 +93,7 @@ def _figure(panel: Panel) -> str:
 
 def _table(name: str, table: Any) -> str:
     """A table whose columns sort by their raw values, with its notes. A narrow screen has the model under the loss."""
-    models = list(dict.fromkeys(row.model for row in table.rows))
-    several = len(models) > 1
-    title = ", ".join(
-        filter(None, [table.data, "" if several else models[0], "in percent" if table.scale == 100 else ""])
-    )
+    several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
     for _, column in numbers:
@@ -115,7 +111,7 @@ def _table(name: str, table: Any) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     field = f'<input type="search" data-filter autocomplete="off" aria-controls="{name}-body">'
     return (
-        f'<figure class="results"><figcaption><h3 id="{name}">{escape(title)}</h3>'
+        f'<figure class="results"><figcaption><h3 id="{name}">{escape(subject(table))}</h3>'
         f'<label class="find">Filter rows {field}</label>'
         f'<span class="note" data-count aria-live="polite"></span></figcaption>'
         f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}"><table class="sortable">'

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from rankgrad.experiments.lifeline import end_with_parent
+
 TRIES = 2  # of a task whose process dies
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -30,6 +32,9 @@ class Done(NamedTuple):
     task: Task
     value: Any = None
     error: str | None = None
+
+
+Runner = Callable[[Iterable[Task]], Iterator[Done]]  # `here`, or the `run` of a pool
 
 
 def here(tasks: Iterable[Task]) -> Iterator[Done]:
@@ -122,7 +127,7 @@ class _Worker:
     def __init__(self, threads: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork after a parallel kernel dies
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
+        self.process = context.Process(target=_work, args=(theirs, _in_main_thread()), daemon=True)
         with _setting_for_children(threads):
             self.process.start()
         theirs.close()  # so that its death is the end of the pipe
@@ -149,8 +154,7 @@ def _setting_for_children(threads: int) -> Iterator[None]:
     """What a new process inherits: numbers of threads, which libraries read when loaded, and deafness to Ctrl-C."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
-    main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None
     try:
         yield
     finally:
@@ -163,19 +167,15 @@ def _setting_for_children(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(connection: Connection) -> None:
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _work(connection: Connection, by_main_thread: bool) -> None:
     """Do what is sent, until nothing more can come."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(by_main_thread)
     with suppress(EOFError, OSError):
         while True:
             function, arguments = connection.recv()
             connection.send(attempt(function, arguments))
-
-
-def _end_with_parent() -> None:
-    """A parent that is killed cannot say so; the end of its pipe does."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)

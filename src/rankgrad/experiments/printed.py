@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).with_suffix("")
 
 
 @dataclass(frozen=True)
-class Row:
+class PrintedNumber:
     """One number of a table, exactly as printed."""
 
     data: str  # as recipes label it: WEB30K-b is WEB30K with binary labels
@@ -27,7 +27,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PrintedTable:
     """A printed table: its numbers, where they stand, and under which conventions."""
 
     name: str
@@ -37,7 +37,7 @@ class Table:
     scale: float  # 100 where the paper prints percent
     conventions: str
     slips: str  # what is damaged or contradicts itself
-    rows: tuple[Row, ...]
+    rows: tuple[PrintedNumber, ...]
 
 
 def names() -> list[str]:
@@ -51,7 +51,7 @@ def names() -> list[str]:
 
 
 @cache
-def load(name: str) -> Table:
+def load(name: str) -> PrintedTable:
     """A table by its name.
 
     Example:
@@ -64,17 +64,17 @@ def load(name: str) -> Table:
     one_of("printed table", name, names())
     read = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     rows = tuple(
-        Row(**{key: value for key, value in row.items() if key not in ("metric", "ours")},
+        PrintedNumber(**{key: value for key, value in row.items() if key not in ("metric", "ours")},
             metric=str(parse_metric(row["metric"])), comparable="ours" not in row)
         for row in read["rows"]
     )  # fmt: skip
     source = read["source"]
     where = source["paper"], source["table"], source["page"], float(read["scale"])
-    return Table(name, *where, read["conventions"].strip(), read.get("slips", "").strip(), rows)
+    return PrintedTable(name, *where, read["conventions"].strip(), read.get("slips", "").strip(), rows)
 
 
-def find(name: str, data: str, model: str, loss: str, metric: str) -> Row | None:
-    """The row of a table that answers one of ours; None where the paper prints none."""
+def find(name: str, data: str, model: str, loss: str, metric: str) -> PrintedNumber | None:
+    """The number of a table that answers one of ours; None where the paper prints none."""
     return _rows(name).get((data, model, loss, str(parse_metric(metric))))
 
 
@@ -95,5 +95,5 @@ def value(name: str, data: str, model: str, loss: str, metric: str) -> float | N
 
 
 @cache
-def _rows(name: str) -> dict[tuple[str, str, str, str], Row]:
+def _rows(name: str) -> dict[tuple[str, str, str, str], PrintedNumber]:
     return {(row.data, row.model, row.loss, row.metric): row for row in load(name).rows}

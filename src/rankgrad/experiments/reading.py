@@ -13,6 +13,7 @@ from rankgrad.errors import bad_type, bad_value, nearest, one_of
 from rankgrad.experiments import entrants, printed
 from rankgrad.experiments.problems import Problems, RecipeError
 from rankgrad.experiments.sets import Source, known
+from rankgrad.experiments.statistics import CORRECTIONS
 from rankgrad.metrics import parse as parse_metric
 
 FORMS = ("quick", "smoke")
@@ -196,7 +197,7 @@ def _tests(value: Any, losses: list[str], problems: Problems) -> Significance:
     with problems.at("tests"):
         one_of("test", tests.test, ("t", "randomisation"))
     with problems.at("tests"):
-        one_of("correction", tests.correction, ("none", "bonferroni", "holm"))
+        one_of("correction", tests.correction, CORRECTIONS)
     with problems.at("tests"):
         if not isinstance(tests.level, float) or not 0 < tests.level < 1:
             bad_value("level", "be between 0 and 1", repr(tests.level))

@@ -33,8 +33,8 @@ class Finished(Protocol):
     def epoch(self) -> int: ...  # the best
 
 
-class Row(NamedTuple):
-    """A ranker with a loss."""
+class Pairing(NamedTuple):
+    """A ranker with a loss: what a row of the table is of."""
 
     model: str  # label
     loss: str  # label
@@ -104,12 +104,12 @@ class Recipe:
         """How many cells the table is made of."""
         return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
 
-    def rows(self, source: Source) -> list[Row]:
+    def rows(self, source: Source) -> list[Pairing]:
         """The rows of a data set's table: each ranker with the recipe's losses, or with its own."""
         found = []
         for model, entrant in {**self.models, **source.models}.items():
             losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
-            found += [Row(model, loss, entrant, candidates) for loss, candidates in losses.items()]
+            found += [Pairing(model, loss, entrant, candidates) for loss, candidates in losses.items()]
         return found
 
     def cells_to_tune(self) -> list[Cell]:

@@ -1,6 +1,7 @@
-"""A table as text: for the terminal, in Markdown, in LaTeX."""
+"""A table as text: what every form of it shows, and two of them, for the terminal and in Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from rankgrad.experiments.tables import Entry, Table
@@ -10,11 +11,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 ABSENT = "\N{EN DASH}"
-_LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "±": r"$\pm$", "†": r"$^{\dagger}$", "▲": r"$^{\wedge}$", "▼": r"$^{\vee}$", ABSENT: "--",
-}  # fmt: skip
 
 
 class Number(NamedTuple):
@@ -56,7 +52,8 @@ def labels(table: Table) -> tuple[list[str], list[list[str]]]:
 def caption(table: Table) -> str:
     """What the table is: its title, and what the numbers are of."""
     title = table.title.strip().rstrip(".")
-    return f"{title}. {subject(table)}" if title else subject(table)
+    end = "" if title.endswith(("?", "!")) else "."
+    return f"{title}{end} {subject(table)}" if title else subject(table)
 
 
 def subject(table: Table) -> str:
@@ -64,6 +61,17 @@ def subject(table: Table) -> str:
     models = list(dict.fromkeys(row.model for row in table.rows))
     said = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
     return ", ".join(filter(None, said))
+
+
+def beside(groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]) -> list[list[list[Column]]]:
+    """The columns of metrics in parts, each of as many metrics as fit beside each other, and of one at least."""
+    parts: list[list[list[Column]]] = []
+    for group in groups:
+        if parts and fits([*parts[-1], group]):
+            parts[-1].append(group)
+        else:
+            parts.append([group])
+    return parts
 
 
 def rich(table: Table, width: int = 80) -> "RenderableType":
@@ -74,20 +82,16 @@ def rich(table: Table, width: int = 80) -> "RenderableType":
     from rich.text import Text
 
     console = Console(width=10_000)
-    parts: list[RenderableType] = [Text(table.title, style="bold"), Text(subject(table))]
-    some: list[Column] = []
-    for metric in table.metrics:
-        own = columns(table, metric)
-        whole = _grid(table, [*some, *own])
-        if some and Measurement.get(console, console.options, whole).maximum > width:
-            parts.append(_grid(table, some))
-            some = []
-        some += own
-    parts.append(_grid(table, some))
+
+    def fits(groups: list[list[Column]]) -> bool:
+        return Measurement.get(console, console.options, _grid(table, groups)).maximum <= width
+
     notes = RichTable.grid(padding=(0, 1, 0, 0))
     for note in table.notes:
         notes.add_row(" ·", Text(note), style="dim")
-    return Group(*parts, notes)
+    parts = beside([columns(table, metric) for metric in table.metrics], fits)
+    grids = [_grid(table, groups) for groups in parts]
+    return Group(Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
 
 
 def markdown(table: Table) -> str:
@@ -103,32 +107,7 @@ def markdown(table: Table) -> str:
     return f"**{_escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
 
 
-def latex(table: Table) -> str:
-    """A `table*` of booktabs; p-values are left to the marks."""
-    heads, names = labels(table)
-    groups = [[c for c in columns(table, metric) if c.head != "p"] for metric in table.metrics]
-    numbers = [column for group in groups for column in group]
-    lines = [
-        r"\begin{table*}",
-        r"\centering",
-        rf"\caption{{{_escape(caption(table))}}}",
-        rf"\begin{{tabular}}{{{'l' * len(heads)}{'r' * len(numbers)}}}",
-        r"\toprule",
-        *_latex_heads(heads, groups),
-        r"\midrule",
-    ]
-    before = names[0][0] if names else ""
-    for place, name in enumerate(names):
-        if len(heads) > 1 and name[0] != before:
-            lines.append(r"\midrule")
-        before = name[0]
-        lines.append(" & ".join([*map(_escape, name), *(_latex(column.numbers[place]) for column in numbers)]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", r"\par\smallskip\footnotesize"]
-    lines.append("\n".join(f"{_escape(note)}." for note in table.notes))
-    return "\n".join([*lines, r"\end{table*}", ""])
-
-
-def _grid(table: Table, numbers: Sequence[Column]) -> "RichTable":
+def _grid(table: Table, groups: Sequence[Sequence[Column]]) -> "RichTable":
     from rich import box
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -139,7 +118,7 @@ def _grid(table: Table, numbers: Sequence[Column]) -> "RichTable":
     for head in heads:
         grid.add_column(head, overflow="fold")
     fields = []
-    for column in numbers:
+    for column in chain(*groups):
         # Marks stand to the right of digits that are below each other, which `justify` would not leave them.
         room = max(len(number.mark) for number in column.numbers)
         shown = [number.text.rjust(max(len(n.text) for n in column.numbers)) + number.mark for number in column.numbers]
@@ -178,30 +157,3 @@ def _markdown(number: Number) -> str:
 
 def _escape_markdown(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\|*_`<[" else letter for letter in text)
-
-
-def _latex(number: Number) -> str:
-    if number.text == ABSENT:
-        return "--"
-    text = number.text.replace("-", "$-$", 1) if number.text.startswith("-") else number.text
-    value, _, rest = text.partition(" ±")
-    whole = (rf"\textbf{{{value}}}" if number.strong else value) + (rf" {{\scriptsize$\pm${rest}}}" if rest else "")
-    return whole.replace(ABSENT, "--") + _LATEX.get(number.mark, "")
-
-
-def _latex_heads(heads: Sequence[str], groups: Sequence[Sequence[Column]]) -> Iterator[str]:
-    """The metrics above, each over its columns; below, where a metric has several, what they are."""
-    top, rules, below, at = [*map(_escape, heads)], [], [""] * len(heads), len(heads) + 1
-    for group in groups:
-        top.append(rf"\multicolumn{{{len(group)}}}{{c}}{{{_escape(group[0].metric)}}}")
-        rules.append(rf"\cmidrule(lr){{{at}-{at + len(group) - 1}}}")
-        below += [column.head for column in group]
-        at += len(group)
-    yield " & ".join(top) + r" \\"
-    if any(len(group) > 1 for group in groups):
-        yield " ".join(rules)
-        yield " & ".join(below) + r" \\"
-
-
-def _escape(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)

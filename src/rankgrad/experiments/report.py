@@ -73,7 +73,10 @@ def write_page(studies: Sequence[Study], out: str | os.PathLike[str]) -> Path:
 
 
 def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
-    """Each study's tables as Markdown, `<study>.md`, and as LaTeX, `<study>.tex`."""
+    r"""Each study's tables as Markdown, `<study>.md`, and as LaTeX, `<study>.tex`.
+
+    The LaTeX is for `\input` in a document with `\usepackage{booktabs}`; a table that no page holds comes in parts.
+    """
     written = []
     for one in studies:
         for ending, texts in (("md", [t.markdown() for t in one.tables]), ("tex", [t.latex() for t in one.tables])):

@@ -135,9 +135,19 @@ def chosen(recipe: Recipe, outcomes: Mapping[str, Outcome]) -> list[Any]:
     return recipe.chosen(each for each in outcomes.values() if each.cell.group not in waiting)
 
 
+def outcome_file(cell: Cell, folder: Path) -> Path:
+    """Where it is written what a cell came to; its arrays are beside it, as `.npz`."""
+    return folder / CELLS / f"{cell.key}.json"
+
+
+def failure_file(cell: Cell, folder: Path) -> Path:
+    """Where the traceback of a cell that failed is written."""
+    return folder / FAILED / f"{cell.key}.txt"
+
+
 def outcome_of(cell: Cell, folder: Path) -> Outcome | None:
     """What a cell came to; None if it has not."""
-    path = folder / CELLS / f"{cell.key}.json"
+    path = outcome_file(cell, folder)
     return _in_file(path) if path.is_file() else None
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from rankgrad.data import Dataset, Splits
 from rankgrad.experiments import facts, sets
 from rankgrad.experiments.cell import FORMAT, Cell
-from rankgrad.experiments.results import CELLS, FAILED, npz
-from rankgrad.experiments.trained import Scores, Trained, ranker_of
+from rankgrad.experiments.results import failure_file, npz, outcome_file
+from rankgrad.experiments.trained import Scorer, Trained, ranker_of
 from rankgrad.metrics import evaluate
 from rankgrad.training import NotFinite, Settings
 from rankgrad.training.files import write_bytes, write_json
@@ -46,7 +46,7 @@ def run(
     """
     import torch
 
-    done = Path(folder) / CELLS / f"{cell.key}.json"
+    done = outcome_file(cell, Path(folder))
     if done.exists():
         return
     splits, said = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
@@ -90,7 +90,7 @@ def run(
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
     write_json(done, _finite(record))
-    (Path(folder) / FAILED / f"{cell.key}.txt").unlink(missing_ok=True)
+    failure_file(cell, Path(folder)).unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=2)
@@ -118,7 +118,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
     )
 
 
-def _judge(cell: Cell, model: Scores, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
+def _judge(cell: Cell, model: Scorer, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Means by metric, and the arrays that are kept: queries, values of each, scores."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)

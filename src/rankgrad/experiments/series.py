@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.experiments.sets import label
 from rankgrad.experiments.trees import RATES
 from rankgrad.metrics import parse as parse_metric
 
@@ -43,15 +42,13 @@ def learned(outcomes: Iterable[Any]) -> Rows:
     """The parameters that a loss learns, over the epochs: a row for each run, parameter and epoch."""
     rows = []
     for outcome in outcomes:
+        cell = outcome.cell
         for epoch in _thinned(len(outcome.history)):
             row = outcome.history[epoch]
             for name in outcome.learned:
                 if _finite(row.get(name)):
-                    fold, seed = outcome.cell.fold, int(outcome.cell.settings.get("seed", 0))
-                    run = "all" if fold is None else str(fold)
-                    rows.append(
-                        _row(_names(outcome), parameter=name, fold=run, seed=seed, epoch=row["epoch"], value=row[name])
-                    )
+                    run = {"fold": "all" if cell.fold is None else str(cell.fold), "seed": cell.seed}
+                    rows.append(_row(_names(outcome), parameter=name, **run, epoch=row["epoch"], value=row[name]))
     return rows
 
 
@@ -115,11 +112,11 @@ def trained_seconds(outcome: Any) -> float:
     return float(sum(seconds)) if seconds else float(outcome.seconds)
 
 
-def columns(rows: Rows) -> dict[str, Any]:
+def by_column(rows: Rows) -> dict[str, Any]:
     """The rows by column, for a page: texts are numbered, numbers are rounded to five digits.
 
     Example:
-        >>> columns([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
+        >>> by_column([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
         {'loss': {'of': ['RMSE'], 'at': [0, 0]}, 'lr': [0.12346, 1]}
     """
     packed: dict[str, Any] = {}
@@ -160,7 +157,7 @@ def _higher_is_better(metric: str) -> bool:
 
 
 def _names(outcome: Any) -> tuple[str, str, str]:
-    return label(outcome.cell.data, outcome.cell.binary), outcome.cell.model, outcome.cell.loss
+    return outcome.cell.label, outcome.cell.model, outcome.cell.loss
 
 
 def _row(names: Sequence[Any], **numbers: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from rankgrad.data import Dataset, Splits, datasets, registry
 from rankgrad.data.facts import Facts
 from rankgrad.errors import bad_value, nearest
+from rankgrad.experiments.cell import label
 
 HOLDOUT = 0.2  # share of the training lists, drawn by seed 0, that is for validation in sets that have no such part
 
@@ -31,20 +32,15 @@ class Source:
         return label(self.name, self.binary)
 
 
-def label(data: str, binary: bool) -> str:
-    """A data set's name in tables: WEB30K-b is WEB30K with binary labels."""
-    return f"{data}-b" if binary else data
-
-
-def facts(name: str) -> Facts | None:
-    """What is published about a set that `rankgrad.data.load` knows by name; None for any other name."""
+def published(name: str) -> Facts | None:
+    """The facts about a set that `rankgrad.data.load` knows by name; None for any other name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
 def known(name: str) -> Facts:
     """The facts of a name, which must be a known one."""
-    found = facts(name)
+    found = published(name)
     if found is None:
         near = nearest(name, [known for each in datasets() for known in (each.name, *each.aliases)])
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -56,7 +52,7 @@ def known(name: str) -> Facts:
 
 def place(data: str, root: str | os.PathLike[str] | None = None) -> str:
     """What `rankgrad.data.load` takes for a cell's data: the name, or the folder of that name in the data root."""
-    if facts(data) is not None:
+    if published(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data
     return str(folder if folder.is_dir() else data)

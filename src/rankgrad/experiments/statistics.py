@@ -183,6 +183,18 @@ def bootstrap(
     return low, high
 
 
+def half_interval(n: int) -> float:
+    """Half of the 95% interval of a mean of `n` values, by Student's t, in their standard deviations.
+
+    Example:
+        >>> round(half_interval(5), 4)
+        1.2417
+    """
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, n - 1)) / n**0.5
+
+
 def bonferroni(p: Any) -> Values:
     """p-values adjusted for their number: `m p`, at most 1.
 
@@ -281,15 +293,3 @@ def _probabilities(p: Any) -> Values:
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         bad_value("p", "be p-values, (comparisons,)", p)
     return p
-
-
-def half_interval(n: int) -> float:
-    """Half of the 95% interval of a mean of `n` values, by Student's t, in their standard deviations.
-
-    Example:
-        >>> round(half_interval(5), 4)
-        1.2417
-    """
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, n - 1)) / n**0.5

@@ -10,7 +10,7 @@ import numpy as np
 from rankgrad.errors import bad_value, one_of
 from rankgrad.experiments import printed, statistics
 from rankgrad.experiments.footnotes import footnotes, short
-from rankgrad.experiments.sets import Source, label
+from rankgrad.experiments.sets import Source
 from rankgrad.metrics import parse as parse_metric
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Table:
         return markdown(self)
 
     def latex(self) -> str:
-        r"""A LaTeX table that needs `\usepackage{booktabs}`, with the notes below."""
-        from rankgrad.experiments.rendering import latex
+        r"""LaTeX that needs `\usepackage{booktabs}`: in parts that fit a page each, with the notes below the last."""
+        from rankgrad.experiments.latex import latex
 
         return latex(self)
 
@@ -171,10 +171,10 @@ def _lines(results: "Results", recipe: "Recipe", source: Source) -> list[_Line]:
     lines = {(row.model, row.loss): _Line(row.model, row.loss) for row in recipe.rows(source)}
     for outcome in results.final():
         cell = outcome.cell
-        line, seed = lines.get((cell.model, cell.loss)), int(cell.settings.get("seed", 0))
-        own = label(cell.data, cell.binary) == source.label and cell.fold in source.folds and seed in source.seeds
+        line = lines.get((cell.model, cell.loss))
+        own = cell.label == source.label and cell.fold in source.folds and cell.seed in source.seeds
         if line is not None and own:
-            line.runs[cell.fold, seed] = outcome
+            line.runs[cell.fold, cell.seed] = outcome
     return list(lines.values())
 
 
@@ -273,7 +273,7 @@ def _printed(recipe: "Recipe", data: str, model: str, loss: str, metric: str) ->
 
 def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, str], tuple[int, ...]]:
     """How many settings were tried for each model and loss; where there was no choice, nothing."""
-    wanted = [cell for cell in recipe.cells_to_tune() if label(cell.data, cell.binary) == data]
+    wanted = [cell for cell in recipe.cells_to_tune() if cell.label == data]
     found = Counter((outcome.cell.group, outcome.cell.variant) for outcome in results.tuned())
     counts: dict[tuple[str, str], set[int]] = {}
     for cell in wanted:

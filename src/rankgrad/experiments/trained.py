@@ -12,7 +12,7 @@ from rankgrad.experiments.trees import is_tree
 from rankgrad.training import Settings, train
 
 
-class Scores(Protocol):
+class Scorer(Protocol):
     """What scores lists."""
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[Any]: ...
@@ -21,7 +21,7 @@ class Scores(Protocol):
 class Trained(NamedTuple):
     """A ranker and its training; of trees, an epoch is a tree, and a parameter a leaf."""
 
-    model: Scores
+    model: Scorer
     device: str
     validation: dict[str, float]  # by metric; empty without validation lists
     epoch: int  # that was kept

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from rankgrad import rankers, spelling
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.experiments.pool import Done, Task
+from rankgrad.experiments.pool import Runner, Task
 from rankgrad.experiments.space import check, draws
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.training import NotFinite, Settings, train
@@ -113,7 +113,7 @@ class Search:
     def draws(self) -> list[dict[str, Any]]:
         """The settings to try; the first are those that would be used without a search."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
-        return list({json.dumps(drawn, sort_keys=True): drawn for drawn in found}.values())[: self.budget]
+        return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
     def rungs(self) -> list[tuple[int, int]]:
         """How many trials are trained for how many epochs in all, round by round."""
@@ -137,9 +137,6 @@ class Search:
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
-Runner = Callable[[Iterable[Task]], Iterator[Done]]
-
-
 def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
     """Run what is left of a search: each trial as it is done, its round's number, and how many of that are left.
 
@@ -158,7 +155,7 @@ def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iter
         tasks, known = {}, []
         for own in drawn:
             settings = replace(search.settings(own), epochs=epochs)
-            name = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
+            name = hashlib.sha256(_canonical(own).encode()).hexdigest()[:8]
             arguments = (settings.to_json(), source, str(folder / name), own)
             tasks[name] = Task(name, run_trial, arguments, near="data")
             path = _file(folder / name, epochs)
@@ -172,8 +169,8 @@ def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iter
                 raise RuntimeError(f"a trial failed; the same command tries it again:\n{done.error.strip()}")
             known.append(_read(_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
-        order = {json.dumps(own, sort_keys=True): place for place, own in enumerate(drawn)}
-        known.sort(key=lambda trial: order[json.dumps(trial.drawn, sort_keys=True)])
+        order = [_canonical(own) for own in drawn]
+        known.sort(key=lambda trial: order.index(_canonical(trial.drawn)))
         drawn = [trial.drawn for trial in search.better(known)]
 
 
@@ -198,6 +195,10 @@ def _parts(source: Readable) -> dict[str, Dataset]:
     if "validation" not in parts:
         bad_value("data", "have lists to choose on: a validation part, or a hold-out", "none")
     return parts
+
+
+def _canonical(drawn: Mapping[str, Any]) -> str:
+    return json.dumps(drawn, sort_keys=True)
 
 
 def _file(folder: Path, epochs: int) -> Path:

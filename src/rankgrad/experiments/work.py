@@ -1,21 +1,20 @@
 """All cells of a recipe, in a folder: tuned, chosen, run with every seed. What is done is not done again."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value
 from rankgrad.experiments.cell import Cell
-from rankgrad.experiments.pool import Done, Task
+from rankgrad.experiments.pool import Runner, Task
 from rankgrad.experiments.recipe import Recipe
-from rankgrad.experiments.results import CELLS, FAILED, RECIPE, Outcome, chosen, outcome_of
+from rankgrad.experiments.results import CELLS, FAILED, RECIPE, Outcome, chosen, failure_file, outcome_file, outcome_of
 from rankgrad.experiments.run import run
 from rankgrad.training.files import write_bytes
 
 LOCK = ".lock"
-Runner = Callable[[Iterable[Task]], Iterator[Done]]  # `Pool.run`, `pool.here`, or that of Ray
 
 
 class Step(NamedTuple):
@@ -52,25 +51,28 @@ def work(
     # Absolute: a process elsewhere has another current folder.
     where = (str(folder), _absolute(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")))
     options = (device, None if cache is None else _absolute(cache))
-    tuning = recipe.cells_to_tune()
-    total, before = len(tuning) + recipe.final_count, 0
-    for stage in ("tune", "final"):
-        cells = tuning
-        if stage == "final":
-            tried = {cell.key: found for cell in tuning if (found := outcome_of(cell, folder)) is not None}
-            cells = recipe.final_cells(chosen(recipe, tried))
-        left = {cell.key: cell for cell in cells if not _path(cell, folder).exists()}
-        done = before + len(cells) - len(left)
-        before += len(cells)
+    total, done = len(recipe.cells_to_tune()) + recipe.final_count, 0
+    for cells in _stages(recipe, folder):
+        left = {cell.key: cell for cell in cells if not outcome_file(cell, folder).exists()}
+        done += len(cells) - len(left)
         tasks = [Task(cell.key, _task, (cell, *where, *options), cell.lists) for cell in left.values()]
         for finished in runner(tasks):
             cell, error = left[finished.task.name], finished.error
             outcome = None if error else outcome_of(cell, folder)
             if outcome is None:
-                error = error or f"{_path(cell, folder)} was not written here: all machines must share this folder\n"
-                write_bytes(folder / FAILED / f"{cell.key}.txt", f"{cell}\n\n{error}".encode())
+                path = outcome_file(cell, folder)
+                error = error or f"{path} was not written here: all machines must share this folder\n"
+                write_bytes(failure_file(cell, folder), f"{cell}\n\n{error}".encode())
             done += 1
             yield Step(cell, outcome, error, done, total)
+
+
+def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
+    """The tuning cells; and then, by what these have come to, the final ones."""
+    tuning = recipe.cells_to_tune()
+    yield tuning
+    tried = {cell.key: found for cell in tuning if (found := outcome_of(cell, folder)) is not None}
+    yield recipe.final_cells(chosen(recipe, tried))
 
 
 @contextmanager
@@ -108,7 +110,3 @@ def _task(cell: Cell, folder: str, root: str | None, device: str | None, cache: 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
     return str(Path(path).absolute())
-
-
-def _path(cell: Cell, folder: Path) -> Path:
-    return folder / CELLS / f"{cell.key}.json"
