@@ -1,88 +1,118 @@
-"""Losses in LightGBM on MQ2008, five folds: `python benchmarks/tree_losses.py [--root DIR] [--jobs 2] [--json FILE]`.
+"""Losses in trees, one setting for all: `python benchmarks/tree_losses.py [--root DIR] [--jobs 2] [--json FILE]`.
 
-Two tables of NDCG@10, exponential gain, with the one setting of `benchmarks/trees.py`. **Softmax**: what LightGBM's
-rank_xendcg has that our softmax has not, over 20 seeds. **Learned**: LearnDCG's scalars fixed, and updated each round.
+Three tables of NDCG@10, exponential gain, five folds. **same**: our losses and the frameworks' own on MQ2008.
+**sets**: softmax and listnet, plain and smoothed, beside LightGBM's rank_xendcg on all sets of `tree_data`.
+**learned**: LearnDCG's scalars fixed, and updated each round.
 """
 
 import argparse
 import json
-import multiprocessing
 import os
-import time
-from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from setting import setting
-from trees import BUDGET, FOLDS, PARAMS, against, versions
+from tree_data import SETS, five_folds
+from trees import BUDGET, FOLDS, PARAMS, against, run_all, versions
 
-SEEDS = {"softmax": 20, "learned": 3}
-# By table and name: the settings. The first of a table is what the others are measured against.
-ROWS: dict[str, dict[str, dict[str, Any]]] = {
-    "softmax": {
-        "native:rank_xendcg": {"loss": "native:rank_xendcg"},
-        "softmax": {"loss": "softmax"},
-        "listnet": {"loss": "listnet"},
-        "xe_ndcg": {"loss": "xe_ndcg"},
-        "softmax, smooth=0.5": {"loss": "softmax", "smooth": 0.5},
-        "softmax, smooth=drawn": {"loss": "softmax", "smooth": "drawn"},
-        "listnet, smooth=drawn": {"loss": "listnet", "smooth": "drawn"},
-    },
-    "learned": {
-        "learndcg": {"loss": "learndcg"},
-        "learndcg, loss_lr=0.01": {"loss": "learndcg", "loss_lr": 0.01},
-        "learndcg:discount=curved, loss_lr=0.01": {"loss": "learndcg:discount=curved", "loss_lr": 0.01},
-    },
+SEEDS = 20
+
+
+class Run(NamedTuple):
+    """A row: what `TreeRanker` is told, and the rows that it is measured against."""
+
+    loss: str
+    rivals: tuple[str, ...] = ()
+    framework: str = "lightgbm"
+    more: dict[str, Any] = {}  # noqa: RUF012
+
+
+NATIVE = "native:rank_xendcg"
+SMOOTHED = {
+    NATIVE: Run(NATIVE),
+    "softmax": Run("softmax", (NATIVE,)),
+    "softmax, smooth=0.5": Run("softmax", (NATIVE, "softmax"), more={"smooth": 0.5}),
+    "softmax, smooth=drawn": Run("softmax", (NATIVE, "softmax"), more={"smooth": "drawn"}),
+    "listnet": Run("listnet", (NATIVE,)),
+    "listnet, smooth=0.5": Run("listnet", (NATIVE, "listnet"), more={"smooth": 0.5}),
+    "listnet, smooth=drawn": Run("listnet", (NATIVE, "listnet"), more={"smooth": "drawn"}),
+}
+TARGETS = {**SMOOTHED, "xe_ndcg": Run("xe_ndcg", (NATIVE,))}
+SAME = {
+    "native:lambdarank": Run("native:lambdarank"),
+    "lambdarank": Run("lambdarank", ("native:lambdarank",)),
+    **TARGETS,
+    "xgboost native:rank:ndcg": Run("native:rank:ndcg", framework="xgboost"),
+    "xgboost lambdarank": Run("lambdarank", ("xgboost native:rank:ndcg",), "xgboost"),
+}
+LEARNED = {
+    "learndcg": Run("learndcg"),
+    "learndcg, loss_lr=0.01": Run("learndcg", ("learndcg",), more={"loss_lr": 0.01}),
+    "learndcg:discount=curved, loss_lr=0.01": Run("learndcg:discount=curved", ("learndcg",), more={"loss_lr": 0.01}),
 }
 
 
+def runs(data: str, seed: int) -> dict[str, Run]:
+    """What is trained on a set with a seed: what differs by little, with many."""
+    if data != "MQ2008":
+        return SMOOTHED
+    return {**SAME, **LEARNED} if seed < 3 else TARGETS
+
+
 def main() -> None:
-    """Run all folds and seeds, print both tables, keep them with --json."""
+    """Run all sets, folds and seeds, print the tables, keep them with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default="../shared/data", help="where MQ2008 lies")
+    parser.add_argument("--root", default="../shared/data", help="where the sets lie")
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--cells", type=Path, help="folder for the results of each run; those there are not run")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    began = time.perf_counter()
-    cells = [
-        (kind, fold, seed, options.root) for kind, seeds in SEEDS.items() for seed in range(seeds) for fold in FOLDS
-    ]
-    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        found = dict(zip(cells, pool.map(cell, cells), strict=True))
+    keys = [(data, fold, seed) for data in options.sets for seed in range(options.seeds) for fold in FOLDS]
+    found = run_all(cell, keys, options)
     rows = []
-    for kind, seeds in SEEDS.items():
+    for data in options.sets:
         every = {}  # row: values (seeds, queries), and what is kept of each run
-        for name in ROWS[kind]:
-            runs = [[found[kind, fold, seed, options.root][name] for fold in FOLDS] for seed in range(seeds)]
-            every[name] = np.stack([np.concatenate([run["values"] for run in own]) for own in runs]), [*chain(*runs)]
-        rows += [row(kind, name, every) for name in ROWS[kind]]
+        for name in runs(data, 0):
+            seeds = [seed for seed in range(options.seeds) if name in runs(data, seed)]
+            own = [[found[data, fold, seed][name] for fold in FOLDS] for seed in seeds]
+            every[name] = np.stack([np.concatenate([run["values"] for run in seed]) for seed in own]), [*chain(*own)]
+        tables = {"same": SAME, "sets": SMOOTHED, "learned": LEARNED} if data == "MQ2008" else {"sets": SMOOTHED}
+        rows += [{"table": table, "data": data, **each} for table in tables for each in told(tables[table], every)]
     for each in rows:
         print("  ".join(f"{key}: {value}" for key, value in each.items()), flush=True)
-    print(f"{len(cells)} cells in {(time.perf_counter() - began) / 60:.1f} minutes, {options.jobs} processes")
     if options.json:
-        facts = {**setting(), **versions(), "seeds": SEEDS, "params": PARAMS["lightgbm"], "budget": BUDGET}
+        facts = {**setting(), **versions(), "params": PARAMS, "budget": BUDGET}
+        facts["sets"] = {data: counts(data, options.root) for data in options.sets}
         options.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
 
 
-def row(kind: str, name: str, every: dict[str, Any]) -> dict[str, Any]:
-    """The mean, its spread over seeds, the difference to the first row, and where scalars went."""
-    values, runs = every[name]
-    by_seed, first = 100 * values.mean(1), next(iter(every))
-    told: dict[str, Any] = {"table": kind, "what": name, "empty zero": by_seed.mean(), "spread": by_seed.std(ddof=1)}
-    told["validation"] = 100 * float(np.mean([run["validation"] for run in runs]))
-    told["trees"] = float(np.mean([run["trees"] for run in runs]))
-    if name != first:
-        told |= {"against": first, **against(values, every[first][0])}
-    told = {key: round(float(v), 4) if isinstance(v, float | np.floating) else v for key, v in told.items()}
-    scalars = {each: [run["learned"][each] for run in runs] for each in runs[0]["learned"]}
-    learned = {each: [round(min(v), 3), round(float(np.mean(v)), 3), round(max(v), 3)] for each, v in scalars.items()}
-    return told | ({"learned": learned} if learned else {})
+def told(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each run and rival: the mean, its spread over seeds, the difference, and where scalars went."""
+    rows = []
+    for name, run in table.items():
+        values, known = every[name]
+        by_seed = 100 * values.mean(1)
+        row: dict[str, Any] = {"what": name, "seeds": len(values), "empty zero": by_seed.mean()}
+        row["spread"] = by_seed.std(ddof=1) if len(by_seed) > 1 else 0.0
+        row["validation"] = 100 * float(np.mean([each["validation"] for each in known]))
+        row["trees"] = float(np.mean([each["trees"] for each in known]))
+        scalars = {each: [one["learned"][each] for one in known] for each in known[0]["learned"]}
+        learned = {
+            each: [round(v, 3) for v in (min(all_), float(np.mean(all_)), max(all_))] for each, all_ in scalars.items()
+        }
+        for rival in run.rivals or (None,):
+            tested = {} if rival is None else {"against": rival, **against(values, every[rival][0])}
+            line = {key: round(float(v), 4) if isinstance(v, float) else v for key, v in {**row, **tested}.items()}
+            rows.append({**line, "learned": learned} if learned else line)
+    return rows
 
 
-def cell(what: tuple[str, int, int, str]) -> dict[str, Any]:
-    """Of each row of a table: test NDCG@10 of each query, and what is known of the run, for a fold and a seed."""
+def cell(data: str, fold: int, seed: int, root: str) -> dict[str, Any]:
+    """Of each row: test NDCG@10 of each query, and what is known of the run."""
     import torch
 
     import rankgrad as rg
@@ -90,18 +120,25 @@ def cell(what: tuple[str, int, int, str]) -> dict[str, Any]:
     from rankgrad.trees.boosting import boost
 
     torch.set_num_threads(1)
-    kind, fold, seed, root = what
-    data = rg.data.load("MQ2008", fold=fold, root=root)
+    train, validation, test = five_folds(data, fold, root)
     found = {}
-    for name, own in ROWS[kind].items():
-        model = boost(TreeRanker(seed=seed, **own, **BUDGET, **PARAMS["lightgbm"]).plan(), data.train, data.validation)
-        scores = model.score(data.test.features)
-        values = rg.metrics.ndcg(scores, data.test.labels, offsets=data.test.offsets, k=10, reduction="none").numpy()
+    for name, run in runs(data, seed).items():
+        told = {**BUDGET, **PARAMS[run.framework], **run.more}
+        model = boost(TreeRanker(run.framework, run.loss, seed=seed, **told).plan(), train, validation)
+        scores = model.score(test.features)
+        values = rg.metrics.ndcg(scores, test.labels, offsets=test.offsets, k=10, reduction="none").tolist()
         best = model.history[model.metrics["trees"] - 1]
         learned = {scalar: best[scalar] for scalar in model.metrics.get("loss", {})}
-        told = {"validation": model.metrics["validation"]["nDCG@10"], "trees": model.metrics["trees"]}
-        found[name] = {"values": values, "learned": learned, **told}
+        known = {"validation": model.metrics["validation"]["nDCG@10"], "trees": model.metrics["trees"]}
+        found[name] = {"values": values, "learned": learned, **known}
     return found
+
+
+def counts(data: str, root: str) -> dict[str, int]:
+    """How many lists a set has, and how many of them without a relevant document."""
+    tests = [five_folds(data, fold, root)[2] for fold in FOLDS]
+    empty = [np.maximum.reduceat(test.labels, test.offsets[:-1]) == 0 for test in tests]
+    return {"lists": sum(map(len, tests)), "without a relevant document": int(sum(each.sum() for each in empty))}
 
 
 if __name__ == "__main__":

@@ -22,9 +22,14 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> None:
         return
     if len(choices) <= 6:
         bad_value(name, f"be one of {', '.join(map(repr, choices))}", repr(value))
+    bad_value(name, "be a known name", mistyped(value, choices))
+
+
+def mistyped(value: object, choices: Iterable[str], otherwise: str = "") -> str:
+    """An unknown name for the end of an error: `'mpl'; did you mean 'mlp'?`; `otherwise` follows where none is near."""
     near = nearest(str(value), choices)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    bad_value(name, "be a known name", f"{value!r}{hint}")
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else otherwise
+    return f"{value!r}; {hint}" if hint else repr(value)
 
 
 def nearest(name: str, choices: Iterable[str], most: int = 3) -> list[str]:

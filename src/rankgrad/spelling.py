@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from rankgrad.errors import bad_value, nearest
+from rankgrad.errors import bad_value, mistyped
 
 
 class Spelling(NamedTuple):
@@ -64,9 +64,7 @@ def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
     known = list(known)
     for option in options:
         if option not in known:
-            near = nearest(option, known)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            bad_value("option", f"be one that {what} has ({', '.join(known) or 'none'})", f"{option!r}{hint}")
+            bad_value("option", f"be one that {what} has ({', '.join(known) or 'none'})", mistyped(option, known))
 
 
 def _value(text: str) -> Any:

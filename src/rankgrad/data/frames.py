@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.errors import bad_type, bad_value, nearest
+from rankgrad.errors import bad_type, bad_value, mistyped
 
 
 def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -181,9 +181,7 @@ class _Table:
     def check(self, role: str, wanted: Sequence[str]) -> None:
         for column in wanted:
             if column not in self.columns:
-                near = nearest(str(column), map(str, self.columns))
-                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-                bad_value(role, "name a column of the frame", f"{column!r}{hint}")
+                bad_value(role, "name a column of the frame", mistyped(column, map(str, self.columns)))
 
     def is_numeric(self, column: str) -> bool:
         if self.kind == "pandas":

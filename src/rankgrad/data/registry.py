@@ -14,7 +14,7 @@ import numpy as np
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.facts import BENCHMARKS, Facts, verify
 from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
-from rankgrad.errors import bad_value, nearest, one_of
+from rankgrad.errors import bad_value, mistyped, one_of
 
 GENERATED = ("synthetic", "web30k-shape")
 
@@ -99,11 +99,8 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
     if Path(name).is_dir():
         return None
     must = "be a known data set or a folder with train and test files"
-    near = nearest(str(name), [known for facts in datasets() for known in (facts.name, *facts.aliases)])
-    hint = (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(f.name for f in datasets())}"
-    )
-    bad_value("name", must, f"{str(name)!r}; {hint}")
+    names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
+    bad_value("name", must, mistyped(str(name), names, f"known: {', '.join(facts.name for facts in datasets())}"))
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rankgrad.errors import bad_type, bad_value, nearest
+from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.experiments.trees import check
 from rankgrad.training import Settings
 
@@ -40,10 +40,8 @@ class Problems:
         names = list(names)
         for key in values:
             if key not in names:
-                near = nearest(str(key), names)
-                hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names)}"
                 with self.at(path):
-                    bad_value("key", "be a known one", f"{key!r}; {hint}")
+                    bad_value("key", "be a known one", mistyped(key, names, f"known: {', '.join(names)}"))
         return {key: value for key, value in values.items() if key in names}
 
     def mapping(self, path: str, value: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from rankgrad.errors import bad_type, bad_value, nearest, one_of
+from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.experiments import entrants, printed
 from rankgrad.experiments.problems import Problems, RecipeError
 from rankgrad.experiments.sets import Source, known
@@ -203,7 +203,5 @@ def _tests(value: Any, losses: list[str], problems: Problems) -> Significance:
             bad_value("level", "be between 0 and 1", repr(tests.level))
     with problems.at("tests"):
         if tests.against != "best" and tests.against not in losses:
-            near = nearest(str(tests.against), losses)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            bad_value("against", "be 'best' or the label of a loss", f"{tests.against!r}{hint}")
+            bad_value("against", "be 'best' or the label of a loss", mistyped(tests.against, losses))
     return tests

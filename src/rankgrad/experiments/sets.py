@@ -8,7 +8,7 @@ from typing import Any
 
 from rankgrad.data import Dataset, Splits, datasets, registry
 from rankgrad.data.facts import Facts
-from rankgrad.errors import bad_value, nearest
+from rankgrad.errors import bad_value, mistyped
 from rankgrad.experiments.cell import label
 
 HOLDOUT = 0.2  # share of the training lists, drawn by seed 0, that is for validation in sets that have no such part
@@ -42,9 +42,8 @@ def known(name: str) -> Facts:
     """The facts of a name, which must be a known one."""
     found = published(name)
     if found is None:
-        near = nearest(name, [known for each in datasets() for known in (each.name, *each.aliases)])
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        bad_value("name", "be a known data set (a folder is written {folder: NAME})", f"{name!r}{hint}")
+        names = [known for each in datasets() for known in (each.name, *each.aliases)]
+        bad_value("name", "be a known data set (a folder is written {folder: NAME})", mistyped(name, names))
     if ":" in name:
         registry.check(name)
     return found

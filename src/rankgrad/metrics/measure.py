@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rankgrad.errors import bad_type, bad_value, nearest, one_of
+from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.metrics import found, gains, pairs, stopping
 from rankgrad.metrics.order import TIES
 from rankgrad.metrics.ranked import EMPTY, Outcome, Ranked, check_cutoff
@@ -71,9 +71,7 @@ class Metric:
         known = self.defaults
         for option, _ in self.settings:
             if option not in known:
-                near = nearest(option, known)
-                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-                bad_value("option", f"be one that {self.name} has ({', '.join(known)})", f"{option!r}{hint}")
+                bad_value("option", f"be one that {self.name} has ({', '.join(known)})", mistyped(option, known))
         settings = {option: value for option, value in self.settings if value != known[option]}
         object.__setattr__(self, "settings", tuple(sorted(settings.items())))
         one_of("empty", settings.get("empty", "zero"), EMPTY)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, nearest, one_of
+from rankgrad.errors import bad_value, mistyped, one_of
 from rankgrad.metrics import parse
 from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.objective import Objective, objective
@@ -104,9 +104,7 @@ def check_params(params: dict[str, Any], framework: str) -> None:
         if name in said:
             bad_value(name, f"be given as {said[name]}", f"{name}={params[name]!r}")
         if name not in names:
-            near = nearest(name, sorted(names))
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            bad_value("parameter", f"be one that {framework} has", f"{name!r}{hint}")
+            bad_value("parameter", f"be one that {framework} has", mistyped(name, sorted(names)))
 
 
 def _lightgbm_names() -> tuple[set[str], dict[str, str]]:

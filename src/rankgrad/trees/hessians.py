@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rankgrad import losses
 from rankgrad.losses import swaps
 from rankgrad.losses.formula import formula
-from rankgrad.losses.pairwise import SCHEMES
+from rankgrad.losses.pairwise import SCHEMES, _lacking
 from rankgrad.losses.text import TextLoss
 
 Array = NDArray[Any]
@@ -139,18 +139,17 @@ def closed_form(loss: Any) -> Form:
     if name not in _KERNELS:
         return Form(name, options)
     kernel = _KERNELS[name](options)
-    return Form(name, options, kernel) if kernel and options["sigma"] >= 0 else Form()
+    return Form(name, options, kernel) if kernel else Form()
 
 
 def _ranknet(options: Options) -> tuple[float, ...]:
-    return options["sigma"], options["k"] or 0, options["pairs"] == "both"
+    return () if _lacking(options["sigma"]) else (options["sigma"], options["k"] or 0, options["pairs"] == "both")
 
 
 def _lambdarank(options: Options) -> tuple[float, ...]:
     form = formula(options["metric"], swaps.METRICS, options["k"])
-    if form.name != "nDCG" or callable(form.gain) or callable(form.discount):
-        return ()
-    return options["sigma"], form.k or 0, False, form.gain == "linear"
+    lacking = _lacking(options["sigma"], form)
+    return () if lacking else (options["sigma"], form.k or 0, False, form.gain == "linear")
 
 
 def _lambdaloss(options: Options) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
 SMOOTHED = ("softmax", "listnet")  # whose labels are targets, which may be smoothed
+HIGHEST = 30  # grade of which 2^y, and a sum of some, is still a number to compute with
 
 
 class Objective:
@@ -63,6 +64,8 @@ class Objective:
         if weights is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self.loss}, which takes no weights", "weights")
         if self.smooth is not None:
+            if len(labels) and not (labels.min() >= 0 and labels.max() <= HIGHEST):
+                bad_value("labels", f"be grades from 0 to {HIGHEST} with smooth", f"{labels.min()} to {labels.max()}")
             less = self.generator.random(len(labels)) if self.smooth == DRAWN else self.smooth
             labels = (np.exp2(labels) - less).astype(scores.dtype)
         if self.form.kernel:
@@ -144,9 +147,9 @@ def objective(
         hessian: `"auto"`, the closed form or bound where there is one, else `"gradient"`, the size of the gradient; or
             a number, the same for all documents.
         loss_lr: learning rate of the loss's own parameters, a step a round; None: they stay as they are.
-        smooth: for softmax and listnet, a number g from 0 to 1: 2^y - g stands for the label y, so that irrelevant
-            documents and lists without a relevant one count, too; `"drawn"`: g is drawn by `seed`, anew for each
-            document and round, as LightGBM's rank_xendcg does.
+        smooth: None, the loss as published; or, for softmax and listnet, a number g from 0 to 1: 2^y - g stands for
+            the label y, so that irrelevant documents and lists without a relevant one count, too; `"drawn"`: g is drawn
+            by `seed`, anew for each document and round, as LightGBM's rank_xendcg does.
 
     Example:
         >>> own = objective("lambdarank")
