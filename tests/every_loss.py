@@ -76,7 +76,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"sinkhorn_rounds": 2, "transposed": True},
     ],
     "ot_ndcg": [{}, {"rounds": 3}, {"k": 2, "temperature": 0.1, "rounds": 7}],
-    "p_listmle": [{}],
+    "p_listmle": [{}, {"ties": "position"}],
     "poly1_softmax": [{}, {"epsilon": 0.3}],
     "rank_cosine": [{}],
     "ranknet": [{}, {"k": 2, "pairs": "both"}, {"k": 2, "sigma": 2.0}],
@@ -194,7 +194,7 @@ def _named(name: str, options: dict[str, Any], extras: tuple[str, ...] = ()) -> 
 
 def _ties(name: str, options: dict[str, Any]) -> Any:
     if name in ("listmle", "p_listmle"):
-        return "labels" if name == "p_listmle" or options.get("ties") == "position" else None
+        return "labels" if options.get("ties") == "position" else None
     return _rank_based(name, options)
 
 

@@ -185,7 +185,7 @@ def list_values(kind: str, lists: Lists, temperature: float, params: Call) -> Te
         return losses.unique_softmax(scores, labels, **options)
     if "lambda_weight" in params:
         # The discount 2^(n - rank) - 1 makes it position-aware ListMLE, which we divide by its first weight.
-        return losses.p_listmle(scores, labels, **options) * (2 ** (lists.mask.sum(-1) - 1) - 1)
+        return losses.p_listmle(scores, labels, ties="position", **options) * (2 ** (lists.mask.sum(-1) - 1) - 1)
     return losses.listmle(scores, labels, ties="position", **options)
 
 

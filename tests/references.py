@@ -5,6 +5,7 @@ One function for each member of `rankgrad.losses.__all__`, of the same name. A l
 
 import functools
 import math
+import statistics
 
 import references_metrics
 import references_neural as neural
@@ -124,22 +125,12 @@ def listnet(scores, labels, targets="sum", weights=None):
 
 @_signal("different")
 def listmle(scores, labels, weights=None, ties="together"):
-    if ties == "together":
-        w = _ones(weights, labels)
-        fields = [[t for t, z in zip(scores, labels, strict=True) if z <= y] for y in labels]
-        return sum(w[i] * (-log_softmax([scores[i], *_without(fields[i], scores[i])])[0]) for i in range(len(labels)))
-    return _plackett_luce(scores, labels, weights, lambda place, n: 1.0)
-
-
-def _without(values, one):
-    """The values less one of them."""
-    place = values.index(one)
-    return values[:place] + values[place + 1 :]
+    return _plackett_luce(scores, labels, weights, lambda place, n: 1.0, ties)
 
 
 @_signal("different")
-def p_listmle(scores, labels, weights=None):
-    return _plackett_luce(scores, labels, weights, lambda place, n: (2 ** (n - place) - 1) / (2 ** (n - 1) - 1))
+def p_listmle(scores, labels, weights=None, ties="together"):
+    return _plackett_luce(scores, labels, weights, lambda place, n: (2 ** (n - place) - 1) / (2 ** (n - 1) - 1), ties)
 
 
 @_signal("relevant")
@@ -367,13 +358,16 @@ def _ordered(labels, every=False):
     return [(i, j) for i in range(n) for j in range(n) if i != j and (every or labels[i] > labels[j])]
 
 
-def _plackett_luce(scores, labels, weights, factor):
-    w = _ones(weights, labels)
-    left = sorted(range(len(labels)), key=lambda i: -labels[i])
-    total, n = 0.0, len(left)
-    for place in range(1, n + 1):
-        total -= factor(place, n) * w[left[0]] * log_softmax([scores[i] for i in left])[0]
-        left = left[1:]
+def _plackett_luce(scores, labels, weights, factor, ties):
+    w, n, total = _ones(weights, labels), len(labels), 0.0
+    order = sorted(range(n), key=lambda i: -labels[i])
+    for place, i in enumerate(order):
+        if ties == "position":
+            rivals, count = order[place + 1 :], factor(place + 1, n)
+        else:
+            rivals = [j for j in order if j != i and labels[j] <= labels[i]]
+            count = statistics.fmean(factor(p + 1, n) for p, j in enumerate(order) if labels[j] == labels[i])
+        total -= count * w[i] * log_softmax([scores[j] for j in (i, *rivals)])[0]
     return total
 
 

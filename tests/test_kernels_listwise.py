@@ -1,6 +1,9 @@
 """The fused softmax and Plackett-Luce losses against the plain ones."""
 
 import functools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,7 +23,9 @@ CASES = {
     "listmle": {},
     "listmle, in order": {"ties": "position"},
     "p_listmle": {},
+    "p_listmle, in order": {"ties": "position"},
 }
+LIKELIHOODS = [case for case in CASES if "listmle" in case]
 every_loss = pytest.mark.parametrize("case", CASES)
 
 
@@ -40,8 +45,9 @@ def likelihood(scores, labels, *, offsets, weights=None, reduction="none", posit
         if weights is not None:
             terms = terms * weights[first:last][order]
         if position_aware and n > 1:
-            last_share = 0.5 ** (n - 1)
-            terms = terms * (0.5 ** torch.arange(n, dtype=s.dtype) - last_share) / (1 - last_share)
+            share = (0.5 ** torch.arange(n, dtype=s.dtype) - 0.5 ** (n - 1)) / (1 - 0.5 ** (n - 1))
+            alike = (y == y[:, None]).to(s.dtype) if together else torch.eye(n, dtype=s.dtype)
+            terms = terms * (alike @ share) / alike.sum(-1)
         ordered = n > 1 and bool(labels[first:last].min() < labels[first:last].max())
         values.append(terms.sum() if ordered else 0.0 * terms.sum())
     return torch.stack(values)
@@ -50,7 +56,7 @@ def likelihood(scores, labels, *, offsets, weights=None, reduction="none", posit
 def truth_of(case):
     """What to hold the kernel against at any range of scores."""
     if "listmle" in case:
-        return functools.partial(likelihood, position_aware=case == "p_listmle", together=case == "listmle")
+        return functools.partial(likelihood, position_aware=case.startswith("p_"), together="in order" not in case)
     return loss_of(case)
 
 
@@ -122,7 +128,7 @@ def test_equal_labels(case, label):
         assert not fused[1].any()
 
 
-@pytest.mark.parametrize("case", ["listmle", "listmle, in order", "p_listmle", "unique_softmax", "listnet"])
+@pytest.mark.parametrize("case", [*LIKELIHOODS, "unique_softmax", "listnet"])
 def test_labels_that_are_no_grades(case):
     lists = Lists(lengths=(70, 300, 3), seed=5)
     lists.labels = torch.rand(373, dtype=torch.float64).round(decimals=2) * 7 - (1.5 if "listmle" in case else 0.0)
@@ -166,6 +172,19 @@ def test_the_number_of_threads_changes_nothing(case):
         torch.set_num_threads(before)
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=0, atol=0)
+
+
+def test_the_first_call_leaves_pytorch_its_threads():
+    """Numba starts its own when a kernel is loaded, and sets OpenMP's number."""
+    code = """
+import torch, rankgrad as rg
+torch.set_num_threads(1)
+rg.losses.softmax(torch.randn(4, 10), torch.ones(4, 10))
+print(torch.get_num_threads())
+"""
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
 
 
 @every_loss

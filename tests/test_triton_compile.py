@@ -32,6 +32,7 @@ LOSSES = {
     "neural_ndcg": losses.neural_ndcg,
     "neural_ndcg transposed": lambda *lists, **told: losses.neural_ndcg(*lists, transposed=True, **told),
     "p_listmle": losses.p_listmle,
+    "p_listmle in order": lambda *lists, **told: losses.p_listmle(*lists, ties="position", **told),
     "smooth_ap": losses.smooth_ap,
     "smooth_ndcg": losses.smooth_ndcg,
     "softmax": losses.softmax,

@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 from made_lists import Lists
-from test_kernels_listwise import CASES, assert_equal, loss_of, truth_of
+from test_kernels_listwise import CASES, LIKELIHOODS, assert_equal, loss_of, truth_of
 
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
@@ -45,7 +45,7 @@ def interpreted(case, lists, layout, weighted, gradient=True):
     options = [
         float(value) if isinstance(value, float) else float(value == "softmax") for value in CASES[case].values()
     ]
-    options = options or ([0.0] if name == "listnet" else [1.0] if name == "listmle" else [])
+    options = options or ([0.0] if name == "listnet" else [1.0] if "listmle" in name else [])
     weights = lists.weights if weighted else None
     if layout == "flat":
         inputs = (lists.scores, lists.labels, weights, None, lists.offsets, 0)
@@ -83,7 +83,7 @@ def test_interpreted_equals_plain(case, layout, batch):
 
 
 @pytest.mark.parametrize("layout", ["flat", "scattered"])
-@pytest.mark.parametrize("case", ["listmle", "listmle, in order", "p_listmle"])
+@pytest.mark.parametrize("case", LIKELIHOODS)
 def test_orders_by_sorting(case, layout, monkeypatch):
     monkeypatch.setattr(likelihood, "COUNTED", 0)
     lists = Lists((20, 0, 1, 37), seed=3, dtype=torch.float64)

@@ -134,25 +134,22 @@ class Loss(torch.autograd.Function):
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
         arguments = (*flat, offsets, n, _as_tensor(params, scores), list(options), gradient)
         value, signal, slopes, extras = on_cpu(name, *arguments)
-        share = None
-        if reduction == "mean":
-            share = 1.0 / signal.sum().clamp(min=1).to(value.dtype)
+        share = 1.0 / max(int(signal.sum()), 1) if reduction == "mean" else 1.0  # of a list
+        if reduction != "none":
             value = value.sum() * share
-        elif reduction == "sum":
-            value = value.sum()
-        ctx.save_for_backward(slopes, extras, share, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
-        ctx.n, ctx.reduction = n, reduction
+        ctx.save_for_backward(slopes, extras, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
+        ctx.n, ctx.reduction, ctx.share = n, reduction, share
         return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
         """One product."""
-        slopes, extras, share, offsets, scores, *params = ctx.saved_tensors
+        slopes, extras, offsets, scores, *params = ctx.saved_tensors
         if ctx.reduction == "none":
             by_scores = scale(slopes, upstream, offsets, ctx.n)
             by_params = upstream @ extras if params else None
         else:
-            factor = upstream if share is None else upstream * share
+            factor = upstream * ctx.share
             by_scores = slopes * factor
             by_params = extras.sum(0) * factor if params else None
         by_scores = by_scores.view(scores.shape)
@@ -173,8 +170,8 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
     node: Any = value.grad_fn
     if not is_source(node, Loss, scores):
         return None
-    slopes, _, share, *_ = node.saved_tensors
-    return (slopes if share is None else slopes * share).view(scores.shape)
+    slopes: Tensor = node.saved_tensors[0]
+    return (slopes * node.share).view(scores.shape)
 
 
 def is_source(node: Any, function: type, scores: Tensor) -> bool:

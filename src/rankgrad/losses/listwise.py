@@ -12,8 +12,8 @@ from torch.nn.functional import log_softmax
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.fused import fused
+from rankgrad.losses.likelihood import lowest, plackett_luce
 from rankgrad.losses.pairwise import has_order
-from rankgrad.metrics.order import order
 from rankgrad.relax.optimal_transport import least_scale
 
 
@@ -170,7 +170,7 @@ def unique_softmax(
         return loss
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
-    field = torch.where(rivals, lists.scores[..., None, :], _lowest(lists.scores))  # (..., n, n)
+    field = torch.where(rivals, lists.scores[..., None, :], lowest(lists.scores))  # (..., n, n)
     # Not logsumexp less the score: its derivative forgets how many tie at the top of a field far from 0.
     terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
@@ -209,19 +209,30 @@ def listmle(
     together = ties == "together"
     if (loss := fused("listmle", lists, reduction, (float(together),))) is not None:
         return loss
-    return lists.reduce(_plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
+    return lists.reduce(plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
 
 
 def p_listmle(
-    scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    ties: str = "together",
+    weights: Any = None,
+    reduction: str = "mean",
 ) -> Tensor:
     r"""Position-aware ListMLE: the term of rank i counts 2^(n - i) - 1 times, so that the top decides.
 
-    .. math:: \ell(s, y) = -\sum_i \frac{2^{n-i} - 1}{2^{n-1} - 1}\, w_{\pi_i}
-              \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}
+    .. math:: \ell(s, y) = -\sum_i v_i\, w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
+              v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
 
     Divided by the weight of the first rank, which the paper does not do: 2^n overflows float32 from 128 documents on,
     and the size of the loss would double with each document.
+
+    Args:
+        ties: as in `listmle`. Of documents that tie `"together"` each counts the mean of the v of their ranks: from
+            rank a on, m of them count :math:`(2^{n-a+1} (1 - 2^{-m}) / m - 1) / (2^{n-1} - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -230,14 +241,13 @@ def p_listmle(
     References:
         Lan et al., "Position-Aware ListMLE: A Sequential Learning Process for Ranking", UAI 2014.
     """
+    one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    if (loss := fused("p_listmle", lists, reduction)) is not None:
+    together = ties == "together"
+    if (loss := fused("p_listmle", lists, reduction, (float(together),))) is not None:
         return loss
-    length = lists.mask.sum(-1, keepdim=True).to(lists.scores.dtype).clamp(min=2)
-    rank = torch.arange(1, lists.mask.shape[-1] + 1, dtype=lists.scores.dtype, device=lists.scores.device)
-    last = torch.exp2(1.0 - length)
-    weight = ((torch.exp2(1.0 - rank) - last) / (1.0 - last)).clamp(min=0)
-    return lists.reduce((weight * _plackett_luce(lists)).sum(-1), reduction, has_order(lists))
+    values = plackett_luce(lists, together, position_aware=True).sum(-1)
+    return lists.reduce(values, reduction, has_order(lists))
 
 
 def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean") -> Tensor:
@@ -273,40 +283,8 @@ def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:
 
 def _log_softmax(lists: Lists) -> Tensor:
     """Over the real documents; 0 at padding, `(..., n)`."""
-    filled = torch.where(lists.mask, lists.scores, _lowest(lists.scores))
+    filled = torch.where(lists.mask, lists.scores, lowest(lists.scores))
     return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
-
-
-def _plackett_luce(lists: Lists, together: bool = False) -> Tensor:
-    """The negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 where none is left."""
-    by_label = order(lists.labels, lists.mask)
-    real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
-    chosen = torch.where(real, lists.scores.gather(-1, by_label), _lowest(lists.scores))
-    field = _logsumexp_from_here(chosen)
-    if together:
-        field = field.gather(-1, _first_tied(lists.labels.gather(-1, by_label)))
-    terms = torch.where(real, field - chosen, 0.0)  # padding comes last, and so adds nothing
-    return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
-
-
-def _first_tied(labels: Tensor) -> Tensor:
-    """The place at which the run of equal labels begins that each stands in, `(..., n)`."""
-    place = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
-    begins = torch.ones_like(labels, dtype=torch.bool)
-    begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
-    return torch.where(begins, place, 0).cummax(-1).values
-
-
-def _logsumexp_from_here(values: Tensor) -> Tensor:
-    """`log(sum of e^v_j over j >= i)`, `(..., n)`, by doubling the reach: 1, 2, 4, ... places.
-
-    The derivative of logcumsumexp adds logarithms of gradients to the values, and so loses the gradient far from 0.
-    """
-    reach = 1
-    while reach < values.shape[-1]:
-        further = torch.nn.functional.pad(values[..., reach:], (0, reach), value=_lowest(values))
-        values, reach = torch.logaddexp(values, further), 2 * reach
-    return values
 
 
 def _weighted(lists: Lists, mass: Tensor) -> Tensor:
@@ -337,8 +315,3 @@ def _top(values: Tensor) -> Tensor:
     if values.shape[-1] == 0:
         return values.new_zeros((*values.shape[:-1], 1))
     return values.amax(-1, keepdim=True)
-
-
-def _lowest(scores: Tensor) -> float:
-    """What stands for -inf where an infinity would make the derivative NaN."""
-    return torch.finfo(scores.dtype).min

@@ -4,10 +4,7 @@ Threads follow `torch.get_num_threads()`. Results do not depend on their number:
 thread, in one order. After a kernel has run in parallel a forked child cannot; process pools must use spawn.
 """
 
-import hashlib
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,27 +17,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankgrad.kernels.cache import folder
+
 _config: Any = numba.config
 
 # No 'nnan' or 'ninf': a NaN score must stay one, and the kernels compare against infinities.
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
-def _cache_folder() -> Path:
-    """Where compiled kernels are kept; Numba's own cache does not notice a change in a helper of another file."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    key = hashlib.sha256(sources + numba.__version__.encode()).hexdigest()[:16]
-    root = Path(os.environ.get("RANKGRAD_CACHE", "") or Path.home() / ".cache" / "rankgrad")
-    folder = root / f"kernels-{key}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"rankgrad-kernels-{key}"
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-_FOLDER = str(_cache_folder())
+# Of all kernels at once: Numba's own cache does not notice a change in a helper of another file.
+_SOURCES = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+_FOLDER = str(folder("kernels", *_SOURCES, numba.__version__.encode()))
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -82,21 +69,28 @@ class Flat(NamedTuple):
     ) -> "Flat":
         """From the operator's arguments."""
         dtype = scores.dtype
-        flat = scores.detach().contiguous().numpy()
-        nothing = np.empty(0, flat.dtype)
-        ends = np.arange(0, len(flat) + 1, n) if offsets is None else offsets.contiguous().numpy()
+        flat = _array(scores, dtype)
         return cls(
             flat,
-            labels.detach().to(dtype).contiguous().numpy(),
-            nothing if weights is None else weights.detach().to(dtype).contiguous().numpy(),
-            np.empty(0, np.bool_) if mask is None else mask.contiguous().numpy(),
-            ends,
+            _array(labels, dtype),
+            np.empty(0, flat.dtype) if weights is None else _array(weights, dtype),
+            np.empty(0, np.bool_) if mask is None else _array(mask, torch.bool),
+            np.arange(0, len(flat) + 1, n) if offsets is None else _array(offsets, torch.int64),
         )
 
     @property
     def longest(self) -> int:
         """How many documents the longest list has."""
         return int(np.diff(self.offsets).max(initial=0))
+
+
+def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
+    """The same memory where it can be. To ask whether there is something to do is cheaper than to have nothing done."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.dtype != dtype:
+        tensor = tensor.to(dtype)
+    return (tensor if tensor.is_contiguous() else tensor.contiguous()).numpy()
 
 
 class Results(NamedTuple):
@@ -127,16 +121,17 @@ def discounts(ranks: int) -> NDArray[np.float64]:
     return 1.0 / np.log2(np.arange(2.0, ranks + 2.0))
 
 
-def launch(compiled: Any, *arguments: Any) -> None:
+def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
     """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
     threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, _config.NUMBA_NUM_THREADS))
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
+    if parallel:
+        numba.set_num_threads(min(threads, _config.NUMBA_NUM_THREADS))
     known = len(compiled.overloads)
     started = time.perf_counter()
     compiled(*arguments)
     seconds = time.perf_counter() - started
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
     if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
         print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s; kept in {_FOLDER}", file=sys.stderr)

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
 from rankgrad.kernels.cpu.at_ranks import average, ideal_discounts, ndcg, precision, reciprocal
+from rankgrad.kernels.cpu.exponential import exp
+from rankgrad.kernels.cpu.extremes import extremes
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
-from rankgrad.kernels.cpu.sigmoid_ranks import far_rank, far_slope, near_rank, near_slope
+from rankgrad.kernels.cpu.sigmoid_ranks import cross_slopes, far_rank, far_slope, near_rank, near_slope
 
 # No Python integers, for each of which Numba would compile a helper again.
 NDCG, PRECISION, RECIPROCAL, AVERAGE = np.arange(4)
@@ -80,7 +82,7 @@ def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
         np.empty(documents),  # above: rank among the relevant ones only, for average precision
         np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
         np.empty(documents, dtype),  # by_above
-        np.empty(documents),  # direct: derivative by each score not through its rank
+        np.empty(documents),  # direct: derivative by each score not through its rank, or found before
     )
 
 
@@ -124,7 +126,8 @@ def _approx(code: int) -> Any:
             else:
                 _average_value(l, given, work, out, numbers)
             if len(slopes) > 0:
-                spread(_slope_rows, (count[l] + ROWS - 1) // ROWS, (ROWS, l, given, work, out, code, alpha, one))
+                rest = (ROWS, l, given, work, out, code, alpha, False, one)
+                spread(_slope_rows, (count[l] + ROWS - 1) // ROWS, rest)
                 _by_alpha(l, given, work, out, code, alpha)
 
     return approx
@@ -140,9 +143,13 @@ def _prepare(l, given, work, numbers):
     count[l], hits[l] = _gather(labels, mask, first, offsets[l + 1], place, threshold)
     span = _centre(scores, place, first, count[l], score, alpha)
     wide[l] = not span <= (80.0 if scores.itemsize == 4 else 340.0)  # products of two powers still fit, in any order
-    for i in range(first, first + count[l]):
-        power[i] = 0.0 if wide[l] else math.exp(score[i])
-        by_rank[i] = by_above[i] = direct[i] = 0.0
+    last = first + count[l]
+    by_rank[first:last] = 0.0
+    by_above[first:last] = 0.0
+    direct[first:last] = 0.0
+    mine, e = score[first:last], power[first:last]
+    for i in range(0 if wide[l] else count[l]):
+        e[i] = exp(mine[i])
 
 
 @helper
@@ -163,13 +170,19 @@ def _rank_rows(block, rows, l, given, work, code, one):
 
 
 @helper
-def _slope_rows(block, rows, l, given, work, out, code, alpha, one):
-    """The derivative of the list's value by the scores of a block of its documents."""
+def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
+    """The derivative of the list's value by the scores of a block of its documents.
+
+    An irrelevant document has pairs with relevant ones only. `crossed`: those pairs are in `direct` already.
+    """
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
     last, mine = first + count[l], first + hits[l]
     for i in range(first + block * rows, min(last, first + (block + 1) * rows)):
-        until = last if i < mine else mine  # an irrelevant document has pairs with relevant ones only
+        if crossed:
+            until = mine if i < mine else first
+        else:
+            until = last if i < mine else mine
         if wide[l]:
             total = far_slope(score, by_rank, i, first, until)
         else:
@@ -180,6 +193,15 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, one):
             else:
                 total += near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i], one)
         slopes[place[i]] = alpha * (total + direct[i])
+
+
+@helper
+def _cross(l, given, work, one):
+    """Put into `direct` what pairs of a relevant and an irrelevant document of a list give to both."""
+    _, _, power, count, hits, _, _, _, by_rank, _, direct = work
+    first = given[3][l]
+    last, mine = first + count[l], first + hits[l]
+    cross_slopes(power[first:mine], by_rank[first:mine], power[mine:last], direct[first:mine], direct[mine:last], one)
 
 
 @helper
@@ -218,12 +240,13 @@ def _gather(labels, mask, first, last, place, threshold):
 @helper
 def _centre(scores, place, first, count, score, alpha):
     """alpha s around the middle of its range; returns the width of the range."""
-    low, high = np.inf, -np.inf
-    for i in range(first, first + count):
-        low, high = min(low, scores[place[i]]), max(high, scores[place[i]])
+    place, score = place[first : first + count], score[first : first + count]
+    for i in range(count):
+        score[i] = scores[place[i]]
+    low, high = extremes(score)
     middle = 0.5 * low + 0.5 * high
-    for i in range(first, first + count):
-        score[i] = alpha * (scores[place[i]] - middle)
+    for i in range(count):
+        score[i] = alpha * (score[i] - middle)
     return alpha * (high - low) if count > 0 else 0.0
 
 
@@ -260,7 +283,10 @@ def _list_of(code: int) -> tuple[Any, Any]:
             _rank_rows(FIRST, count, l, given, work, code, one)
             value(l, given, work, out, numbers)
             if len(out[2]) > 0:
-                _slope_rows(FIRST, count, l, given, work, out, code, numbers[5], one)
+                crossed = not work[5][l]
+                if crossed:
+                    _cross(l, given, work, one)
+                _slope_rows(FIRST, count, l, given, work, out, code, numbers[5], crossed, one)
                 _by_alpha(l, given, work, out, code, numbers[5])
 
     return whole, value

@@ -143,6 +143,21 @@ def far_unique(y, s, e, t, d):
 
 
 @helper
+def position_weights(y, t, together):
+    """What a choice counts by its rank: about half as much as the one before it. Of a run of ties, the mean."""
+    share, least = 1.0, 2.0 ** (1.0 - len(y))
+    first = 0
+    while first < len(y):
+        last = _tied_until(y, first) if together else first + 1
+        total = 0.0
+        for _ in range(first, last):
+            total += share
+            share *= 0.5
+        t[first:last] = max(total / (last - first) - least, 0.0) / (1.0 - least)
+        first = last
+
+
+@helper
 def _tied_from(y, last):
     """Where the run of equal labels that ends before `last` begins."""
     first = last - 1

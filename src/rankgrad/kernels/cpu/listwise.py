@@ -7,14 +7,14 @@ competes with those below it only: those are in `likelihood.py`.
 
 import math
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.kernels.cpu import FASTMATH, Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, unique
+from rankgrad.kernels.cpu.extremes import extremes
+from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, position_weights, unique
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
 
@@ -49,7 +49,7 @@ def run(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family.
 
-    Option: of listnet 1 for softmax targets, of xe_ndcg gamma, of poly1 epsilon, of listmle 1 for ties together.
+    Option: of listnet 1 for softmax targets, of xe_ndcg gamma, of poly1 epsilon, of (p_)listmle 1 for ties together.
     """
     flat = Flat.of(scores, labels, weights, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
@@ -57,7 +57,7 @@ def run(
     threads = torch.get_num_threads()
     # Several tasks a thread, for lists differ in length.
     tasks = 1 if len(flat.scores) < SMALL or threads == 1 else 8 * threads
-    launch(_listwise, *flat, *results, bits(flat.labels), _CODES[name], option, tasks)
+    launch(_listwise, *flat, *results, bits(flat.labels), _CODES[name], option, tasks, parallel=tasks > 1)
     return results.tensors()
 
 
@@ -91,7 +91,7 @@ def _some(task, tasks, given, out, code, option):
         here, y, s, e, t, d = place[:count], label[:count], score[:count], power[:count], target[:count], slope[:count]
         whole = count == last - first  # no need to look places up
         _take(labels, whole, first, here, y)
-        low, high = _range(y)
+        low, high = extremes(y)
         signal[l] = (low < high) if code >= LISTMLE else high > 0.0
         if len(slopes) > 0 and not (whole and signal[l]):
             slopes[first:last] = 0.0
@@ -106,8 +106,8 @@ def _some(task, tasks, given, out, code, option):
             by_label(labels, keys, here)
             _take(labels, whole, first, here, y)
         _take(scores, whole, first, here, s)
-        lowest, highest = _range(s)
-        near = highest - lowest <= WIDE
+        lowest, highest = extremes(s)
+        near = not highest - lowest > WIDE  # or NaN, which makes every sum of the list so
         if near or code < UNIQUE:
             for i in range(count):
                 s[i] -= highest
@@ -151,15 +151,6 @@ def _take(values, whole, first, place, out):
             out[i] = values[place[i]]
 
 
-# A NaN here may hide, so that the loop vectorises: the document that has it makes every sum of its list NaN.
-@numba.njit(fastmath=FASTMATH | {"nnan"}, error_model="numpy")
-def _range(values):
-    low, high = np.inf, -np.inf
-    for value in values:
-        low, high = min(low, value), max(high, value)
-    return low, high
-
-
 @helper
 def _targets(y, t, code, option, high):
     """What each document counts, before weights and normalisation."""
@@ -177,10 +168,7 @@ def _targets(y, t, code, option, high):
     elif code == LISTMLE:
         t[:] = 1.0
     elif code == P_LISTMLE:
-        share, last = 1.0, exp((1.0 - len(y)) * LOG_2)
-        for i in range(len(y)):
-            t[i] = max(share - last, 0.0) / (1.0 - last)
-            share *= 0.5
+        position_weights(y, t, option == 1.0)
     else:
         for i in range(len(y)):
             t[i] = y[i]

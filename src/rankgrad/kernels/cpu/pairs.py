@@ -20,10 +20,8 @@ from rankgrad.kernels.cpu.parallel import spread
 ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # no Python integers, for each of which Numba compiles again
 FIRST = np.int64(0)
 LABEL, EXPONENTIAL, LINEAR = range(3)  # what a document is worth; the last two as shares of the ideal DCG
-ROWS, WIDTH = (
-    np.int64(64),
-    np.int64(32),
-)  # a tile: two AVX-512 vectors wide, and so high that sums in float32 stay short
+# A tile: two AVX-512 vectors wide, and so high that sums in float32 stay short.
+ROWS, WIDTH = np.int64(64), np.int64(32)
 
 
 @cache
@@ -44,7 +42,7 @@ def pairwise(kind: int) -> Any:
         everything = (given, chosen, numbers, documents, work, (values, signal, slopes))
         for l in range(len(values)):
             if tasks[l + 1] - tasks[l] > 1:
-                count[l] = _arrange(l, kind, given, chosen, documents, place)
+                count[l] = arrange(l, kind, given, chosen, documents, place)
         if kind == ORDERED:
             spread(_ordered, len(owner), everything)
         elif kind == HINGE:
@@ -63,7 +61,7 @@ def pairwise(kind: int) -> Any:
 
 
 @helper
-def _arrange(l, kind, given, chosen, documents, place):
+def arrange(l, kind, given, chosen, documents, place):
     """Sort a list by score, and put what its pairs need in that order; how many documents have pairs."""
     scores, labels, weights, mask, offsets, score_bits, label_bits = given
     gained, _, columns, ideal, worth, _, _, steep = chosen
@@ -78,7 +76,7 @@ def _arrange(l, kind, given, chosen, documents, place):
         return 0
     place = place[:count]
     descending(scores, score_bits, place)
-    score, power, gain, weight = _slices(documents, first + l * WIDTH, count + WIDTH)
+    score, power, gain, weight = slices(documents, first + l * WIDTH, count + WIDTH)
     if gained == LABEL:
         for i in range(count):
             gain[i] = labels[place[i]]
@@ -104,7 +102,7 @@ def _arrange(l, kind, given, chosen, documents, place):
 
 
 @helper
-def _slices(documents, first, count):
+def slices(documents, first, count):
     score, power, gain, weight = documents
     last = first + count
     return score[first:last], power[first:last], gain[first:last], weight[first:last]
@@ -142,26 +140,50 @@ def _finish(l, kind, offsets, steep, work, out):
 
 def _task_of(kind: int) -> Any:
     """Every few blocks of the rows of a list; a list of one task is also arranged and finished by it."""
-    tile = _tile_of(kind)
+    walk = walk_of(kind, curved=False)
 
     @helper
     def task(number, given, chosen, numbers, documents, work, out):
         place, count, owner, tasks, begin, parts, pulls = work
-        l, steep = owner[number], chosen[7]
+        l = owner[number]
         strip, strips = number - tasks[l], tasks[l + 1] - tasks[l]
         if strips == 1:
-            count[l] = _arrange(l, kind, given, chosen, documents, place)
+            count[l] = arrange(l, kind, given, chosen, documents, place)
         n = count[l]
-        rows = min(n, chosen[1])
-        score, power, gain, weight = _slices(documents, given[4][l] + l * WIDTH, n + WIDTH)
-        dtype = score.dtype
+        pull = pulls[begin[l] + strip * n : begin[l] + (strip + 1) * n]
+        pull[:] = 0.0
+        mine = slices(documents, given[4][l] + l * WIDTH, n + WIDTH)
+        parts[number] = walk(strip, strips, n, mine, chosen, numbers, pull, pull)
+        if strips == 1:
+            _finish(l, kind, given[4], chosen[7], work, out)
+
+    return task
+
+
+@helper
+def _aligned(count, like):
+    """Room that begins with a cache line: a vector that lies in two is loaded and stored twice."""
+    room = np.empty(count + 64 // like.itemsize, like.dtype)
+    begin = (64 - room.ctypes.data % 64) % 64 // like.itemsize
+    return room[begin : begin + count]
+
+
+def walk_of(kind: int, curved: bool) -> Any:
+    """The loop over the tiles of a list, for one way to weigh pairs: every few blocks of rows, from block `strip` on.
+
+    It adds the slopes to `pull`, and returns the value; `curved`, it adds the curvatures to `bend` instead.
+    """
+    tile = _tile_of(kind, curved)
+
+    @helper
+    def walk(strip, strips, n, documents, chosen, numbers, pull, bend):
+        score, power, gain, weight = documents
+        rows, steep, dtype = min(n, chosen[1]), chosen[7], score.dtype
         near = n == 0 or _near(score, n, steep)
         if not near:
             power = np.zeros(n + WIDTH, dtype)
-        pull = pulls[begin[l] + strip * n : begin[l] + (strip + 1) * n]
-        pull[:] = 0.0
         # Of a tile: its share of `pull`, its values, and which columns are later than a row.
-        share, heap, later = np.empty(WIDTH, dtype), np.empty(WIDTH, dtype), np.empty(2 * WIDTH, dtype)
+        share, heap, later = _aligned(WIDTH, score), _aligned(WIDTH, score), _aligned(2 * WIDTH, score)
         later[:WIDTH] = 0.0
         later[WIDTH:] = 1.0
         total = 0.0
@@ -175,28 +197,28 @@ def _task_of(kind: int) -> Any:
                     if not near:
                         _powers(score, i, left, min(left + WIDTH, n), steep, power)
                     last = min(i + together, bottom)
-                    tile(i, last, left, (score, power, gain, weight), chosen, numbers, later, share, heap, pull)
+                    tile(i, last, left, (score, power, gain, weight), chosen, numbers, later, share, heap, pull, bend)
                 for j in range(min(WIDTH, n - left)):
                     pull[left + j] += share[j]
+                    if curved:
+                        bend[left + j] += heap[j]
                 for j in range(WIDTH):
                     total += heap[j]
-        parts[number] = total
-        if strips == 1:
-            _finish(l, kind, given[4], steep, work, out)
+        return total
 
-    return task
+    return walk
 
 
-def _tile_of(kind: int) -> Any:
+def _tile_of(kind: int, curved: bool) -> Any:
     """The loops over a tile of pairs, for one way to weigh them: no branch is left in the inner one."""
 
     @helper
-    def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull):
+    def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull, bend):
         _, _, _, _, worths, steps, lifts, steep = chosen
         scores, powers, gains, weights = documents
-        score, power, gain, weight = _slices(documents, left, WIDTH)
+        score, power, gain, weight = slices(documents, left, WIDTH)
         worth, lift = worths[left : left + WIDTH], lifts[left : left + WIDTH]
-        zero, two = share.dtype.type(0), share.dtype.type(2)
+        zero, one, two = share.dtype.type(0), share.dtype.type(1), share.dtype.type(2)
         c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = logarithm
         for i in range(top, bottom):
             own_score, own_power, own_gain, own_weight = scores[i], powers[i], gains[i], weights[i]
@@ -204,7 +226,7 @@ def _tile_of(kind: int) -> Any:
             begin = WIDTH - 1 + min(left - i, 1)
             later = ramp[begin : begin + WIDTH]
             step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
-            push = zero
+            push = lean = zero
             for j in range(WIDTH):
                 # A: weight of the pair; B: the same if the later document should come first, else 0.
                 if kind == EVERY:
@@ -225,6 +247,11 @@ def _tile_of(kind: int) -> Any:
                     short, far = steep - gap, steep + gap
                     value = (A - B) * max(short, zero) + B * max(far, zero)
                     change = (A - B if short > zero else zero) - (B if far > zero else zero)
+                elif curved:
+                    q = power[j] / (own_power + power[j])
+                    value = A * q * (one - q)
+                    change = A * q - B
+                    lean += value
                 else:
                     q = power[j] / (own_power + power[j])
                     z = q if share.itemsize == 4 else q / (two - q)
@@ -238,6 +265,8 @@ def _tile_of(kind: int) -> Any:
                 share[j] += change
                 heap[j] += value
             pull[i] -= push
+            if curved:
+                bend[i] += lean
 
     return tile
 

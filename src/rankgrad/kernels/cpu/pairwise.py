@@ -62,7 +62,7 @@ def run(
     chosen = plan(name, *options[1:], size=1 << longest.bit_length(), dtype=dtype)
     steep = dtype.type(options[0])
     keys = (bits(flat.scores), bits(flat.labels))
-    launch(compiled(chosen.kind), *flat, *results, *keys, *chosen[1:], steep, _logarithm(dtype), *_work(flat))
+    launch(compiled(chosen.kind), *flat, *results, *keys, *chosen[1:], steep, logarithm(dtype), *_work(flat))
     return results.tensors()
 
 
@@ -121,7 +121,7 @@ def plan(
 
 
 @cache
-def _logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
+def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
     """Coefficients for -log(1 - q), q in [0, 1/2]: of q in float32; of z = q / (2 - q), in odd powers, in float64."""
     if dtype.itemsize == 4:
         fitted = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 9, domain=[0, 1 / 2])

@@ -1,4 +1,8 @@
-"""A parallel loop for kernels. Numba's own, `prange`, compiles what is inside four times over; this, once."""
+"""A parallel loop for kernels. Numba's own, `prange`, compiles what is inside four times over; this, once.
+
+Nor does it give each thread its part beforehand: whoever is free takes the next task. So lists of different lengths do
+not matter, nor a core that is busy with something else.
+"""
 
 from typing import Any
 
@@ -24,10 +28,25 @@ def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def _next(context: Any, counter: Any) -> Any:
+    """What the counter at an address has come to, which no other thread is told."""
+    del context, counter
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        return builder.atomic_rmw("add", address, _WORD(1), "monotonic")
+
+    return types.int64(types.int64), generate
+
+
 @numba.njit(parallel=True)
-def _each(task, data, count):
-    for index in prange(count):
-        _call(task, data, index)
+def _each(task, data, counter, count):
+    for _ in prange(count):  # each thread does all of its work in its first round, and passes through the others
+        index = _next(counter)
+        while index < count:
+            _call(task, data, index)
+            index = _next(counter)
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -48,7 +67,7 @@ def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
     """`function(i, *arguments)` for every i below `count`, spread over the threads; `arguments` is a tuple."""
     driver = types.Dispatcher(_each)
     inner = function.get_call_type(typing, (types.int64, *map(types.unliteral, arguments)), {})
-    outer = driver.get_call_type(typing, (types.int64,) * 3, {})
+    outer = driver.get_call_type(typing, (types.int64,) * 4, {})
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         # The task: takes the arguments from where they lie, and calls the function.
@@ -64,7 +83,8 @@ def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
         inside.ret_void()
 
         data = cgutils.alloca_once_value(builder, _borrowed(context, builder, arguments, values[2]))
-        pointers = [builder.ptrtoint(pointer, _WORD) for pointer in (task, data)]
+        counter = cgutils.alloca_once_value(builder, _WORD(0))
+        pointers = [builder.ptrtoint(pointer, _WORD) for pointer in (task, data, counter)]
         context.get_function(driver, outer)(builder, [*pointers, values[1]])
         return context.get_dummy_value()
 

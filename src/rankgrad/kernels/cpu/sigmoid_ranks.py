@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from rankgrad.kernels.cpu import helper
 
 
@@ -36,6 +38,25 @@ def near_slope(power, by_rank, own, own_by_rank, one):
             part += (piece[j] * share) * (own * share) * (change[j] - own_by_rank)
         total += part
     return total
+
+
+@helper
+def cross_slopes(power, by_rank, others, slope, other_slope, one):
+    """Add the pairs of documents with `others`, whose ranks do not count, to the slopes of both: one division each."""
+    zero = one - one
+    column = np.empty(len(others), others.dtype)
+    for top in range(0, len(power), 64):  # sums of float32 stay short
+        column[:] = zero
+        for i in range(top, min(top + 64, len(power))):
+            own, change, row = power[i], by_rank[i], zero
+            for j in range(len(others)):
+                share = one / (own + others[j])
+                steep = (others[j] * share) * (own * share)
+                row += steep
+                column[j] += steep * change
+            slope[i] -= row * change
+        for j in range(len(others)):
+            other_slope[j] += column[j]
 
 
 @helper

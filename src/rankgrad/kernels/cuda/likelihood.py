@@ -35,7 +35,7 @@ def plackett_luce(
     position_aware: bool,
     together: bool,
 ) -> None:
-    """Fill values, signal and slopes of ListMLE, its ties in their order or together."""
+    """Fill values, signal and slopes of (P-)ListMLE, ties in their order or together."""
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
@@ -46,7 +46,8 @@ def plackett_luce(
     top, rest = room(scores, layout.documents), room(scores, layout.documents)
     # What the walk from the front leaves, and where runs of equal labels end.
     extra = layout.documents if together and gradient else 0
-    until, share, ends = room(scores, extra), room(scores, extra), room(scores, extra, dtype=torch.int32)
+    until, share = room(scores, extra), room(scores, extra)
+    ends = room(scores, layout.documents if together and (gradient or position_aware) else 0, dtype=torch.int32)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
     launch(
         _likelihood, layout.list_grid(),
@@ -141,14 +142,19 @@ def _nothing(scores):
 
 
 @triton.jit
-def _counts(weights, i, rank, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
-    """What the choice of each document counts; `last` is the share of the last rank, 2^(1 - n)."""
-    v = tl.where(inside, tl.where(ordered, last * 0.0 + 1.0, 0.0), 0.0)
+def _counts(weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
+    """What the choice of each document counts, in a run of so many ties; `last` is the share of the last rank.
+
+    The shares of ranks are 1, 1/2, ..., 2^(1 - n), from rank 0 on; of ties, each has their mean.
+    """
+    v = last * 0.0 + 1.0
     if POSITION_AWARE:
-        v = v * tl.maximum(tl.exp2(-rank.to(last.dtype)) - last, 0.0) / (1.0 - last)
+        size = size.to(last.dtype)
+        share = tl.exp2(-first.to(last.dtype)) * (2.0 - tl.exp2(1.0 - size)) / size
+        v = v * tl.maximum(share - last, 0.0) / (1.0 - last)
     if WEIGHTED:
         v = v * tl.load(weights + i, mask=inside, other=0).to(last.dtype)
-    return v
+    return tl.where(inside, tl.where(ordered, v, 0.0), 0.0)
 
 
 @triton.jit
@@ -189,7 +195,6 @@ def _likelihood(
         inside = rank < count
         i = tl.load(order + start + rank, mask=inside, other=0)
         s = tl.load(scores + i, mask=inside, other=0.0)
-        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         top = tl.where(inside, s, _nothing(scores))
         rest = tl.where(inside, 1.0, top * 0.0)
         top, rest = tl.associative_scan((top, rest), 0, _join, reverse=True)
@@ -199,8 +204,9 @@ def _likelihood(
             tl.store(rests + start + rank, rest, mask=inside)
         first = tl.arange(0, TILE) == 0
         if not TOGETHER:
+            v = _counts(weights, i, rank, rank * 0 + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
             value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
-        elif GRADIENT:
+        elif GRADIENT or POSITION_AWARE:
             y = tl.load(labels + i, mask=inside, other=0)
             below = tl.load(order + start + rank + 1, mask=rank + 1 < count, other=0)
             differs = (tl.load(labels + below, mask=rank + 1 < count, other=0) != y) | (rank + 1 >= count)
@@ -223,9 +229,8 @@ def _likelihood(
         inside = rank < count
         i = tl.load(order + start + rank, mask=inside, other=0)
         s = tl.load(scores + i, mask=inside, other=0.0)
-        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         end_of_tile = tl.arange(0, TILE) == TILE - 1
-        at = rank
+        at, until = rank, rank
         if TOGETHER:
             y = tl.load(labels + i, mask=inside, other=0)
             above = tl.load(order + start + rank - 1, mask=inside & (rank > 0), other=0)
@@ -233,6 +238,9 @@ def _likelihood(
             at = tl.associative_scan(tl.where(differs & (rank > 0), rank, 0), 0, _more)
             at = tl.maximum(at, until_first)
             until_first = tl.sum(tl.where(end_of_tile, at, 0))
+            if POSITION_AWARE:
+                until = tl.load(ends + start + rank, mask=inside, other=0)
+        v = _counts(weights, i, at, until - at + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         top = tl.load(tops + start + at, mask=inside, other=0.0)
         rest = tl.load(rests + start + at, mask=inside, other=1.0)
         if TOGETHER:
@@ -244,6 +252,7 @@ def _likelihood(
             if TOGETHER:
                 tl.store(untils + start + rank, top, mask=inside)
                 tl.store(shares + start + rank, rest, mask=inside)
+                tl.store(slopes + i, -v, mask=inside)  # until the sums are there
             else:
                 tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
             until_top, until_rest = tl.sum(tl.where(end_of_tile, top, 0.0)), tl.sum(tl.where(end_of_tile, rest, 0.0))
@@ -259,11 +268,11 @@ def _likelihood(
         inside = rank < count
         i = tl.load(order + start + rank, mask=inside, other=0)
         s = tl.load(scores + i, mask=inside, other=0.0)
-        v = _counts(weights, i, rank, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         until = tl.load(ends + start + rank, mask=inside, other=0)
         top = tl.load(untils + start + until, mask=inside, other=0.0)
         rest = tl.load(shares + start + until, mask=inside, other=0.0)
-        tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
+        slope = tl.load(slopes + i, mask=inside, other=0.0) + tl.exp(tl.where(inside, s + top, 0.0)) * rest
+        tl.store(slopes + i, slope, mask=inside)
 
 
 @triton.jit
