@@ -169,6 +169,7 @@ def candidates(
             found["baseline"] = step(case.textbook, scores, labels, "plain", exact=False)
         if compiled and scores.shape == COMPILED:
             loss = case.loss
+            torch.compiler.reset()  # which forgets the others: after eight of one function it stops compiling
             whole = torch.compile(lambda *batch: loss(*batch), dynamic=False)
             found["compiled"] = step(whole, scores, labels, "plain")
     return found
