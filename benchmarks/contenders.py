@@ -1,5 +1,6 @@
 """Ways to run a loss forward and backward: made, checked against the truth, and timed side by side."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -108,12 +109,16 @@ def once(contender: Contender) -> tuple[Tensor, Tensor]:
 
 
 def sample(contenders: dict[str, Contender], repeats: int, device: str) -> dict[str, tuple[float, float]]:
-    """The median time of a run and half the distance of its quartiles, in seconds; samples of all are interleaved."""
+    """The median time of a run and half the distance of its quartiles, in seconds; samples of all are interleaved.
+
+    Each round is in another order: whoever follows one that gave back much memory is slowed down by that for a while.
+    """
     calls = {kind: _calls(contender, device) for kind, contender in contenders.items()}
     times: dict[str, list[float]] = {kind: [] for kind in contenders}
+    order = random.Random(0)
     for _ in range(repeats):
-        for kind, contender in contenders.items():
-            times[kind].append(_time(contender, calls[kind], device))
+        for kind in order.sample([*contenders], len(contenders)):
+            times[kind].append(_time(contenders[kind], calls[kind], device))
     found = {}
     for kind, seconds in times.items():
         low, middle, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
