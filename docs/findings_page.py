@@ -78,7 +78,8 @@ def _beside(row: dict[str, Any]) -> str:
     if own["difference"] is None:
         return _mean(row)
     low, high = (100 * end for end in own["interval"])
-    return f"{_mean(row)} ({100 * own['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {own['adjusted']:.2f})"
+    p = f"{own['adjusted']:.2f}" if own["adjusted"] >= 0.01 else "< 0.01"
+    return f"{_mean(row)} ({100 * own['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {p})"
 
 
 def _against(study: dict[str, Any]) -> str:
