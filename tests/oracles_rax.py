@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rankgrad import losses
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses import listwise, pairwise, swaps
+from rankgrad.losses import likelihood, listwise, pairwise, swaps
 from rankgrad.losses.formula import Formula
 from rankgrad.losses.relaxed import on_ranks, soft_cutoff
 from rankgrad.metrics import dcg, parse
@@ -220,7 +220,7 @@ def utility(call: Call) -> Tensor:
     if call["fn"] == "logcumsumexp":
         # The field that each document is chosen from when later ones come first: Plackett-Luce term plus own score.
         lists = as_lists(x, torch.arange(len(x)))
-        return listwise._plackett_luce(lists).flip(-1) + x
+        return likelihood.plackett_luce(lists, together=False).flip(-1) + x
     where = torch.tensor(call["where"]) if "where" in call else None
     segments = torch.tensor(call["segments"]) if "segments" in call else torch.zeros_like(x, dtype=torch.long)
     index, offsets = flattened(segments, where)
