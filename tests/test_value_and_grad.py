@@ -89,3 +89,21 @@ def test_no_grad_and_a_network_before_it():
 def test_one_value_a_list_has_no_one_gradient():
     with pytest.raises(ValueError, match="reduction must be 'mean' or 'sum' where a gradient is asked for; got 'none'"):
         value_and_grad(losses.softmax, *batch(2, 5), reduction="none")
+
+
+def test_scores_without_a_gradient_are_refused():
+    for scores, named in (([[1.0, 2.0]], "list"), (torch.tensor([[1, 2]]), "torch.int64")):
+        with pytest.raises(TypeError, match=f"scores must be a floating-point tensor; got {named}"):
+            value_and_grad(losses.softmax, scores, torch.tensor([[1, 0]]))
+
+
+def test_jagged_lists_and_no_lists():
+    lists = [torch.randn(2, dtype=torch.float64), torch.randn(3, dtype=torch.float64)]
+    jagged = torch.nested.nested_tensor(lists, layout=torch.jagged)
+    labels = torch.tensor([1, 0, 0, 2, 1])
+    flat = {"offsets": torch.tensor([0, 2, 5])}
+    value, gradient = value_and_grad(losses.softmax, jagged, torch.nested.nested_tensor_from_jagged(labels, **flat))
+    expected = value_and_grad(losses.softmax, torch.cat(lists), labels, **flat)
+    torch.testing.assert_close((value, gradient.values()), expected)
+    value, gradient = value_and_grad(losses.softmax, torch.zeros(0, 3), torch.zeros(0, 3))
+    assert (value.item(), gradient.shape) == (0.0, (0, 3))

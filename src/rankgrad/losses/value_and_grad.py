@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 
 
 def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -27,6 +27,8 @@ def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **o
         >>> value_and_grad(softmax, scores, torch.tensor([[1., 0., 0.]]))
         (tensor(1.4076), tensor([[-0.7553,  0.0900,  0.6652]]))
     """
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        bad_type("scores", "be a floating-point tensor", getattr(scores, "dtype", type(scores).__name__))
     leaf = scores.detach().requires_grad_()
     with torch.enable_grad():
         value = loss(leaf, *lists, **options)
