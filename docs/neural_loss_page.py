@@ -129,7 +129,7 @@ def _quality(found: dict[str, Any]) -> str:
     return f"""## What it trains
 
 MQ2008, NDCG@10 x 100 on the test lists, mean over five folds and {found["seeds"]} seeds; {said}, all else at its
-default, the same for every loss. No loss was tuned. Trained on {found["trained on"]}.
+default, the same for every loss. No loss was tuned. Trained on a {found["trained on"].upper()}.
 
 {grid(head, lines)}
 

@@ -63,6 +63,8 @@ TAIL = """## How
 - **No Python between the kernels.** On a GPU, a call like one that was made before is run by a small C++ module, which
   the machine's compiler builds in the background of the first call. Until then, without a compiler, or with
   `RANKGRAD_NATIVE=0`, Python does the same.
+- **Threads that are free take the next task.** Where other programs want the cores, too, OpenMP's threads wait for each
+  other in a loop that takes their time: `OMP_WAIT_POLICY=passive`, set before Python starts, is better there.
 
 What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg`, `list_ap` and
 `NeuralLoss`; on a GPU `fastsort_ndcg`, too.
