@@ -47,6 +47,12 @@ def assert_near(actual, expected, dtype=torch.float64):
 
 
 @every_case
+def test_long_lists(loss, options):
+    lists = Lists((1000, 5, 1300), seed=12)  # by one thread, and shared between threads
+    assert_near(lists.outcome(loss, "fused", **options), lists.outcome(loss, "plain", **options))
+
+
+@every_case
 @pytest.mark.parametrize("scale", [1e-3, 1e2, 1e4, 1e30])
 def test_every_range_of_scores(loss, options, scale):
     lists = Lists((7, 65, 130), seed=1, scale=scale)

@@ -228,3 +228,18 @@ def test_every_metric_meets_every_operator():
     assert {type(operator) for operator in OPERATORS} == set(kinds)
     assert len(RELAXED) == len(kinds) * len(METRICS) == 56
     assert set(METRICS) == set(RELAXABLE)
+
+
+@pytest.mark.parametrize("chosen", ["plain", "auto"])
+@pytest.mark.parametrize("name", losses.__all__)
+def test_a_score_that_is_no_number_shows_in_its_own_list_only(name, chosen):
+    loss = getattr(losses, name)
+    loss = loss() if isinstance(loss, type) else loss
+    options = {"levels": 3} if name == "rmse" else {}
+    labels = torch.tensor([[2, 0, 1], [1, 0, 0], [0, 2, 1]])
+    for place in range(3):
+        scores = torch.tensor([[0.5, 1.0, 2.0], [1.0, 2.0, 3.0], [0.0, -1.0, 0.5]])
+        scores[1, place] = torch.nan
+        with backend(chosen):
+            values = loss(scores, labels, reduction="none", **options)
+        assert values.isnan().tolist() == [False, True, False]

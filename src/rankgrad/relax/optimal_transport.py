@@ -59,7 +59,7 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
     low = torch.where(mask, scores, largest).amin(-1, keepdim=True)
     high = torch.where(mask, scores, -largest).amax(-1, keepdim=True)
     width = high - low
-    apart = width > least_scale(scores.dtype)
+    apart = ~(width <= least_scale(scores.dtype))  # and where a score is no number, which must show
     return torch.where(mask & apart, (scores - low) / torch.where(apart, width, 1.0), 0.0)
 
 
