@@ -1,18 +1,17 @@
 """The C++ around the kernels of a GPU, on the CPU: its graph, and its launches through a launcher of ours."""
 
 import ctypes
-import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-if shutil.which("c++") is None:
-    pytest.skip("needs a C++ compiler", allow_module_level=True)
 pytest.importorskip("triton")
-
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Launch
+
+if native.compiler() is None:
+    pytest.skip("needs a C++ compiler", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

@@ -50,12 +50,17 @@ def wait() -> bool:
     return _module is not None
 
 
+def compiler() -> str | None:
+    """The C++ compiler; None where there is none, or it is not wanted."""
+    wanted = os.environ.get("RANKGRAD_NATIVE") != "0" and os.name == "posix"
+    return shutil.which(os.environ.get("CXX", "c++")) if wanted else None
+
+
 def _begin() -> None:
     """Load what an earlier process built, or build it in a thread."""
     global _begun, _builder
     _begun = True
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if os.environ.get("RANKGRAD_NATIVE") == "0" or compiler is None or os.name != "posix":
+    if (program := compiler()) is None:
         return
     made_for = (torch.__version__, sysconfig.get_platform())
     kept = folder("native", SOURCE.read_bytes(), repr(made_for).encode())
@@ -63,27 +68,27 @@ def _begin() -> None:
     if built.exists():
         _load(built)
     else:
-        _builder = threading.Thread(target=_build, args=(compiler, built), daemon=True)
+        _builder = threading.Thread(target=_build, args=(program, built), daemon=True)
         _builder.start()
 
 
-def _build(compiler: str, built: Path) -> None:
+def _build(program: str, built: Path) -> None:
     """The compiler goes on when this process ends, and moves the file to its place when it is whole."""
     part = built.with_name(f"{uuid.uuid4().hex}.part")
-    command = f"{shlex.join(command_line(compiler, part))} && mv {shlex.quote(str(part))} {shlex.quote(str(built))}"
+    command = f"{shlex.join(command_line(program, part))} && mv {shlex.quote(str(part))} {shlex.quote(str(built))}"
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if subprocess.run(["sh", "-c", command], start_new_session=True, check=False, **quiet).returncode == 0:
         _load(built)
 
 
-def command_line(compiler: str, built: Path) -> list[str]:
+def command_line(program: str, built: Path) -> list[str]:
     """How the file is compiled."""
     root = Path(torch.__file__).parent
     includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
     includes = [*includes, Path(sysconfig.get_path("include"))]
     libraries = root / "lib"
     return [
-        *(compiler, "-O2", "-std=c++20", "-shared", "-fPIC", "-w", str(SOURCE), "-o", str(built)),
+        *(program, "-O2", "-std=c++20", "-shared", "-fPIC", "-w", str(SOURCE), "-o", str(built)),
         *(part for include in includes for part in ("-isystem", str(include))),
         *(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", f"-L{libraries}"),
         *(f"-Wl,-rpath,{libraries}", "-ltorch_python", "-ltorch_cpu", "-lc10"),
