@@ -51,7 +51,7 @@ def ranknet(
     one_of("pairs", pairs, ("any", "both"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
     options = (sigma, k or 0, pairs == "both")
-    if (loss := fused("ranknet", lists, reduction, options, lacking=_lacking(sigma))) is not None:
+    if (loss := fused("ranknet", lists, reduction, options, lacking=option_without_kernel(sigma))) is not None:
         return loss
     counted = None if k is None else in_top(ranks(lists.scores, lists.mask), k, pairs)
     return lists.reduce(pair_loss(lists, counted, _logistic(sigma)), reduction, has_order(lists))
@@ -120,7 +120,7 @@ def lambdarank(
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
     options = (sigma, form.k or 0, False, form.gain == "linear")
-    if (loss := fused("lambdarank", lists, reduction, options, lacking=_lacking(sigma, form))) is not None:
+    if (loss := fused("lambdarank", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
         return loss
     delta = swaps.difference(lists, form)
     return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
@@ -168,7 +168,7 @@ def lambdaloss(
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
     if form.name != "nDCG":
-        fused("lambdaloss", lists, reduction, lacking=_lacking(sigma, form))
+        fused("lambdaloss", lists, reduction, lacking=option_without_kernel(sigma, form))
         delta = swaps.difference(lists, form)
         return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
     one_of("scheme", scheme, SCHEMES)
@@ -178,14 +178,14 @@ def lambdaloss(
         bad_value("truncation", f"be 'heuristic' with scheme {scheme!r}", repr(truncation))
     sound = form.k is not None and truncation == "sound"
     options = (sigma, form.k or 0, False, form.gain == "linear", SCHEMES.index(scheme), sound, mu)
-    if (loss := fused("lambdaloss", lists, reduction, options, lacking=_lacking(sigma, form))) is not None:
+    if (loss := fused("lambdaloss", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
         return loss
     delta = _scheme_weights(lists, form, scheme, truncation, mu)
     values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
     return lists.reduce(values, reduction, has_order(lists))
 
 
-def _lacking(sigma: float, metric: Formula | None = None) -> str | None:
+def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | None:
     """The option for which there is no kernel, if any."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"

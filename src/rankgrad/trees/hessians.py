@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rankgrad import losses
 from rankgrad.losses import swaps
 from rankgrad.losses.formula import formula
-from rankgrad.losses.pairwise import SCHEMES, _lacking
+from rankgrad.losses.pairwise import SCHEMES, option_without_kernel
 from rankgrad.losses.text import TextLoss
 
 Array = NDArray[Any]
@@ -143,12 +143,16 @@ def closed_form(loss: Any) -> Form:
 
 
 def _ranknet(options: Options) -> tuple[float, ...]:
-    return () if _lacking(options["sigma"]) else (options["sigma"], options["k"] or 0, options["pairs"] == "both")
+    return (
+        ()
+        if option_without_kernel(options["sigma"])
+        else (options["sigma"], options["k"] or 0, options["pairs"] == "both")
+    )
 
 
 def _lambdarank(options: Options) -> tuple[float, ...]:
     form = formula(options["metric"], swaps.METRICS, options["k"])
-    lacking = _lacking(options["sigma"], form)
+    lacking = option_without_kernel(options["sigma"], form)
     return () if lacking else (options["sigma"], form.k or 0, False, form.gain == "linear")
 
 
