@@ -1,0 +1,16 @@
+"""A minute of the standing attack in every run of the tests, ten minutes in the long ones."""
+
+import pytest
+from attack import KINDS, attack
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_minute_of_the_standing_attack_finds_nothing(kind):
+    assert attack(kind, 60.0 / len(KINDS), seed=0).total() > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_ten_minutes_of_the_standing_attack_find_nothing(kind):
+    ended = attack(kind, 600.0 / len(KINDS), seed=1)
+    print(f"{kind}: {ended.total()} attempts:", dict(ended))
