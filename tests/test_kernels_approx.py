@@ -53,6 +53,14 @@ def test_long_lists(loss, options):
 
 
 @every_case
+@pytest.mark.parametrize("far", [1e3, 1e12, 1e30])
+def test_scores_near_each_other_beside_far_ones(loss, options, far):
+    lists = Lists((7, 65, 1300), seed=13)
+    lists.scores[::6] *= far
+    assert_near(lists.outcome(loss, "fused", **options), lists.outcome(loss, "plain", **options))
+
+
+@every_case
 @pytest.mark.parametrize("scale", [1e-3, 1e2, 1e4, 1e30])
 def test_every_range_of_scores(loss, options, scale):
     lists = Lists((7, 65, 130), seed=1, scale=scale)

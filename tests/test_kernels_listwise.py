@@ -224,6 +224,24 @@ def test_compiles_whole(case):
         torch.testing.assert_close(lists.outcome(compiled, "fused", layout), eager, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("offsets", [[0, 5, 12], [0, 5, 10**9], [0, 7, 5, 9], [1, 9]])
+def test_compiled_losses_check_their_offsets(offsets):
+    """Traced code cannot look at values; the kernel would read beyond the documents."""
+    compiled = torch.compile(losses.softmax, fullgraph=True, backend="aot_eager")
+    with pytest.raises(
+        ValueError, match=r"^offsets must run from 0 to the number of documents, 9, and never fall; got"
+    ):
+        compiled(torch.randn(9), torch.ones(9), offsets=torch.tensor(offsets))
+
+
+@pytest.mark.parametrize("case", LIKELIHOODS)
+def test_plain_counts_the_ties_far_from_zero(case):
+    lists = Lists(lengths=(7,), seed=1)
+    lists.scores = torch.tensor([1e30, 1.0, 1e30, 2.0, 1e30, -1e30, 0.5], dtype=torch.float64)
+    lists.labels = torch.tensor([2, 1, 0, 2, 1, 1, 0])
+    assert_equal(lists.outcome(loss_of(case), "plain"), lists.outcome(truth_of(case), "plain"), 1e-12)
+
+
 @pytest.mark.parametrize("gradient", [True, False])
 def test_the_operator_is_well_registered(gradient):
     from rankgrad.kernels import op

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from conditioning import one_ulp
 from made_lists import Lists
 
 import rankgrad as rg
@@ -63,9 +64,11 @@ def test_equals_plain_float64_at_any_range(case, spread, dtype, tolerance):
     lists = Lists((3, 0, 1, 2, 33), spread, seed=3, dtype=dtype)
     fused = lists.outcome(loss_of(case), "fused")
     assert fused[0].dtype == dtype
-    if case.startswith("smooth"):
-        tolerance = max(tolerance, 1e-8)  # SmoothI's product makes 1e-7 of a score's last digit there
-    assert_equal(fused, lists.outcome(loss_of(case), "plain", dtype=torch.float64), tolerance)
+    plain = lists.outcome(loss_of(case), "plain", dtype=torch.float64)
+    if case.startswith("smooth"):  # SmoothI's product enlarges the last digit of a score from rank to rank
+        lists.scores = lists.scores.double()
+        tolerance = max(tolerance, 10.0 * one_ulp(lists, loss_of(case), plain))
+    assert_equal(fused, plain, tolerance)
 
 
 @every_loss
@@ -74,6 +77,38 @@ def test_ties(case, unit):
     lists = Lists((2, 9, 40), seed=5)
     lists.scores = lists.scores.round() * unit
     assert_equal(lists.outcome(loss_of(case), "fused"), lists.outcome(loss_of(case), "plain"), 1e-11)
+
+
+# The value at 50 digits, by the formula in the docstring of `smooth_ndcg`.
+TWO_LEVELS = [3, 0, 0, 3, 3, 3, 0, 3, 0, 0, 3, 0, 3, 0, 0, 3, 3]
+
+
+@pytest.mark.parametrize("backend", ["plain", "fused"])
+def test_smooth_ndcg_of_two_levels_of_scores(backend):
+    scores = torch.tensor(TWO_LEVELS, dtype=torch.float64)
+    labels = (torch.arange(17) == 0).to(torch.float64)
+    for order in (torch.arange(17), torch.arange(17).flip(0)):
+        with rg.backend(backend):
+            value = losses.smooth_ndcg(scores[order], labels[order], k=None, alpha=1000.0)
+        assert value.item() == pytest.approx(-0.5080440, abs=5e-8)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("smooth", "softsort"))])
+@pytest.mark.parametrize("alpha", [1.0, 30.0, 1000.0])
+def test_the_order_of_tied_documents_changes_nothing(case, alpha):
+    lists = Lists((29, 17, 30), seed=2)
+    lists.scores = (lists.scores > 0).to(torch.float64) * 3.0 * alpha
+    values, gradient = lists.outcome(loss_of(case), "fused")
+    order = torch.cat([first + torch.randperm(n) for first, n in ((0, 29), (29, 17), (46, 30))])
+    lists.scores, lists.labels = lists.scores[order], lists.labels[order]
+    moved = lists.outcome(loss_of(case), "fused")
+    torch.testing.assert_close(moved, (values, gradient[order]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rounds", [10**9, 10**12, 10**17])
+def test_memory_that_cannot_be_had_is_an_error(rounds):
+    with rg.backend("fused"), pytest.raises(MemoryError, match="a kernel could not allocate its memory"):
+        losses.neural_ndcg(torch.randn(4, 50), torch.ones(4, 50), sinkhorn_rounds=rounds)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankgrad import losses
 from rankgrad.lists import as_lists, compute_dtype, reduce, to_flat, to_padded, values_are_cheap
 
 lengths_of_lists = st.lists(st.integers(0, 5), max_size=6)
@@ -195,3 +196,28 @@ def test_bad_input_is_told_in_one_sentence(sentence):
 def test_a_label_that_padding_hides_is_nobodys_business():
     labels = torch.tensor([0.0, math.nan, -1.0])
     as_lists(FLAT, labels, mask=torch.tensor([True, False, False]), lowest_label=0)
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([[2, 0, 1]])[:, ::-1], np.array([[1, 0, 2]], dtype=">i4"), np.array([[1, 0, 2]], np.uint16)]
+)
+def test_arrays_that_pytorch_cannot_share_are_copied(array):
+    array.flags.writeable = False
+    lists = as_lists(torch.zeros(1, 3), array, mask=(array >= 0)[:, ::-1])
+    assert lists.labels.tolist() == [[1.0, 0.0, 2.0]]
+
+
+@pytest.mark.parametrize("name", ["mse", "rmse", "bce", "rank_cosine"])
+def test_losses_that_sum_over_documents_make_no_padding(name, monkeypatch):
+    """One list of 200,000 documents among 20,000 short ones: 16 GB of padding."""
+    monkeypatch.setattr("rankgrad.lists.to_padded", None)
+    options = {"levels": 3} if name == "rmse" else {}
+    offsets = torch.cat([torch.tensor([0]), 200_000 + torch.arange(20_001)])
+    scores = torch.linspace(-1, 1, 220_000, requires_grad=True)
+    labels = torch.arange(220_000) % 3
+    values = getattr(losses, name)(scores, labels, offsets=offsets, reduction="none", **options)
+    values.sum().backward()
+    alone = getattr(losses, name)(scores[:200_000].double(), labels[:200_000], **options)
+    assert values[0].item() == pytest.approx(alone.item(), rel=1e-6)
+    assert values.shape == (20_001,)
+    assert scores.grad.isfinite().all()

@@ -176,6 +176,14 @@ def test_long_lists_are_finite_in_float32(loss):
     assert outcome.gradient.isfinite().all()
 
 
+def test_unique_softmax_has_a_gradient_where_its_value_does_not_fit():
+    scores = torch.tensor([[1e30, -1e30, 0.0, 5.0]], requires_grad=True)
+    value = losses.unique_softmax(scores, torch.tensor([[0.0, 30.0, 30.0, 1.0]]))  # 2^30 times 1e30
+    value.backward()
+    assert value.isinf()
+    torch.testing.assert_close(scores.grad, torch.tensor([[2.0**31 - 1, 1 - 2.0**30, 1 - 2.0**30, -1.0]]))
+
+
 # The gain 2^200 of `unique_softmax` is not divided by an ideal, and no float32; a network of 5 grades refuses others.
 @each_loss([case for case in NAMED if case.name != "unique_softmax" and "published" not in case.id])
 def test_large_labels_do_not_overflow(loss):
@@ -203,11 +211,17 @@ def test_float64_stays_float64(loss):
     assert loss(SIX.padded()).dtype == torch.float64
 
 
+LABEL_DTYPES = (
+    torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.float32, torch.bfloat16,
+    torch.float8_e4m3fn, torch.float8_e5m2,
+)  # fmt: skip
+
+
 @each_loss([*NAMED, *GUMBEL])
 def test_labels_of_any_dtype(loss):
     batch = SIX.padded()
     expected = loss(batch)
-    for dtype in (torch.int64, torch.uint8, torch.float32, torch.bfloat16):
+    for dtype in LABEL_DTYPES:
         torch.testing.assert_close(loss(batch._replace(labels=batch.labels.to(dtype))), expected, rtol=0, atol=0)
 
 
@@ -251,6 +265,7 @@ BAD = {
     "offsets must never fall; got [0, 2, 1, 3]": ((FLAT, MARKS), {"offsets": torch.tensor([0, 2, 1, 3])}),
     "offsets must run from 0 to the number of documents, 3; got 0 to 2": ((FLAT, MARKS), {"offsets": [0, 2]}),
     "offsets must run from 0 to the number of documents, 3; got 1 to 3": ((FLAT, MARKS), {"offsets": [1, 3]}),
+    "offsets must never fall; got [0, 3, 2, 3]": ((FLAT, MARKS), {"offsets": torch.tensor([0, 3, 2, 3]).byte()}),
     "offsets must be integers; got torch.float32": ((FLAT, MARKS), {"offsets": torch.tensor([0.0, 3.0])}),
     "offsets must be one-dimensional with lists + 1 entries; got (0,)": (
         (FLAT, MARKS),

@@ -16,6 +16,14 @@ from rankgrad.errors import bad_type, bad_value, one_of
 
 REDUCTIONS = ("mean", "sum", "none")
 
+# Dtypes that PyTorch stores but hardly computes with, and a dtype that holds every value of each (of uint64, nearly).
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.float64}
+_WIDER |= {
+    dtype: torch.float32
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if (dtype := getattr(torch, name, None)) is not None
+}
+
 
 class Lists:
     """Checked lists. Losses and metrics are written on the padded layout, which is made when it is first asked for.
@@ -215,15 +223,25 @@ def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
 def _real(name: str, value: Any) -> Tensor:
     """A tensor of real numbers, from a tensor or whatever PyTorch can make one of."""
     if not isinstance(value, Tensor):
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
-            value = value.copy()
+        if isinstance(value, np.ndarray) and not _shareable(value):
+            value = value.astype(value.dtype.newbyteorder("="), order="C")  # a copy that PyTorch can use
         try:
             value = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
-            bad_type(name, "be a tensor or an array of numbers", type(value).__name__)
+            bad_type(name, "be a tensor or an array of numbers", _kind(value))
     if value.dtype == torch.bool or value.is_complex():
         bad_type(name, "be real numbers", value.dtype)
-    return value
+    return value.to(_WIDER.get(value.dtype, value.dtype))
+
+
+def _shareable(array: np.ndarray[Any, Any]) -> bool:
+    """Whether PyTorch can use the memory of an array: writeable, in native byte order, without negative strides."""
+    return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
+
+
+def _kind(value: Any) -> str:
+    """What a value is, for an error."""
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
@@ -250,6 +268,7 @@ def _offsets(offsets: Any, scores: Tensor) -> Tensor:
     offsets = _same_device("offsets", _real("offsets", offsets), scores)
     if offsets.dtype.is_floating_point:
         bad_type("offsets", "be integers", offsets.dtype)
+    offsets = offsets.long()  # before any difference is taken: those of unsigned integers are never below 0
     if scores.dim() != 1:
         bad_value("scores", "be flat, (documents,), where offsets are given", tuple(scores.shape))
     if offsets.dim() != 1 or offsets.numel() == 0:
@@ -260,7 +279,7 @@ def _offsets(offsets: Any, scores: Tensor) -> Tensor:
             bad_value("offsets", must, f"{int(offsets[0])} to {int(offsets[-1])}")
         if bool((offsets.diff() < 0).any()):
             bad_value("offsets", "never fall", offsets.tolist() if offsets.numel() < 20 else "falling ones")
-    return offsets.long()
+    return offsets
 
 
 def _same_device(name: str, value: Tensor, scores: Tensor) -> Tensor:

@@ -56,8 +56,19 @@ def _run(device: str, name: str, *arguments: Any) -> Outputs:
 
 
 def on_cpu(*arguments: Any) -> Outputs:
-    """The operator on the CPU."""
+    """The operator on the CPU, for arguments that are checked."""
     return _run("cpu", *arguments)
+
+
+def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
+    """The operator on the CPU as compiled code calls it: nobody has looked at the values of its offsets yet."""
+    offsets: Tensor | None = others[3]
+    if offsets is not None:
+        first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
+        if first != 0 or last != documents or bool((offsets.diff() < 0).any()):
+            must = f"offsets must run from 0 to the number of documents, {documents}, and never fall"
+            raise ValueError(f"{must}; got {offsets.tolist() if offsets.numel() < 20 else f'{first} to {last}'}")
+    return on_cpu(name, scores, *others)
 
 
 def on_cuda(*arguments: Any) -> Outputs:
@@ -196,7 +207,7 @@ def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
 
 _library = torch.library.Library("rankgrad", "DEF")
 _library.define(_SCHEMA)
-_library.impl("loss", on_cpu, "CPU")
+_library.impl("loss", _registered_on_cpu, "CPU")
 _library.impl("loss", on_cuda, "CUDA")
 torch.library.register_fake("rankgrad::loss", _fake, lib=_library)
 torch.library.register_autograd("rankgrad::loss", _backward, setup_context=_remember, lib=_library)
@@ -211,7 +222,7 @@ def loss(
     mask: Tensor | None,
     offsets: Tensor | None,
     params: Sequence[Any],
-    options: Sequence[float],
+    options: Sequence[float | Tensor],
 ) -> Tensor:
     """The reduced loss of lists in either layout, differentiable by `scores` and by `params`: all numbers or tensors.
 

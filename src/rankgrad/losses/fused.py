@@ -21,19 +21,22 @@ def fused(
     name: str,
     lists: Lists,
     reduction: str,
-    options: Sequence[float] = (),
+    options: Sequence[float | Tensor] = (),
     params: Sequence[float | Tensor] = (),
     lacking: str | None = None,
 ) -> Tensor | None:
     """The reduced loss by the kernel of this name; None where the plain loss must do.
 
-    `"auto"` passes where there is no kernel for the device, or for the option that `lacking` names, and inside
-    `torch.func` transforms; `"fused"` insists.
+    `"auto"` passes where there is no kernel for the device, or for the option that `lacking` names, where labels,
+    weights or an option require a gradient, and inside `torch.func` transforms; `"fused"` insists. `params` are what a
+    kernel has the derivative by, if all of them are tensors.
     """
     choice = current()
     scores = lists.given.scores
-    if choice == "plain" or (choice == "auto" and _transformed(scores)):
+    if choice == "plain" or (choice == "auto" and any(map(_transformed, lists.given))):
         return None
+    fixed = options if all(isinstance(param, Tensor) for param in params) else (*options, *params)
+    lacking = lacking or _without_derivative(lists, fixed)
     device = scores.device.type
     if device not in _DEVICES:
         if choice == "fused":
@@ -51,7 +54,7 @@ def fused(
 
 
 def _call(
-    name: str, lists: Lists, reduction: str, options: Sequence[float], params: Sequence[float | Tensor]
+    name: str, lists: Lists, reduction: str, options: Sequence[float | Tensor], params: Sequence[float | Tensor]
 ) -> Tensor:
     from rankgrad.kernels import op
 
@@ -67,8 +70,17 @@ def _call(
     return loss.reshape(scores.shape[:-1]) if reduction == "none" and offsets is None else loss
 
 
-def _transformed(tensor: Tensor) -> bool:
+def _without_derivative(lists: Lists, options: Sequence[float | Tensor]) -> str | None:
+    """What requires a gradient that no kernel computes, in the words of an error."""
+    inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
+    for name, value in (*inputs.items(), *(("options", option) for option in options)):
+        if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):
+            return f"{name} that require a gradient"
+    return None
+
+
+def _transformed(tensor: Tensor | None) -> bool:
     """Whether this is a tensor of `torch.func.grad`, `vmap` and the like, which kernels cannot see through."""
-    if torch.compiler.is_compiling():
+    if tensor is None or torch.compiler.is_compiling():
         return False
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

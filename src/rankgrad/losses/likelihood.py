@@ -13,10 +13,11 @@ def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) ->
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
     chosen = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
-    field = _logsumexp_from_here(chosen)
+    high, total = _sums_from_here(chosen)
     first = _first_tied(lists.labels.gather(-1, by_label)) if together else None
-    field = field if first is None else field.gather(-1, first)
-    terms = torch.where(real, field - chosen, 0.0)  # padding comes last, and so adds nothing
+    if first is not None:
+        high, total = high.gather(-1, first), total.gather(-1, first)
+    terms = torch.where(real, (high - chosen) + total.log(), 0.0)  # padding comes last, and so adds nothing
     if position_aware:
         terms = terms * _position_weights(first, real, lists.scores.dtype)
     return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
@@ -43,16 +44,22 @@ def _first_tied(labels: Tensor) -> Tensor:
     return torch.where(begins, place, 0).cummax(-1).values
 
 
-def _logsumexp_from_here(values: Tensor) -> Tensor:
-    """`log(sum of e^v_j over j >= i)`, `(..., n)`, by doubling the reach: 1, 2, 4, ... places.
+def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The highest of `v_j` over j >= i, and the sum of `e^(v_j - highest)`, `(..., n)`; the highest has no derivative.
 
-    The derivative of logcumsumexp adds logarithms of gradients to the values, and so loses the gradient far from 0.
+    The reach doubles from step to step: 1, 2, 4, ... places. Not the logarithm of the sum in one number: beside 1e30
+    it cannot hold how many tie there, and their derivatives would be wrong.
     """
+    high = values.detach()
+    total = (values - high).exp()  # 1, with a derivative
     reach = 1
     while reach < values.shape[-1]:
-        further = torch.nn.functional.pad(values[..., reach:], (0, reach), value=lowest(values))
-        values, reach = torch.logaddexp(values, further), 2 * reach
-    return values
+        other_high = torch.nn.functional.pad(high[..., reach:], (0, reach), value=lowest(values))
+        other_total = torch.nn.functional.pad(total[..., reach:], (0, reach))
+        highest = torch.maximum(high, other_high)
+        total = total * (high - highest).exp() + other_total * (other_high - highest).exp()
+        high, reach = highest, 2 * reach
+    return high, total
 
 
 def lowest(scores: Tensor) -> float:

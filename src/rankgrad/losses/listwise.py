@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.lists import Lists, as_lists
+from rankgrad.lists import Lists, as_lists, reduce
+from rankgrad.losses.documents import Documents
 from rankgrad.losses.fused import fused
 from rankgrad.losses.likelihood import lowest, plackett_luce
 from rankgrad.losses.pairwise import has_order
@@ -264,10 +265,10 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
     References:
         Qin et al., "Query-level Loss Functions for Information Retrieval", 2008.
     """
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    cosine = (_unit(lists.scores) * _unit(lists.labels)).sum(-1)
-    signal = has_relevant(lists)
-    return lists.reduce(torch.where(signal, 0.5 * (1.0 - cosine), 0.0 * cosine), reduction, signal)
+    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0))
+    cosine = documents.total(_unit(documents, documents.scores) * _unit(documents, documents.labels))
+    signal = documents.largest(documents.labels) > 0
+    return reduce(torch.where(signal, 0.5 * (1.0 - cosine), 0.0 * cosine), signal, reduction)
 
 
 def has_relevant(lists: Lists) -> Tensor:
@@ -301,12 +302,15 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, (labels - _top(labels)).exp(), 0.0)
 
 
-def _unit(values: Tensor) -> Tensor:
-    """The vector at length 1, `(..., n)`; divided by its largest entry first, so that the square of 1e30 fits."""
-    largest = _top(values.abs()).detach()
+def _unit(documents: Documents, values: Tensor) -> Tensor:
+    """The values of each list as a vector of length 1.
+
+    They are divided by their largest entry first, so that the square of 1e30 fits.
+    """
+    largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)
     scaled = torch.where(some, values / torch.where(some, largest, 1.0), 0.0 * values)
-    squares = (scaled * scaled).sum(-1, keepdim=True)
+    squares = documents.each(documents.total(scaled * scaled))
     return torch.where(squares > 0, scaled / torch.where(squares > 0, squares, 1.0).sqrt(), 0.0 * scaled)
 
 

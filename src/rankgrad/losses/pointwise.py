@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankgrad.errors import bad_value
-from rankgrad.lists import Lists, as_lists
+from rankgrad.lists import as_lists, reduce
+from rankgrad.losses.documents import Documents
 
 
 def mse(
@@ -24,8 +25,9 @@ def mse(
     References:
         Cossock and Zhang, "Subset Ranking using Regression", COLT 2006.
     """
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    return lists.reduce(_document_mean(lists, (lists.scores - lists.labels) ** 2), reduction)
+    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    squares = _mean(documents, (documents.scores - documents.labels) ** 2)
+    return reduce(squares, documents.lengths > 0, reduction)
 
 
 def rmse(
@@ -58,11 +60,11 @@ def rmse(
     """
     if levels < 1:
         bad_value("levels", "be the number of grades, at least 1", levels)
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    squares = _document_mean(lists, (levels * lists.scores.sigmoid() - lists.labels) ** 2)
+    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    squares = _mean(documents, (levels * documents.scores.sigmoid() - documents.labels) ** 2)
     positive = squares > 0
     roots = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0 * squares)
-    return lists.reduce(roots, reduction)
+    return reduce(roots, documents.lengths > 0, reduction)
 
 
 def bce(
@@ -87,14 +89,12 @@ def bce(
     References:
         Nogueira and Cho, "Passage Re-ranking with BERT", 2019 (the loss of most cross-encoders).
     """
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    towards = torch.where(lists.labels > threshold, lists.scores, -lists.scores)
-    return lists.reduce(_document_mean(lists, -logsigmoid(towards)), reduction)
+    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    towards = torch.where(documents.labels > threshold, documents.scores, -documents.scores)
+    return reduce(_mean(documents, -logsigmoid(towards)), documents.lengths > 0, reduction)
 
 
-def _document_mean(lists: Lists, values: Tensor) -> Tensor:
-    """The mean over the real documents of each list, `(...)`, each counted with its weight."""
-    values = torch.where(lists.mask, values, 0.0)
-    if lists.weights is not None:
-        values = values * lists.weights
-    return values.sum(-1) / lists.mask.sum(-1).clamp(min=1)
+def _mean(documents: Documents, values: Tensor) -> Tensor:
+    """The mean over the documents of each list, `(...)`, each counted with its weight."""
+    weighted = values if documents.weights is None else values * documents.weights
+    return documents.total(weighted) / documents.lengths.clamp(min=1)

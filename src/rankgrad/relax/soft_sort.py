@@ -33,10 +33,17 @@ class soft_sort(Relaxation):
             bad_value("p", "be 1 or 2", self.p)
 
     def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
-        ordered = scores.gather(-1, order(scores, mask))
+        ordered = _shared_by_ties(scores.gather(-1, order(scores, mask)), row_mask(mask))
         apart = (ordered[..., :, None] - scores[..., None, :]).abs()  # (..., r, j)
         if self.p == 2:
             # Beyond the root of the largest number a square overflows; there the softmax is 0 anyway.
             apart = apart.clamp(max=0.5 * torch.finfo(scores.dtype).max ** 0.5) ** 2
         logits = torch.where(mask[..., None, :], -apart / self.temperature, torch.finfo(scores.dtype).min)
         return torch.where(row_mask(mask)[..., :, None] & mask[..., None, :], logits.softmax(-1), 0.0)
+
+
+def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
+    """The same scores in descending order; those that tie share their gradient, for their order has no meaning."""
+    alike = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
+    mean = torch.where(alike, ordered[..., None, :], 0.0).sum(-1) / alike.sum(-1).clamp(min=1)
+    return ordered.detach() + (mean - mean.detach())

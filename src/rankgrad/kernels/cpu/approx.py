@@ -73,7 +73,7 @@ def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
         np.empty(documents, np.int64),  # place: where a gathered document came from
-        np.empty(documents),  # score: alpha s, centred in its list
+        np.empty(documents),  # score: s; centred, unless the list is wide
         np.empty(documents, dtype),  # power: exp(alpha s)
         np.empty(lists, np.int64),  # count: documents of a list
         np.empty(lists, np.int64),  # hits: relevant ones, which come first
@@ -116,7 +116,7 @@ def _approx(code: int) -> Any:
         for l in range(len(values)):
             if count[l] <= LONG:
                 continue
-            spread(_rank_rows, (hits[l] + ROWS - 1) // ROWS, (ROWS, l, given, work, code, one))
+            spread(_rank_rows, (hits[l] + ROWS - 1) // ROWS, (ROWS, l, given, work, code, alpha, one))
             if code == NDCG:
                 _ndcg_value(l, given, work, out, numbers)
             elif code == PRECISION:
@@ -141,28 +141,28 @@ def _prepare(l, given, work, numbers):
     _, _, threshold, _, _, alpha, _ = numbers
     first = offsets[l]
     count[l], hits[l] = _gather(labels, mask, first, offsets[l + 1], place, threshold)
-    span = _centre(scores, place, first, count[l], score, alpha)
-    wide[l] = not span <= (80.0 if scores.itemsize == 4 else 340.0)  # products of two powers still fit, in any order
+    most = 80.0 if scores.itemsize == 4 else 340.0  # so that products of two powers still fit, in any order
+    wide[l] = _centre(scores, place, first, count[l], score, most / alpha)
     last = first + count[l]
     by_rank[first:last] = 0.0
     by_above[first:last] = 0.0
     direct[first:last] = 0.0
     mine, e = score[first:last], power[first:last]
     for i in range(0 if wide[l] else count[l]):
-        e[i] = exp(mine[i])
+        e[i] = exp(alpha * mine[i])
 
 
 @helper
-def _rank_rows(block, rows, l, given, work, code, one):
+def _rank_rows(block, rows, l, given, work, code, alpha, one):
     """Soft ranks of a block of relevant documents of a list."""
     _, score, power, count, hits, wide, rank, above, _, _, _ = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
     for i in range(first + block * rows, min(mine, first + (block + 1) * rows)):
         if wide[l]:
-            rank[i] = far_rank(score, i, first, last)
+            rank[i] = far_rank(score, i, first, last, alpha)
             if code == AVERAGE:
-                above[i] = far_rank(score, i, first, mine)
+                above[i] = far_rank(score, i, first, mine, alpha)
         else:
             rank[i] = near_rank(power[first:last], power[i], one)
             if code == AVERAGE:
@@ -184,12 +184,12 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
         else:
             until = last if i < mine else mine
         if wide[l]:
-            total = far_slope(score, by_rank, i, first, until)
+            total = far_slope(score, by_rank, i, first, until, alpha)
         else:
             total = near_slope(power[first:until], by_rank[first:until], power[i], by_rank[i], one)
         if code == AVERAGE and i < mine:
             if wide[l]:
-                total += far_slope(score, by_above, i, first, mine)
+                total += far_slope(score, by_above, i, first, mine, alpha)
             else:
                 total += near_slope(power[first:mine], by_above[first:mine], power[i], by_above[i], one)
         slopes[place[i]] = alpha * (total + direct[i])
@@ -217,7 +217,7 @@ def _by_alpha(l, given, work, out, code, alpha):
     if code == NDCG:
         total = 0.0
         for i in range(offsets[l], offsets[l] + count[l]):
-            total += score[i] / alpha * slopes[place[i]]
+            total += score[i] * slopes[place[i]]
         extras[l, 2] = total / alpha
 
 
@@ -238,16 +238,20 @@ def _gather(labels, mask, first, last, place, threshold):
 
 
 @helper
-def _centre(scores, place, first, count, score, alpha):
-    """alpha s around the middle of its range; returns the width of the range."""
+def _centre(scores, place, first, count, score, most):
+    """Scores around the middle of their range, if that is at most `most`; whether it is wider.
+
+    Around the middle of a wider range, scores that are near each other could lose their difference.
+    """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):
         score[i] = scores[place[i]]
     low, high = extremes(score)
-    middle = 0.5 * low + 0.5 * high
+    wide = count > 0 and not high - low <= most
+    middle = 0.0 if wide or count == 0 else 0.5 * low + 0.5 * high
     for i in range(count):
-        score[i] = alpha * (score[i] - middle)
-    return alpha * (high - low) if count > 0 else 0.0
+        score[i] -= middle
+    return wide
 
 
 def _list_of(code: int) -> tuple[Any, Any]:
@@ -258,7 +262,7 @@ def _list_of(code: int) -> tuple[Any, Any]:
         _, labels, _, offsets, label_bits = given
         place, score, _, _, hits, _, rank, above, by_rank, by_above, direct = work
         values, signal, slopes, extras = out
-        k, beta, _, log_base, slope, _, sums = numbers
+        k, beta, _, log_base, slope, alpha, sums = numbers
         first, last = offsets[l], offsets[l] + hits[l]
         signal[l] = last > first
         if len(slopes) > 0:
@@ -271,7 +275,7 @@ def _list_of(code: int) -> tuple[Any, Any]:
         elif code == PRECISION:
             values[l] = precision(rank, by_rank, first, last, k, beta)
         elif code == RECIPROCAL:
-            values[l] = reciprocal(score, rank, by_rank, direct, first, last, k, beta)
+            values[l] = reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha)
         else:
             values[l] = average(rank, above, by_rank, by_above, first, last, k, beta)
 
@@ -280,7 +284,7 @@ def _list_of(code: int) -> tuple[Any, Any]:
         _prepare(l, given, work, numbers)
         count = work[3][l]
         if count <= LONG:
-            _rank_rows(FIRST, count, l, given, work, code, one)
+            _rank_rows(FIRST, count, l, given, work, code, numbers[5], one)
             value(l, given, work, out, numbers)
             if len(out[2]) > 0:
                 crossed = not work[5][l]

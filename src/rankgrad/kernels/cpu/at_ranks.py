@@ -119,14 +119,14 @@ def precision(rank, by_rank, first, last, k, beta):
 
 
 @helper
-def reciprocal(score, rank, by_rank, direct, first, last, k, beta):
+def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
     highest = -np.inf
     for i in range(first, last):
         highest = max(highest, score[i])
     mass = mean = 0.0
     for i in range(first, last):
         inside, _ = cut(rank[i], k, beta)
-        weight = math.exp(score[i] - highest)
+        weight = math.exp(alpha * (score[i] - highest))
         mass += weight
         mean += weight * inside / rank[i]
     if mass == 0.0:
@@ -134,7 +134,7 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta):
     mean /= mass
     for i in range(first, last):
         inside, fading = cut(rank[i], k, beta)
-        weight = math.exp(score[i] - highest) / mass
+        weight = math.exp(alpha * (score[i] - highest)) / mass
         by_rank[i] = -weight * (fading - inside / rank[i]) / rank[i]
         direct[i] = -weight * (inside / rank[i] - mean)
     return -mean

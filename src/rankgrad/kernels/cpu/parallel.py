@@ -1,7 +1,8 @@
 """A parallel loop for kernels. Numba's own, `prange`, compiles what is inside four times over; this, once.
 
-Nor does it give each thread its part beforehand: whoever is free takes the next task. So lists of different lengths do
-not matter, nor a core that is busy with something else.
+Threads do not get their parts beforehand: a thread that is free takes the next task. So lists of different lengths do
+not matter, nor a core that is busy with something else. A task that fails makes the loop raise: inside a parallel
+region Numba would drop the error, and the results would be whatever the memory held.
 """
 
 from typing import Any
@@ -30,7 +31,7 @@ def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
 
 @intrinsic
 def _next(context: Any, counter: Any) -> Any:
-    """What the counter at an address has come to, which no other thread is told."""
+    """Atomic fetch-and-increment of the counter at an address."""
     del context, counter
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -64,7 +65,10 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
-    """`function(i, *arguments)` for every i below `count`, spread over the threads; `arguments` is a tuple."""
+    """`function(i, *arguments)` for every i below `count`, spread over the threads; `arguments` is a tuple.
+
+    Raises MemoryError if a task failed, since an allocation is all that can fail in a kernel.
+    """
     driver = types.Dispatcher(_each)
     inner = function.get_call_type(typing, (types.int64, *map(types.unliteral, arguments)), {})
     outer = driver.get_call_type(typing, (types.int64,) * 4, {})
@@ -74,18 +78,27 @@ def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
         task = ir.Function(builder.module, _TASK, builder.module.get_unique_name("task"))
         task.linkage = "internal"
         inside = ir.IRBuilder(task.append_basic_block())
-        packed = inside.load(inside.inttoptr(task.args[0], values[2].type.as_pointer()))
+        room = ir.LiteralStructType([values[2].type, _WORD])  # the arguments, and whether a task failed
+        shared = inside.inttoptr(task.args[0], room.as_pointer())
+        packed = inside.load(cgutils.gep_inbounds(inside, shared, 0, 0))
         compiled = function.dispatcher.get_compile_result(inner)
         context.add_linking_libs([compiled.library])
         callee = context.declare_function(builder.module, compiled.fndesc)
         parts = [task.args[1], *cgutils.unpack_tuple(inside, packed)]
-        context.call_conv.call_function(inside, callee, inner.return_type, inner.args, parts)
+        status, _ = context.call_conv.call_function(inside, callee, inner.return_type, inner.args, parts)
+        with inside.if_then(status.is_error):
+            inside.store_atomic(_WORD(1), cgutils.gep_inbounds(inside, shared, 0, 1), "monotonic", 8)
         inside.ret_void()
 
-        data = cgutils.alloca_once_value(builder, _borrowed(context, builder, arguments, values[2]))
+        data = cgutils.alloca_once(builder, room)
+        builder.store(_borrowed(context, builder, arguments, values[2]), cgutils.gep_inbounds(builder, data, 0, 0))
+        failed = cgutils.gep_inbounds(builder, data, 0, 1)
+        builder.store(_WORD(0), failed)
         counter = cgutils.alloca_once_value(builder, _WORD(0))
         pointers = [builder.ptrtoint(pointer, _WORD) for pointer in (task, data, counter)]
         context.get_function(driver, outer)(builder, [*pointers, values[1]])
+        with builder.if_then(cgutils.is_true(builder, builder.load(failed)), likely=False):
+            context.call_conv.return_user_exc(builder, MemoryError, ("a kernel could not allocate its memory",))
         return context.get_dummy_value()
 
     return types.void(function, types.int64, arguments), generate

@@ -60,17 +60,17 @@ def cross_slopes(power, by_rank, others, slope, other_slope, one):
 
 
 @helper
-def far_rank(score, i, first, last):
+def far_rank(score, i, first, last, alpha):
     total = 0.5
     for j in range(first, last):
-        total += sigmoid(score[j] - score[i])
+        total += sigmoid(alpha * (score[j] - score[i]))
     return total
 
 
 @helper
-def far_slope(score, by_rank, i, first, last):
+def far_slope(score, by_rank, i, first, last, alpha):
     total = 0.0
     for j in range(first, last):
-        share = sigmoid(-abs(score[j] - score[i]))
+        share = sigmoid(-abs(alpha * (score[j] - score[i])))
         total += share * (1.0 - share) * (by_rank[j] - by_rank[i])
     return total

@@ -1,8 +1,10 @@
 """Metrics on SmoothI's rank indicators, the product in them held constant.
 
-Each rank is a softmax over the list, and is done with once its share of the value and of the slopes is added: nothing
-is kept of it. In average precision the factor of a rank holds a sum over the later ones, which is that over all ranks
-less that over the earlier ones: so the slopes are two sums, put together when the total is known.
+Each rank is a softmax over the list. Its share of the value and of the slopes is added at once, and nothing else of it
+is kept. Large alpha enlarges the smallest difference from rank to rank. So documents of equal score share one
+indicator, and sums run in the order of the scores: the result does not depend on the order of the documents. In
+average precision the factor of a rank holds a sum over the later ones, which is that over all ranks less that over the
+earlier ones: so the slopes are two sums, which are added when the total is known.
 """
 
 import math
@@ -13,7 +15,7 @@ from torch import Tensor
 from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
-from rankgrad.kernels.cpu.order import bits
+from rankgrad.kernels.cpu.order import bits, descending
 from rankgrad.kernels.cpu.parallel import spread
 
 NDCG, PRECISION, AVERAGE = 0, 1, 2
@@ -37,22 +39,22 @@ def run(
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
     k, alpha, delta, threshold = options
-    tables = (bits(flat.labels), discounts(flat.longest))
+    tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
     launch(_smooth, *flat, *results, *tables, _CODES[name], int(k), alpha, delta, threshold)
     return results.tensors()
 
 
 @kernel
 def _smooth(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, label_bits, discount,
+    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
     code, k, alpha, delta, threshold,
 ):  # fmt: skip
     given, out = (scores, labels, mask, offsets), (values, signal, slopes)
-    spread(_list, len(values), (given, out, label_bits, discount, code, k, alpha, delta, threshold))
+    spread(_list, len(values), (given, out, score_bits, label_bits, discount, code, k, alpha, delta, threshold))
 
 
 @helper
-def _list(l, given, out, label_bits, discount, code, k, alpha, delta, threshold):
+def _list(l, given, out, score_bits, label_bits, discount, code, k, alpha, delta, threshold):
     """Minus the metric of a list, and its slopes."""
     place, relevant = begin(l, given, out, threshold)
     m = len(place)
@@ -61,52 +63,61 @@ def _list(l, given, out, label_bits, discount, code, k, alpha, delta, threshold)
     scores, labels, slopes = given[0], given[1], out[2]
     depth = m if k == 0 else min(k, m)
     top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
-    x, seen = np.empty(m), np.empty(m)  # alpha times the shifted scores; labels, or whether they are relevant
-    lowest = np.inf
+    descending(scores, score_bits, place)
+    lowest = np.float64(scores[place[m - 1]])  # float() keeps float32
+    seen, group = np.empty(m), np.empty(m, np.int64)  # of a document: label less the top one, or 1 if relevant
+    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)  # of a group: alpha times the shifted score; two sums
+    groups = 0
     for i in range(m):
-        lowest = min(lowest, scores[place[i]])
-    for i in range(m):
-        x[i] = alpha * (scores[place[i]] - lowest)
+        if i == 0 or scores[place[i]] != scores[place[i - 1]]:
+            x[groups], size[groups], seen_by[groups] = alpha * (scores[place[i]] - lowest), 0.0, 0.0
+            groups += 1
         y = labels[place[i]]
-        seen[i] = y if code == NDCG else 1.0 if y > threshold else 0.0
-    value, slope = _ranks(x, seen, discount, code, depth, delta, top, 1.0 / ideal if ideal > 0.0 else 1.0)
+        seen[i] = y - top if code == NDCG else 1.0 if y > threshold else 0.0
+        group[i] = groups - 1
+        size[groups - 1] += 1.0
+        seen_by[groups - 1] += seen[i]
+    of_groups = (x[:groups], size[:groups], seen_by[:groups])
+    unit = 1.0 / ideal if ideal > 0.0 else 1.0
+    value, by_seen, by_all = _ranks(of_groups, discount, code, depth, delta, top, unit)
     scale = -1.0 if code == NDCG else -1.0 / (k if code == PRECISION else relevant)
     if len(slopes) > 0:
-        total, ties = 0.0, 0
-        for i in range(m):
-            total += slope[i]
-            ties += x[i] == 0.0
+        total = 0.0
+        for g in range(groups):
+            total += seen_by[g] * by_seen[g] - size[g] * by_all[g]
         # The lowest scores, by which all are shifted, share the derivative of the shift.
+        by_all[groups - 1] += total / size[groups - 1]
         for i in range(m):
-            slopes[place[i]] = scale * alpha * (slope[i] - (total / ties if x[i] == 0.0 else 0.0))
+            slopes[place[i]] = scale * alpha * (seen[i] * by_seen[group[i]] - by_all[group[i]])
     out[0][l] = scale * value
 
 
 @helper
-def _ranks(x, seen, discount, code, depth, delta, top, unit):
-    """The metric, up to a factor, and its derivative by each x."""
-    m = len(x)
-    left, indicator, slope, later = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-    widest = 0.0
-    for i in range(m):
-        left[i], slope[i], later[i] = 1.0, 0.0, 0.0
-        widest = max(widest, x[i])
+def _ranks(of_groups, discount, code, depth, delta, top, unit):
+    """The metric, up to a factor. Its derivative by the x of a document is `seen * by_seen - by_all` of its group."""
+    x, size, seen_by = of_groups
+    groups = len(x)
+    left, indicator = np.empty(groups), np.empty(groups)
+    by_seen, by_all = np.empty(groups), np.empty(groups)
+    later_seen, later_all = np.empty(groups), np.empty(groups)
+    for g in range(groups):
+        left[g], by_seen[g], by_all[g], later_seen[g], later_all[g] = 1.0, 0.0, 0.0, 0.0, 0.0
     value = above = steps = 0.0
     for r in range(1, depth + 1):
-        highest = 0.0 if widest <= 300.0 else -np.inf  # exponentials of small numbers need no shift
-        for i in range(m):
-            indicator[i] = x[i] * left[i]  # rounded once, so that its difference to the highest is exact
-        for i in range(m if highest < 0.0 else 0):
-            highest = max(highest, indicator[i])
+        highest = 0.0 if x[0] <= 300.0 else -np.inf  # exponentials of small numbers need no shift
+        for g in range(groups):
+            indicator[g] = x[g] * left[g]  # rounded once, so that its difference to the highest is exact
+        for g in range(groups if highest < 0.0 else 0):
+            highest = max(highest, indicator[g])
         mass = mean = 0.0
-        for i in range(m):
-            indicator[i] = exp(indicator[i] - highest)
-            mass += indicator[i]
-            mean += indicator[i] * seen[i]
+        for g in range(groups):
+            indicator[g] = exp(indicator[g] - highest)
+            mass += indicator[g] * size[g]
+            mean += indicator[g] * seen_by[g]
         per = 1.0 / mass
         mean *= per
         if code == NDCG:
-            gained = 2.0 ** (mean - top)
+            gained = 2.0**mean
             worth = unit * discount[r - 1]
             value += (gained - 2.0**-top) * worth
             factor = gained * _LOG_2 * worth
@@ -118,13 +129,16 @@ def _ranks(x, seen, discount, code, depth, delta, top, unit):
             value += mean * above / r
             factor = above / r - steps
             steps += mean / r
-        for i in range(m):
-            share = indicator[i] * per
-            change = share * (seen[i] - mean) * left[i]
-            slope[i] += factor * change
+        for g in range(groups):
+            share = indicator[g] * per
+            change = share * left[g]
+            by_seen[g] += factor * change
+            by_all[g] += factor * mean * change
             if code == AVERAGE:
-                later[i] += change
-            left[i] *= 1.0 - share - delta
-    for i in range(m):
-        slope[i] += steps * later[i]
-    return value, slope
+                later_seen[g] += change
+                later_all[g] += mean * change
+            left[g] *= 1.0 - share - delta
+    for g in range(groups):
+        by_seen[g] += steps * later_seen[g]
+        by_all[g] += steps * later_all[g]
+    return value, by_seen, by_all

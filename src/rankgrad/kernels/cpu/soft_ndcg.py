@@ -97,13 +97,14 @@ def _softsort_list(l, given, out, score_bits, label_bits, discount, k, beta, tem
     for i in range(m):
         reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
         reach[1, i] = score[i] * per_unit
+    own = _own_ranks(score)
     vectors, made = np.empty((6, m)), np.empty((6, m))
     for i in range(m):
         vectors[0, i] = 1.0
     _product(vectors[:1], made[:1], score, reach, p, ENTRIES)
     for i in range(m):
         vectors[1, i] = 1.0 / made[0, i]
-        vectors[2, i] = (i + 1.0) / made[0, i]
+        vectors[2, i] = own[i] / made[0, i]
     _product(vectors[1:3], made[1:3], score, reach, p, ENTRIES)
     rank, by_rank = np.empty(m), np.empty(m)
     for i in range(m):
@@ -114,7 +115,7 @@ def _softsort_list(l, given, out, score_bits, label_bits, discount, k, beta, tem
         vectors[4, i] = by_rank[i] / made[1, i]
     _product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
-        vectors[5, i] = -(made[3, i] + (i + 1.0) * made[4, i]) * vectors[1, i] * vectors[1, i]
+        vectors[5, i] = -(made[3, i] + own[i] * made[4, i]) * vectors[1, i] * vectors[1, i]
     # An entry is taken twice, at (i, j) and at (j, i), each time between two of the vectors.
     _product(vectors, made, score, reach, p, DERIVATIVES)
     for i in range(m):
@@ -126,6 +127,22 @@ def _softsort_list(l, given, out, score_bits, label_bits, discount, k, beta, tem
         )
         by_rank[i] = (pairs + vectors[0, i] * made[5, i] + vectors[5, i] * made[0, i]) * per_unit
     _finish(l, place, by_rank, value, out)
+
+
+@helper
+def _own_ranks(score):
+    """The rank of each document in descending order; the mean of their ranks where scores tie.
+
+    Values are linear in the ranks of documents that tie, so the mean changes none. But then such documents share the
+    derivative of their ranks, and the order in which they were given means nothing.
+    """
+    rank = np.empty(len(score))
+    first = 0
+    for i in range(1, len(score) + 1):
+        if i == len(score) or score[i] != score[first]:
+            rank[first:i] = 0.5 * (first + 1 + i)
+            first = i
+    return rank
 
 
 @helper

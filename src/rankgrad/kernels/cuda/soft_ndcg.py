@@ -40,8 +40,8 @@ def run(
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
     slopes = room(scores, layout.documents if gradient else 0)
     extras = room(scores, layout.lists if gradient else 0, 0)
-    place, best = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
-    share, soft, total, by_rank, by_share = (room(scores, layout.documents) for _ in range(5))
+    best = room(scores, layout.documents, dtype=torch.int32)
+    place, share, soft, total, by_rank, by_share = (room(scores, layout.documents) for _ in range(6))
     given = (scores, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     block = {"P": int(p), "ROWS": ROWS, "COLUMNS": COLUMNS}
@@ -78,14 +78,17 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """1 over the sum of each row; the rank of each document, and its place in the ideal order."""
+    """1 over the sum of each row; the rank of each document, and its place in the ideal order.
+
+    Documents that tie have the mean of their ranks, as on the CPU.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
     y_i = tl.load(labels + i, mask=real, other=0.0)
     unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
     total = tl.zeros([ROWS], s_i.dtype)
-    higher, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
+    higher, level, better = tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32), tl.zeros([ROWS], tl.int32)
     first = tl.min(tl.where(inside, start, documents))
     last = tl.max(tl.where(inside, end, 0))
     for column in range(first, last, COLUMNS):
@@ -96,10 +99,11 @@ def _sums(
         pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
         e, _ = _entry(s_i, s_j, unit, P)
         total += tl.sum(tl.where(pair, e, 0.0), 1)
-        higher += tl.sum((pair & ahead(s_j, s_i, j, i)).to(tl.int32), 1)
+        higher += tl.sum((pair & (s_j[None, :] > s_i[:, None])).to(tl.int32), 1)
+        level += tl.sum((pair & (s_j[None, :] == s_i[:, None])).to(tl.int32), 1)
         better += tl.sum((pair & ahead(y_j, y_i, j, i)).to(tl.int32), 1)
     tl.store(share + i, 1.0 / tl.where(real, total, 1.0), mask=inside)
-    tl.store(place + i, higher + 1, mask=inside)
+    tl.store(place + i, higher.to(s_i.dtype) + 0.5 * (level + 1).to(s_i.dtype), mask=inside)
     tl.store(best + i, better + 1, mask=inside)
 
 
@@ -113,7 +117,7 @@ def _mean_ranks(
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
-    r_i = tl.load(place + i, mask=real, other=0)
+    r_i = tl.load(place + i, mask=real, other=0.0)
     unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
     mass, moved = tl.zeros([ROWS], s_i.dtype), tl.zeros([ROWS], s_i.dtype)
     first = tl.min(tl.where(inside, start, documents))
@@ -122,14 +126,14 @@ def _mean_ranks(
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
         s_j = tl.load(scores + j, mask=there, other=0.0)
-        r_j = tl.load(place + j, mask=there, other=0)
+        r_j = tl.load(place + j, mask=there, other=0.0)
         z_j = tl.load(share + j, mask=there, other=0.0)
         pair = there[None, :] & (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
         e, _ = _entry(s_i, s_j, unit, P)
         part = tl.where(pair, e * z_j[None, :], 0.0)
         mass += tl.sum(part, 1)
-        moved += tl.sum(part * (r_j[None, :] - r_i[:, None]).to(s_i.dtype), 1)
-    tl.store(soft + i, r_i.to(s_i.dtype) + moved / tl.where(real, mass, 1.0), mask=inside)
+        moved += tl.sum(part * (r_j[None, :] - r_i[:, None]), 1)
+    tl.store(soft + i, r_i + moved / tl.where(real, mass, 1.0), mask=inside)
     tl.store(total + i, mass, mask=inside)
 
 
@@ -169,7 +173,7 @@ def _by_share(
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
-    r_i = tl.load(place + i, mask=real, other=0).to(s_i.dtype)
+    r_i = tl.load(place + i, mask=real, other=0.0)
     z_i = tl.load(share + i, mask=real, other=0.0)
     unit = tl.full([], 0.0, scores.dtype.element_ty) + unit + unit_rest
     change = tl.zeros([ROWS], s_i.dtype)
@@ -197,7 +201,7 @@ def _slopes(
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
-    r_i = tl.load(place + i, mask=real, other=0).to(s_i.dtype)
+    r_i = tl.load(place + i, mask=real, other=0.0)
     z_i = tl.load(share + i, mask=real, other=0.0)
     pi_i = tl.load(soft + i, mask=real, other=0.0)
     c_i = tl.load(by_rank + i, mask=real, other=0.0)
@@ -210,7 +214,7 @@ def _slopes(
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
         s_j = tl.load(scores + j, mask=there, other=0.0)
-        r_j = tl.load(place + j, mask=there, other=0).to(s_i.dtype)
+        r_j = tl.load(place + j, mask=there, other=0.0)
         z_j = tl.load(share + j, mask=there, other=0.0)
         pi_j = tl.load(soft + j, mask=there, other=0.0)
         c_j = tl.load(by_rank + j, mask=there, other=0.0)

@@ -1,0 +1,23 @@
+"""How much the last digit of the scores matters to a loss."""
+
+import copy
+
+import torch
+from made_lists import Lists
+
+
+def one_ulp(lists: Lists, loss, truth) -> float:
+    """The largest change of plain values and gradients, over the largest of each, by one unit in the last place.
+
+    Every score moves up, down, or not at all, as drawn, five times; equal scores move alike.
+    """
+    largest = [max(1.0, float(part.abs().max())) if part.numel() else 1.0 for part in truth]
+    worst, generator = 0.0, torch.Generator().manual_seed(0)
+    levels, level = lists.scores.unique(return_inverse=True)
+    for _ in range(5):
+        moved = copy.copy(lists)
+        way = torch.randint(-1, 2, levels.shape, generator=generator).to(levels) * torch.inf
+        moved.scores = torch.where(way.isnan(), levels, torch.nextafter(levels, way))[level]
+        for part, other, scale in zip(moved.outcome(loss, "plain"), truth, largest, strict=True):
+            worst = max(worst, float((part - other).abs().max()) / scale if part.numel() else 0.0)
+    return worst
