@@ -6,15 +6,15 @@ import torch
 from made_lists import Lists
 
 
-def one_ulp(lists: Lists, loss, truth) -> float:
+def one_ulp(lists: Lists, loss, truth, draws: int = 5) -> float:
     """The largest change of plain values and gradients, over the largest of each, by one unit in the last place.
 
-    Every score moves up, down, or not at all, as drawn, five times; equal scores move alike.
+    Every score moves up, down, or not at all, as drawn; equal scores move alike.
     """
     largest = [max(1.0, float(part.abs().max())) if part.numel() else 1.0 for part in truth]
     worst, generator = 0.0, torch.Generator().manual_seed(0)
     levels, level = lists.scores.unique(return_inverse=True)
-    for _ in range(5):
+    for _ in range(draws):
         moved = copy.copy(lists)
         way = torch.randint(-1, 2, levels.shape, generator=generator).to(levels) * torch.inf
         moved.scores = torch.where(way.isnan(), levels, torch.nextafter(levels, way))[level]

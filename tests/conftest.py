@@ -25,6 +25,7 @@ CPU_ONLY = {
     "test_evaluate_errors": VALUES,
     "test_nan_ranks_last_and_is_reported": VALUES,
     "test_nan_scores_are_counted": VALUES,
+    "test_compiled_losses_check_their_offsets": VALUES,
     "test_threads_change_nothing": NUMBA,
     "test_the_number_of_threads_changes_nothing": NUMBA,
     "test_long_lists_are_cut_into_strips": NUMBA,

@@ -1,4 +1,4 @@
-"""Fused against plain in float64, and fused against itself with the documents in another order: 64 lists per attempt.
+"""Fused against plain in float64, and fused against itself with the documents in another order: 256 lists per attempt.
 
 Scores tie, cluster within units in the last place, and lie far apart. An attempt ends in the name of its loss.
 """
@@ -15,7 +15,7 @@ from made_lists import Lists
 
 from rankgrad.kernels.op import FAMILIES
 
-LISTS, LONGEST = 64, 30
+LISTS, LONGEST = 256, 30
 SHARP = [
     _named(name, {"alpha": alpha, "k": k})
     for name, k in (("smooth_ndcg", None), ("smooth_precision", 5), ("smooth_ap", None))
@@ -24,6 +24,7 @@ SHARP = [
 # LearnDCG and ApproxNDCG share a kernel.
 FUSED = {*FAMILIES, "LearnDCG", "approx_ndcg"}
 CASES = [case for case in [*NAMED, *SHARP] if case.name in FUSED and "stop_gradient" not in case.id]
+NAMES = sorted({case.name for case in CASES})
 
 
 def scores(rng: np.random.Generator, n: int, case: Case) -> np.ndarray:
@@ -77,17 +78,30 @@ def compare(found, expected, room: float, what: str) -> None:
         assert not math.isnan(off), f"{what}: {part} is NaN"
 
 
+def compare_ill_conditioned(fused, plain, lists: Lists, call, what: str) -> None:
+    """The same to ten times what one unit in the last place of the scores makes of the plain loss.
+
+    A few lists of a thousand are so sharp that only many draws show it.
+    """
+    try:
+        compare(fused, plain, max(1e-9, 10.0 * one_ulp(lists, call, plain)), what)
+    except AssertionError:
+        compare(fused, plain, max(1e-9, 10.0 * one_ulp(lists, call, plain, draws=200)), what)
+
+
 def case(rng: np.random.Generator, folder: Path) -> str:
-    loss = CASES[rng.integers(len(CASES))]
+    name = rng.choice(NAMES)  # every loss as often as the others, however many options it has
+    loss = rng.choice([case for case in CASES if case.name == name])
     lists = lists_for(loss, rng)
     weighted, layout = "weights" in loss.extras, str(rng.choice(["flat", "scattered"]))
     call = loss.make()
     fused = lists.outcome(call, "auto", layout, weighted)
     plain = lists.outcome(call, "plain", layout, weighted)
-    room = 1e-9
+    what = f"{loss.id}, fused against plain"
     if loss in SHARP and "alpha=10.0" not in loss.id:
-        room = max(room, 10.0 * one_ulp(lists, call, plain))
-    compare(fused, plain, room, f"{loss.id}, fused against plain")
+        compare_ill_conditioned(fused, plain, lists, call, what)
+    else:
+        compare(fused, plain, 1e-9, what)
     if loss.ties is None:
         moved, came_from = permuted(lists, rng)
         values, gradient = moved.outcome(call, "auto", "flat", weighted)

@@ -86,13 +86,16 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
+    # Whole scores often make blocks level. Rounding must not merge those: the derivative jumps there.
+    room = real.shape[-1] * torch.finfo(w.dtype).eps
     follows = real.clone()
     follows[..., 0] = False  # what could be merged into the block before it
     while True:
         owner = _number(starts)
         high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
         # Later blocks must not exceed earlier ones in pool(z) - pool(w); differences of like with like keep the digits.
-        rises = (high[..., :-1] - high[..., 1:]) < (low[..., :-1] - low[..., 1:])
+        falls, wanted = high[..., :-1] - high[..., 1:], low[..., :-1] - low[..., 1:]
+        rises = falls < wanted - room * (falls.abs() + wanted.abs())
         merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))
         if not merge.any():
             return owner

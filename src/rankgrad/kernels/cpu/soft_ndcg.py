@@ -196,6 +196,7 @@ def _fastsort_list(l, given, out, score_bits, label_bits, discount, k, beta, tem
         return
     z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
     pooled, ranks = np.empty(m), np.empty(m)  # of each block: z from its first one, exponentials where entropic; ranks
+    level = m * 2.0**-52  # what rounding may make of blocks that are level, which are not merged
     blocks = 0
     for i in range(m):  # from the lowest score, which takes rank m
         z[i] = -score[m - 1 - i] / temperature
@@ -209,7 +210,7 @@ def _fastsort_list(l, given, out, score_bits, label_bits, discount, k, beta, tem
                 between = math.log(pooled[a] / pooled[b]) - math.log(ranks[a] / ranks[b])
             else:
                 between = (pooled[a] - ranks[a]) / size_a - (pooled[b] - ranks[b]) / size_b
-            if apart + between >= 0.0:
+            if apart + between >= -level * (abs(apart) + abs(between)):
                 break
             pooled[a] += pooled[b] * math.exp(-apart) if entropic else pooled[b] - size_b * apart
             ranks[a] += ranks[b]
