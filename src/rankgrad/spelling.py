@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value, mistyped
 
-LONGEST = 4096  # characters of a text: as long as a path may be
+LONGEST = 1000  # characters of a text
 LARGEST_CUTOFF = 2**31 - 1  # what every kernel can count to
 _WORDS = {"true": True, "false": False, "none": None}
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")

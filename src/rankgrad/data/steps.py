@@ -128,7 +128,7 @@ class Clip(Step):
     limit: float = 10.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.limit, int | float) and 0 < self.limit < float("inf")):
+        if not (isinstance(self.limit, int | float) and 0 < self.limit <= _LARGEST):
             bad_value("limit", "be a number above 0", show(self.limit))
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:

@@ -42,7 +42,7 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
         options["betas"] = tuple(options["betas"])
     try:  # the optimiser itself checks the values
         OPTIMISERS[name]([nn.Parameter(torch.zeros(1))], lr=1e-3, **options)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         bad_value("optimiser", f"have options that {name} takes", f"{show(text)}: {error}")
     return OPTIMISERS[name], options
 
