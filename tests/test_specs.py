@@ -32,6 +32,7 @@ WRONG = [
     (losses.parse, "learndcg:k=x", "k of learndcg must be a whole number or none; got 'x'"),
     (losses.parse, "relaxed:metric=AP,operator=neural_sort,temperature=x", "temperature of neural_sort must be"),
     (losses.parse, "softmax:a\nb=1", r"loss must be printable text on one line; got 'softmax:a\nb=1'"),
+    (losses.parse, "neuralloss:path=" + "x" * 400, "path must be a folder with weights.safetensors, or such a file; got"),
     (rankers.parse, "mlp:widths=abc", "widths must be a whole number, at least 1; got 'abc'"),
     (rankers.parse, "mlp:widths=99999999999", "widths of mlp must be at most 1,000,000; got 99999999999"),
     (rankers.parse, "mlp:widths=" + "8-" * 200 + "8", "widths of mlp must be at most 100 values; got 201"),

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -184,8 +185,18 @@ def attempt(kind: str, text: str) -> str:
     return ended
 
 
+@cache
+def warm() -> None:
+    """Import and load what is used for the first time: that is not what takes long."""
+    for kind, (_, _, names) in GRAMMAR.items():
+        for name in names:
+            with suppress(AssertionError):
+                attempt(kind, name)
+
+
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Some texts of one kind; says how the last one ended."""
+    warm()
     chance = random.Random(int(rng.integers(2**62)))
     kind, ended = chance.choice(list(GRAMMAR)), ""
     for _ in range(TEXTS):
@@ -196,9 +207,3 @@ def case(rng: np.random.Generator, folder: Path) -> str:
             raise AssertionError(f"{error!r} for {kind} {text[:500]!r}") from error
     assert not Path("tripwire").exists()
     return f"{kind} {ended}"
-
-
-for _kind, (_, _, _names) in GRAMMAR.items():  # what is imported and loaded on first use is not what takes long
-    for _name in _names:
-        with suppress(AssertionError):
-            attempt(_kind, _name)
