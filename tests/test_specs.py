@@ -32,7 +32,7 @@ WRONG = [
     (losses.parse, "learndcg:k=x", "k of learndcg must be a whole number or none; got 'x'"),
     (losses.parse, "relaxed:metric=AP,operator=neural_sort,temperature=x", "temperature of neural_sort must be"),
     (losses.parse, "softmax:a\nb=1", r"loss must be printable text on one line; got 'softmax:a\nb=1'"),
-    (losses.parse, "neuralloss:path=" + "x" * 400, "path must be a folder with weights.safetensors, or such a file; got"),
+    (losses.parse, "neuralloss:path=" + "x" * 400, "path must be a folder with weights.safetensors, or such a file;"),
     (rankers.parse, "mlp:widths=abc", "widths must be a whole number, at least 1; got 'abc'"),
     (rankers.parse, "mlp:widths=99999999999", "widths of mlp must be at most 1,000,000; got 99999999999"),
     (rankers.parse, "mlp:widths=" + "8-" * 200 + "8", "widths of mlp must be at most 100 values; got 201"),
@@ -70,7 +70,8 @@ WRONG = [
     (registry.check, "synthetic:lists=1000000,features=1000000", "lists must fit the memory of"),
     (registry.check, "web30k-shape:scale=1e308", "lists must fit the memory of"),
     (registry.check, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
-    (registry.check, "x" * 5000, "name must be a known data set or a folder with train and test files; got 'xxx"),
+    (registry.check, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
+    (registry.check, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
 ]  # fmt: skip
 
 

@@ -17,9 +17,10 @@ from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
 from rankgrad.data.memory import refuse_sparse, too_sparse
 from rankgrad.data.summary import ReadSummary
 from rankgrad.errors import bad_value, mistyped, one_of
-from rankgrad.spelling import spell
+from rankgrad.spelling import show, spell
 
 GENERATED = ("synthetic", "web30k-shape")
+_LONGEST_PATH = 4096
 
 
 def datasets() -> tuple[Facts, ...]:
@@ -108,6 +109,8 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     """What makes `synthetic` and its kin, with options after a colon, checked; None for any other name."""
+    if len(str(name)) > _LONGEST_PATH:
+        bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind, _, text = str(name).partition(":")
     if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None
