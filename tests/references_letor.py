@@ -101,13 +101,15 @@ def read(data: bytes, features: int | None = None, missing: float | None = None)
 
 
 def looks_cut(documents: list[Document], last: Document) -> bool:
-    """Whether a last line without a newline is shorter than at least ten lines before it that are all alike."""
-    if len(documents) < 10 or last.commented:
+    """Whether a last line without a newline says less than lines before it that are all alike, and enough of them."""
+    if not documents or last.commented:
         return False
     full = set(documents[0].pairs)
     dense = [*full] == [*range(1, len(full) + 1)] and all(set(found.pairs) == full for found in documents)
     short = [*last.pairs] == [*range(1, len(last.pairs) + 1)] and len(last.pairs) < len(full)
-    return (dense and short) or all(found.commented for found in documents)
+    if dense and short:
+        return len(documents) * len(full) >= 10
+    return len(documents) >= 10 and all(found.commented for found in documents)
 
 
 def matrix(documents: list[Document], width: int) -> np.ndarray:

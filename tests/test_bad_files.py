@@ -3,10 +3,12 @@
 import gzip
 import lzma
 import os
+import warnings
+import zlib
 
 import pytest
 
-from rankgrad.data import streams
+from rankgrad.data import load, memory, streams
 from rankgrad.data.faults import LetorError
 from rankgrad.data.letor import read_letor
 
@@ -127,6 +129,77 @@ def test_a_last_line_shorter_than_all_others_is_cut(refused, tmp_path):
     for sound in (dense + b"1 qid:1 1:1 2:1\n", dense + b"1 qid:1 2:1\n1 qid:1 1:1", dense + b"1 qid:1 1:1 2:1 # d"):
         (tmp_path / "sound.txt").write_bytes(sound)
         assert len(read_letor(tmp_path / "sound.txt").labels) >= 11
+
+
+def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
+    first = b"1 qid:1 " + b" ".join(b"%d:0.5" % feature for feature in range(1, 13))
+    message = f"no feature after 2, {CUT}; expected features 1 to 12 as on every line before"
+    assert refused(first + b"\n1 qid:1 1:1 2:1") == f"bad.txt:2: {message}"
+    # Legal without its last newline.
+    path = tmp_path / "sound.txt"
+    for sound in (first + b"\n" + first, first + b"\n1 qid:1 2:1", b"1 qid:1 1:1 4:1\n1 qid:1 1:1", first):
+        path.write_bytes(sound)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(read_letor(path).labels) == 1 + sound.count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"1 qid:1 1:1 2:1\n1 qid:1 1:1", "no feature after 1, {}; expected features 1 to 2 as on every line before"),
+        (b"1 qid:1 1:1 # d\n1 qid:1 1:1", "no comment, {}; expected one as on every line before"),
+        (b"1 qid:1 1:1 7:1\n1 qid:1", "no feature, {}; expected some as on every line before"),
+    ],
+)
+def test_too_little_to_be_sure_of_a_cut_is_a_warning(tmp_path, text, told):
+    path = tmp_path / "small.txt"
+    path.write_bytes(text)
+    with pytest.warns(UserWarning, match="is it cut") as caught:
+        assert len(read_letor(path).labels) == 2
+    assert [str(each.message) for each in caught] == [f"{path}:2: {told.format(CUT)}"]
+
+
+def test_a_matrix_out_of_proportion_to_its_text(refused, tmp_path, monkeypatch):
+    text = b"0 qid:1 1:1 2:0.5\n" * 4000
+    data = text + b"0 qid:1 1:1 # 1000001:1\n0 qid:1 2:1 1000000:1\n" + text
+    size = "8,002 documents x 1,000,000 features are 32.0 GB, almost all 0"
+    meant = "smaller ids, or features=1000000 if it is meant (rankgrad convert --features 1000000)"
+    message = f"bad.txt:4002: feature id 1000000 makes the data too large: {size}; expected {meant}"
+    assert refused(data) == message
+    assert refused(data, cache=tmp_path / "cache") == message
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr(streams, "BLOCK", 64)
+    assert refused(data) == message
+    # What is stated is meant, what is small is harmless.
+    monkeypatch.setattr(memory, "FREE", 1000)
+    (tmp_path / "wide.txt").write_bytes(b"0 qid:1 1:1\n" * 9 + b"1 qid:1 9000:1\n")
+    assert read_letor(tmp_path / "wide.txt", features=9000).features.shape == (10, 9000)
+    with pytest.raises(LetorError, match=r"wide\.txt:10: feature id 9000 makes the data too large"):
+        read_letor(tmp_path / "wide.txt")
+
+
+@pytest.mark.parametrize(("features", "given"), [(46, 46), (136, 136), (220, 220), (700, 490), (5_000, 100)])
+def test_a_set_as_wide_as_those_in_use_is_in_proportion(features, given):
+    for documents in (1, 10**6, 10**8):
+        assert not memory.too_sparse(documents, features, documents * given * len("99:0.5 "))
+
+
+def test_the_width_of_one_split_does_not_fill_memory_with_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "FREE", 1 << 20)
+    (tmp_path / "train.txt").write_text("0 qid:1 1:1\n" * 1000)
+    (tmp_path / "test.txt").write_text("0 qid:1 100000:1\n")
+    with pytest.raises(LetorError, match=r"train\.txt: feature id 100000 makes the data too large: 1,000 documents x"):
+        load(tmp_path)
+
+
+def test_an_xz_file_that_asks_for_all_memory(refused):
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
+    packed = bytearray(lzma.compress(b"1 qid:1 1:1\n", filters=filters))
+    assert packed[16] == 16  # the size of the dictionary, in the filter flags of the block header
+    packed[16] = 38  # 2 GiB
+    packed[20:24] = zlib.crc32(bytes(packed[12:20])).to_bytes(4, "little")
+    assert "xz data is damaged (Memory usage limit exceeded)" in refused(bytes(packed))
 
 
 def test_a_query_that_returns(refused):

@@ -1,8 +1,10 @@
 """The cache of a data set: mapped, whole or not there, and never out of date without a word."""
 
+import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -124,6 +126,80 @@ def test_a_damaged_cache_is_refused_or_rebuilt(source, folder, caplog, name, dam
     assert_same(read_letor(source, cache=folder), read_letor(source))
     assert f"{folder}: {message}; writing it again" in caplog.text
     assert_same(open_cache(folder), read_letor(source))
+
+
+def forge(folder, name, array):
+    """Put another array in a cache, with a manifest that agrees."""
+    path = folder / f"{name}.npy"
+    if isinstance(array, bytes):
+        path.write_bytes(array)
+    else:
+        np.save(path, array)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["arrays"][name] = caches.fingerprint(path)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def header(shape, kind="<f4"):
+    """The start of a `.npy` file, with nothing behind it."""
+    made = io.BytesIO()
+    np.lib.format.write_array_header_1_0(made, {"descr": kind, "fortran_order": False, "shape": shape})
+    return made.getvalue()
+
+
+OFFSETS = np.arange(101) * 9
+FORGED = [
+    ("offsets", np.r_[0, 90, 9, OFFSETS[3:]], "the arrays do not fit together (offsets must never fall; got 9"),
+    ("offsets", np.r_[0, 2**62, OFFSETS[2:]], "the arrays do not fit together (offsets must never fall; got 18 after"),
+    ("offsets", np.r_[9, OFFSETS[1:]], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS[:-1], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS[:0], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS.astype(np.uint64), "offsets.npy holds 936 bytes of uint64 and shape (101,)"),
+    ("offsets", OFFSETS.astype(np.float64), "offsets.npy holds 936 bytes of float64 and shape (101,)"),
+    ("offsets", OFFSETS[:, None], "offsets.npy holds 936 bytes of int64 and shape (101, 1)"),
+    ("labels", np.zeros(899, np.float32), "the arrays do not fit together (features must have one row"),
+    ("labels", np.zeros(900, ">f4"), "labels.npy holds 3,728 bytes of >f4 and shape (900,)"),
+    ("labels", np.zeros(900, "<c8"), "labels.npy holds 7,328 bytes of complex64 and shape (900,)"),
+    ("labels", header((900,)), "labels.npy holds 128 bytes of float32 and shape (900,)"),
+    ("features", header((2**40, 2**40)), "features.npy holds 128 bytes of float32 and shape (1099511627776,"),
+    ("features", header((-1, 3)), "features.npy holds 128 bytes of float32 and shape (-1, 3)"),
+    ("features", np.asfortranarray(np.zeros((900, 3), np.float32)), "features.npy holds 10,928 bytes of float32"),
+    ("qids", np.array(["q"] * 99), "the arrays do not fit together (qids must name 100 lists; got 99"),
+    ("docids", np.array(["d"] * 9), "the arrays do not fit together (docids must name each document"),
+    ("docids", header((900,), "|O"), "docids.npy holds 128 bytes of object and shape (900,)"),
+    ("docids", b"PK\x03\x04" + bytes(100), "docids.npy is no NumPy array ("),
+    ("docids", b"", "docids.npy is no NumPy array ("),
+    ("docids", header((900,)).replace(b"(900,)", b"(9\x000,)"), "docids.npy is no NumPy array ("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "array", "message"), FORGED, ids=range(len(FORGED)))
+def test_arrays_that_lie_are_refused(source, folder, name, array, message):
+    forge(folder, name, array)
+    with pytest.raises(CacheError) as caught:
+        open_cache(folder)
+    assert str(caught.value).startswith(f"{folder}: {message}")
+    assert str(caught.value).endswith("; expected a folder that `rankgrad convert` or read_letor(..., cache=) wrote")
+    assert_same(read_letor(source, cache=folder), read_letor(source))
+
+
+@pytest.mark.parametrize("changes", [{"name": 5}, {"summary": {"files": [], "bytes": "x"}}, {"sources": [5]}])
+def test_a_manifest_of_other_types_is_refused(folder, changes):
+    edit(**changes)(folder / "manifest.json")
+    with pytest.raises(CacheError, match=r"manifest\.json is not complete"):
+        open_cache(folder)
+
+
+def test_a_manifest_that_nests_without_end_is_refused(folder):
+    (folder / "manifest.json").write_text("[" * 200_000)
+    with pytest.raises(CacheError, match=r"manifest\.json is damaged"):
+        open_cache(folder)
+
+
+def test_folders_beside_a_cache_may_have_any_name(source, folder):
+    for name in ("²", "9" * 40):
+        (folder.parent / f".{folder.name}.{socket.gethostname()}.{name}.x").mkdir()
+    read_letor(source, cache=folder, missing=0.0)
 
 
 def test_half_a_manifest_is_noticed(folder):

@@ -166,6 +166,14 @@ def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, leto
     assert "no validation lists" in told
 
 
+def test_one_list_cannot_be_trained_on_and_held_out(tmp_path):
+    (tmp_path / "one.txt").write_text("1 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:0\n")
+    must = "holdout must be 0 for a single list, which cannot be split into training and validation lists"
+    for model in ("mlp", "lightgbm"):
+        told = complaints("train", "--data", tmp_path / "one.txt", "--model", model, "--out", tmp_path / "a")
+        assert told == [f"{must}; got 0.2 with 1 list in one.txt"]
+
+
 def test_a_run_goes_on_with_its_settings_and_data(tmp_path):
     common = ("--data", TINY, "--lr", 0.01, "--patience", "none", "--seed", 3)
     rankgrad("train", *common, "--epochs", 2, "--out", tmp_path / "a")

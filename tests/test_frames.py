@@ -108,6 +108,31 @@ def test_parquet(tmp_path):
         read_parquet(tmp_path / "data.parquet", label="grade", qid="query", features=["bm24"])
 
 
+@pytest.mark.parametrize("damage", ["cut", "middle", "none of it"])
+def test_a_damaged_parquet_file_is_named(tmp_path, damage):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"q": [1, 1], "y": [0, 1], "x": [0.5, 2.0]}).to_parquet(path)
+    data = path.read_bytes()
+    path.write_bytes({"cut": data[:-9], "middle": data[:8] + bytes(60) + data[68:], "none of it": b"\x89PNG"}[damage])
+    for options in ({}, {"features": ["x"]}):
+        with pytest.raises(
+            ValueError, match=r"rows\.parquet: cannot be read as Parquet \(.*; expected a whole Parquet"
+        ):
+            read_parquet(path, label="y", qid="q", **options)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_unsigned_numbers_are_numbers(kind):
+    X, y, qid = np.array([[1], [2], [3]], kind), np.array([0, 1, 2], kind), np.array([7, 5, 7], kind)
+    data, _ = from_arrays(X, y, qid=qid)
+    assert (data.labels.tolist(), data.offsets.tolist(), data.qids.tolist()) == ([0, 2, 1], [0, 2, 3], [7, 5])
+    grouped, _ = from_arrays(X, y, group=np.array([1, 2], kind))
+    assert (grouped.offsets.tolist(), grouped.offsets.dtype) == ([0, 1, 3], np.int64)
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        framed = from_frame(make({"q": qid, "y": y, "x": X[:, 0]}), label="y", qid="q")
+        assert (framed.labels.tolist(), framed.labels.dtype) == ([0, 2, 1], np.float32)
+
+
 def test_arrays_with_groups():
     data, rows = from_arrays(np.arange(6.0).reshape(3, 2), [0, 1, 2], group=[2, 0, 1], docids=["a", "b", "c"])
     assert data.offsets.tolist() == [0, 2, 2, 3]

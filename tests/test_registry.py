@@ -111,6 +111,22 @@ def test_yahoo_is_as_wide_as_published_though_sparse(tmp_path):
     assert quiet("yahoo", root=tmp_path).test.features.shape == (2, 699)
 
 
+def test_one_list_cannot_be_split(tmp_path):
+    write(tmp_path / "train.txt", letor(range(1)))
+    write(tmp_path / "test.txt", letor(range(1)))
+    must = "holdout must be 0 for a single list, which cannot be split into training and validation lists"
+    with pytest.raises(ValueError, match=f"{must}; got 0.2 with 1 list in .* train$"):
+        load(tmp_path, holdout=0.2)
+    assert len(load(tmp_path).train) == 1
+
+
+def test_a_large_share_leaves_a_list_to_train_on(tmp_path):
+    write(tmp_path / "train.txt", letor(range(2)))
+    write(tmp_path / "test.txt", letor(range(1)))
+    splits = load(tmp_path, holdout=0.9)
+    assert (len(splits.train), len(splits.validation)) == (1, 1)
+
+
 def test_istella_fills_what_is_missing_and_holds_out(tmp_path):
     write(tmp_path / "istella" / "train.txt", "1 qid:99 1:1.797e308 2:4 3:1\n" + letor(range(20)))
     write(tmp_path / "istella" / "test.txt", letor(range(30, 40)))
@@ -181,7 +197,7 @@ def test_verify_says_nothing_where_nothing_is_published():
         ("MQ2008", {}, "fold must be 1 to 5 for MQ2008; got None"),
         ("Istella", {"fold": 1}, "fold must be None for Istella, which has no folds; got 1"),
         ("synthetic:list=3", {}, "option of synthetic must be a known name; got 'list'; did you mean 'lists'?"),
-        ("synthetic:lists=many", {}, "lists must be a number; got 'many'"),
+        ("synthetic:lists=many", {}, "lists of synthetic must be a whole number; got 'many'"),
     ],
 )
 def test_bad_names_and_folds(name, options, message, tmp_path):

@@ -8,7 +8,9 @@ compares whole hashes. Nothing in it can run code: arrays are loaded without pic
 import errno
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import socket
 import uuid
@@ -27,6 +29,7 @@ FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
 ARRAYS = ("features", "labels", "offsets", "qids", "docids")
 _END = 1 << 20
+_LARGEST_MANIFEST = 64 << 20
 _ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
 
 
@@ -55,7 +58,7 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
     manifest = read_manifest(folder)
     for source in manifest["sources"]:
         path = Path(source["path"])
-        if path.is_file() and not matches(path, source, verify):
+        if os.path.isfile(path) and not matches(path, source, verify):
             raise CacheError(folder, f"{path} has changed since", "its source as it was, or a new conversion")
     return load(folder, manifest, verify)[0]
 
@@ -69,8 +72,30 @@ def load(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Dataset,
             raise CacheError(folder, f"{path.name} is missing")
         if not matches(path, facts, verify):
             raise CacheError(folder, f"{path.name} is damaged", "the bytes that its manifest describes")
-        arrays[name] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return Dataset(**arrays, name=manifest["name"]), ReadSummary.from_json({**manifest["summary"], "cached": True})
+        arrays[name] = _map(folder, name)
+    try:
+        data = Dataset(**arrays, name=manifest["name"])
+    except ValueError as error:
+        raise CacheError(folder, f"the arrays do not fit together ({error})") from error
+    return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
+
+
+def _map(folder: Path, name: str) -> NDArray[Any]:
+    """Map an array, after a look at what its file says of itself: no size in it is trusted."""
+    path = folder / f"{name}.npy"
+    try:
+        with open(path, "rb") as file:
+            np.lib.format.read_magic(file)
+            shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
+            size = file.tell() + math.prod(shape) * dtype.itemsize
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise CacheError(folder, f"{path.name} is no NumPy array ({error})") from error
+    kinds = {"features": "f4", "labels": "f4", "offsets": "i8", "qids": "i8 U", "docids": "U"}[name].split()
+    known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
+    flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
+    if not (known and flat and size == path.stat().st_size):
+        raise CacheError(folder, f"{path.name} holds {path.stat().st_size:,} bytes of {dtype} and shape {shape}")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -78,9 +103,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         raise CacheError(folder, f"no {MANIFEST}")
+    if path.stat().st_size > _LARGEST_MANIFEST:
+        raise CacheError(folder, f"{MANIFEST} is larger than {_LARGEST_MANIFEST >> 20} MiB")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CacheError(folder, f"{MANIFEST} is damaged ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CacheError(folder, f"{MANIFEST} is of something else")
@@ -94,14 +121,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def _complete(manifest: dict[str, Any]) -> bool:
     file = {"size", "ends", "sha256"}
     try:
-        ReadSummary.from_json(manifest["summary"])
+        str(ReadSummary.from_json(manifest["summary"]))  # which needs numbers
         return (
             {"name", "options"} <= manifest.keys()
+            and isinstance(manifest["name"], str)
             and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS}
             and all(file <= facts.keys() for facts in manifest["arrays"].values())
             and all(file | {"path", "mtime_ns"} <= facts.keys() for facts in manifest["sources"])
+            and all(isinstance(facts["path"], str) and "\0" not in facts["path"] for facts in manifest["sources"])
         )
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return False
 
 
@@ -213,7 +242,7 @@ def _clear_leftovers(parent: Path, prefix: str) -> None:
     """Remove what killed writers on this machine left beside the cache."""
     for path in parent.iterdir():
         pid = path.name.removeprefix(prefix).partition(".")[0]
-        if path.name.startswith(prefix) and pid.isdigit() and not _alive(int(pid)):
+        if path.name.startswith(prefix) and re.fullmatch("[0-9]{1,9}", pid) and not _alive(int(pid)):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -98,7 +98,7 @@ def _blocks(
     shape, lines, found, widest = Shape(), 0, 0, 0
     with ThreadPoolExecutor(threads()) as pool:
         for block, counted, target, parsed in in_order(pool, look, blocks(path, seen)):
-            cut = shape.cut(block, parsed, counted)
+            cut = shape.cut(path, block, parsed, counted)
             if cut is None:
                 runs.add(path, parsed)
             fault = parsed.fault or cut

@@ -33,8 +33,15 @@ class Dataset:
             bad_value("features", f"have one row a label, ({documents}, f)", self.features.shape)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != documents:
             bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
+        # Compared, not subtracted: a difference of unsigned numbers is never below 0.
+        falls = np.flatnonzero(self.offsets[1:] < self.offsets[:-1])
+        if len(falls):
+            at = int(falls[0])
+            bad_value("offsets", "never fall", f"{self.offsets[at + 1]} after {self.offsets[at]}")
         if len(self.qids) != len(self.offsets) - 1:
             bad_value("qids", f"name {len(self.offsets) - 1} lists", len(self.qids))
+        if self.docids is not None and self.docids.shape != (documents,):
+            bad_value("docids", f"name each document, ({documents},)", self.docids.shape)
         if self.best is not None and self.best.shape != (documents,):
             bad_value("best", f"have one score a document, ({documents},)", self.best.shape)
 

@@ -151,16 +151,24 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
     """A data set from a Parquet file, or a folder of them; options as in `from_frame`. Reads only the columns named."""
     try:
         import pyarrow.parquet as parquet
+        from pyarrow import ArrowException
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("read_parquet needs pyarrow: pip install 'rankgrad[frames]'") from error
-    columns = None
-    if options.get("features") is not None:
-        columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
-        # An unknown column is left for from_frame to answer for, with the nearest names.
-        known = parquet.ParquetDataset(path).schema.names
-        columns = None if set(columns) - set(known) else columns
+    try:
+        columns = None
+        if options.get("features") is not None:
+            columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
+            # An unknown column is left for from_frame to answer for, with the nearest names.
+            known = parquet.ParquetDataset(path).schema.names
+            columns = None if set(columns) - set(known) else columns
+        table = parquet.read_table(path, columns=columns)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file; expected a Parquet file") from None
+    except (ArrowException, OSError) as error:
+        wrong = f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})"
+        raise ValueError(f"{path}: {wrong}; expected a whole Parquet file, or a folder of them") from error
     options.setdefault("name", os.path.basename(os.fspath(path)))
-    return from_frame(parquet.read_table(path, columns=columns), label=label, qid=qid, **options)
+    return from_frame(table, label=label, qid=qid, **options)
 
 
 class _Table:

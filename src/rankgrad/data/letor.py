@@ -37,11 +37,12 @@ def read_letor(
     """Read LETOR / SVMLight files, plain, gzip or xz, several as one; a bad line raises `LetorError` with its place.
 
     Features that a line leaves out are 0. A value is `float(text)` rounded to float32. The documents of a query stand
-    side by side; a list may go on from the end of one file to the start of the next.
+    side by side; a list may go on from the end of one file to the start of the next. A last line without a newline that
+    says less than all lines before it is taken for cut: an error, or a warning where the file is small or sparse.
 
     Args:
         paths: a file, or files in order.
-        features: how many there are; None: the largest id seen.
+        features: how many there are; None: the largest id seen, unless almost all of the matrix would be 0 and large.
         regroup: bring queries that return together, in order of first sight; else they are an error.
         missing: what NaN, infinities and values too large for float32 become; "error": they are one.
         docids: keep comments as document ids: what `docid =` names, else the whole comment.

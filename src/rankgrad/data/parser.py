@@ -24,7 +24,7 @@ DONE, FULL, CROWDED, BAD = range(4)
 LINES, DOCUMENTS, BLANK, COMMENTS, WIDEST, DOCID_WIDTH, COMMENTED, SURVEYED = range(8)
 
 # The state of `parse`, carried from call to call over one block.
-AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, TEXT_IDS, REPLACED, STATES = range(11)
+AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, BARE, TEXT_IDS, REPLACED, STATES = range(12)
 
 _NUMBER, _NOT_FINITE, _TOO_LONG, _NO_NUMBER = range(4)
 _TAB, _NEWLINE, _RETURN, _SPACE, _HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = (ord(c) for c in "\t\n\r #+-.0:")
@@ -394,6 +394,7 @@ def parse(text, state, features, labels, docids, fill, strict, starts, slow):
             state[TEXT_IDS] += text_id
         dense = pairs if pairs == last else 0
         state[FEWEST], state[MOST] = min(state[FEWEST], dense), max(state[MOST], last)
+        state[BARE] += pairs == 0
         state[AT], state[ROW], state[SLOW] = at + 1, row + 1, waiting
         state[LINE] += 1
         state[MISSING] += missing

@@ -72,6 +72,7 @@ class Parsed:
     replaced: int  # document ids that are not UTF-8
     fewest: int  # features of the shortest document if all are given from 1 without a gap, else 0
     most: int  # largest feature id
+    bare: int  # documents without a feature
     fault: Fault | None
     grew: bool  # more documents than the first look counted
 
@@ -116,6 +117,7 @@ def parse(block: Block, first_row: int, target: Target) -> Parsed:
         replaced=int(state[parser.REPLACED]),
         fewest=int(state[parser.FEWEST]),
         most=int(state[parser.MOST]),
+        bare=int(state[parser.BARE]),
         fault=fault,
         grew=ended == parser.CROWDED,
     )

@@ -20,9 +20,11 @@ from rankgrad.data.steps import (
     is_tensor,
 )
 from rankgrad.errors import bad_value, one_of
+from rankgrad.spelling import check_text, known_options, read_number, show
 
 __all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
 
+_MOST_STEPS = 100
 _ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its own
 
 
@@ -49,14 +51,17 @@ class Steps:
     @staticmethod
     def parse(text: str) -> "Steps":
         """From text: names with commas between, a setting after `=`; `none` or nothing is no step at all."""
+        check_text("preprocessing", text)
         steps = []
         for part in filter(None, (part.strip().lower() for part in text.split(","))):
-            name, _, setting = part.partition("=")
+            name, equals, setting = (piece.strip() for piece in part.partition("="))
             name = name.replace("-", "_").replace("standardize", "standardise")
-            if name == "none":
+            if part == "none":
                 continue
             one_of("preprocessing", name, KINDS)
-            steps.append(_make(name, setting))
+            steps.append(_make(name, setting if equals else None))
+        if len(steps) > _MOST_STEPS:
+            bad_value("preprocessing", f"have at most {_MOST_STEPS} steps", len(steps))
         return Steps(tuple(steps))
 
     def __str__(self) -> str:
@@ -107,7 +112,9 @@ class Steps:
             one_of("preprocessing", entry["name"], KINDS)
             kind = KINDS[entry["name"]]
             stored = {name: np.asarray(arrays[key]) for name in kind.fitted if (key := f"{number}.{name}") in arrays}
-            steps.append(kind(**{key: value for key, value in entry.items() if key != "name"}, **stored))
+            settings = {key: value for key, value in entry.items() if key != "name"}
+            known_options(kind.name, settings, _settings(kind()))
+            steps.append(kind(**settings, **stored))
         return Steps(tuple(steps))
 
     def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
@@ -130,17 +137,16 @@ class Steps:
             first = last
 
 
-def _make(name: str, setting: str) -> Step:
+def _make(name: str, setting: str | None) -> Step:
     kind = KINDS[name]
     names = [field.name for field in fields(kind) if field.name not in kind.fitted]
-    if not setting:
+    if setting is None:
         return kind()
     if not names:
-        bad_value("preprocessing", f"give {name} no setting", repr(setting))
-    try:
-        return kind(**{names[0]: float(setting)})
-    except ValueError:  # not a number, or one where a word is asked for: the step itself says what it wants
-        return kind(**{names[0]: setting})
+        bad_value("preprocessing", f"give {name} no setting", show(setting))
+    number = read_number(setting)
+    value = setting if number is None or isinstance(getattr(kind(), names[0]), str) else float(number)
+    return kind(**{names[0]: value})  # the step itself says what it wants
 
 
 def _settings(step: Step) -> dict[str, Any]:

@@ -5,7 +5,9 @@ exactly, in memory or mapped to a file; the second parses into it. So memory is 
 """
 
 import os
+import re
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.faults import LetorError, Limits
+from rankgrad.data.memory import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.parsing import Counted, Fault, Parsed, Target, count, parse
 from rankgrad.data.queries import Runs, regroup, reorder
 from rankgrad.data.streams import Block, blocks
 from rankgrad.data.summary import ReadSummary
-from rankgrad.errors import bad_value
 
 LARGEST_ID = 1_000_000  # of a feature, where the caller does not state how many there are: one typo costs terabytes
 MOST_THREADS = 8  # each holds a block or two
-_ENOUGH = 10  # lines of one shape that show that a last, shorter one was cut
+_ENOUGH = 10  # values without a gap, or comments, that show that a last line with less was cut
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
 _In = TypeVar("_In")
@@ -67,7 +69,10 @@ def read(
         for place, path in enumerate(files):
             counts.append(reading.count(path, meter.showing(hashes[place] if hashes else None)))
         total = reduce(add, (counted for file in counts for counted in file))
-        target = _allocate(files[0], total, reading, new)
+        if options.features is None and too_sparse(total.documents, total.widest, total.bytes):
+            path, line = _widest(files, counts, total.widest)
+            raise refuse_sparse(path, line, total.documents, total.widest)
+        target = _allocate(total, reading, new)
         for path, counted in zip(files, counts, strict=True):
             reading.parse(path, meter.showing(), counted, target)
     for path, stamp in zip(files, stamps, strict=True):
@@ -95,11 +100,7 @@ def read(
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An array of zeros, if the machine's memory could hold it."""
-    need = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
-    if need > have:
-        must = f"fit the memory of {have / 1e9:,.0f} GB, or go to a folder given as cache"
-        bad_value(name, must, f"{' x '.join(f'{n:,}' for n in shape)}, {need / 1e9:,.0f} GB")
+    check_memory(name, shape, dtype, "go to a folder given as cache")
     return np.zeros(shape, dtype)
 
 
@@ -132,7 +133,7 @@ class _Reading:
         jobs = zip(blocks(path, seen), ends[:-1], ends[1:], strict=False)
         shape = Shape()
         for here, (block, parsed) in zip(counted, in_order(self.pool, look, jobs), strict=False):
-            cut = shape.cut(block, parsed, here)
+            cut = shape.cut(path, block, parsed, here)
             if cut is None:
                 self.runs.add(path, parsed)
             fault = parsed.fault or cut
@@ -172,31 +173,54 @@ class _Reading:
 
 
 class Shape:
-    """What the lines of a file have in common, by which a last line that was cut is known."""
+    """What the lines of a file have in common, by which a last line that was cut is known.
+
+    Only a line that says less than all before it shows that it was cut. A cut inside the last value or comment does not
+    show, nor does one in a file whose lines differ.
+    """
 
     def __init__(self) -> None:
-        self._documents = self._commented = self._most = 0
+        self._documents = self._commented = self._bare = self._most = 0
         self._fewest = np.iinfo(np.int64).max
 
     def add(self, parsed: Parsed, counted: Counted) -> None:
         self._documents += counted.documents
         self._commented += counted.commented
+        self._bare += parsed.bare
         self._fewest, self._most = min(self._fewest, parsed.fewest), max(self._most, parsed.most)
 
-    def cut(self, block: Block, parsed: Parsed, counted: Counted) -> Fault | None:
-        """What shows that the line of a block without a newline was cut, if anything does."""
-        if not block.cut or not counted.documents or counted.commented or self._documents < _ENOUGH:
+    def cut(self, path: Path, block: Block, parsed: Parsed, counted: Counted) -> Fault | None:
+        """What shows that the line of a block without a newline was cut; a warning where too little does."""
+        if not block.cut or parsed.fault or not parsed.documents or counted.commented or not self._documents:
             return None
-        wrong = "where the file ends without a newline (is it cut?)"
         if self._fewest == self._most > parsed.most == parsed.fewest:
-            wrong = f"no feature after {parsed.most}, {wrong}"
-            return Fault(block.line, wrong, f"features 1 to {self._most} as on every line before")
-        if self._commented == self._documents:
-            return Fault(block.line, f"no comment, {wrong}", "one as on every line before")
+            wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most} as on every line before"
+            sure = self._documents * self._most >= _ENOUGH
+        elif self._commented == self._documents:
+            wrong, expected, sure = "no comment", "one as on every line before", self._documents >= _ENOUGH
+        elif parsed.bare and not self._bare:
+            wrong, expected, sure = "no feature", "some as on every line before", False
+        else:
+            return None
+        fault = Fault(block.line, f"{wrong}, where the file ends without a newline (is it cut?)", expected)
+        if sure:
+            return fault
+        warnings.warn(f"{path}:{fault.line}: {fault.wrong}; expected {fault.expected}", stacklevel=2)
         return None
 
 
-def _allocate(path: Path, total: Counted, reading: _Reading, new: New) -> Target:
+def _widest(files: list[Path], counts: list[list[Counted]], widest: int) -> tuple[Path, int | None]:
+    """The file and the first line that has the largest feature id; the block that it is in is read again."""
+    for path, counted in zip(files, counts, strict=True):
+        for here, block in zip(counted, blocks(path, lambda piece: None), strict=False):
+            if here.widest == widest:
+                for line, text in enumerate(block.text.split(b"\n"), block.line):
+                    if re.search(rb"\s0*%d:\S*\s*$" % widest, text.partition(b"#")[0]):
+                        return path, line
+    return files[0], None
+
+
+def _allocate(total: Counted, reading: _Reading, new: New) -> Target:
     options = reading.options
     width = options.features or total.widest or 1
     features = new("features", (total.documents, width), np.float32)

@@ -1,6 +1,5 @@
 """Load a benchmark set by its name, a user's own set by its folder, or a generated one: train, validation, test."""
 
-import ast
 import os
 import re
 from collections.abc import Callable
@@ -11,12 +10,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rankgrad.accepted import fit_options
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.facts import BENCHMARKS, Facts, verify
 from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
+from rankgrad.data.memory import refuse_sparse, too_sparse
+from rankgrad.data.summary import ReadSummary
 from rankgrad.errors import bad_value, mistyped, one_of
+from rankgrad.spelling import show, spell
 
 GENERATED = ("synthetic", "web30k-shape")
+_LONGEST_PATH = 4096
 
 
 def datasets() -> tuple[Facts, ...]:
@@ -96,32 +100,29 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
         for facts in BENCHMARKS:
             if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
                 return facts
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # which, unlike Path.is_dir, raises for no text
         return None
     must = "be a known data set or a folder with train and test files"
     names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
-    bad_value("name", must, mistyped(str(name), names, f"known: {', '.join(facts.name for facts in datasets())}"))
+    bad_value("name", must, mistyped(str(name)[:200], names, f"known: {', '.join(facts.name for facts in datasets())}"))
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """What makes `synthetic` and its kin, with options after a colon; None for any other name."""
+    """What makes `synthetic` and its kin, with options after a colon, checked; None for any other name."""
+    if len(str(name)) > _LONGEST_PATH:
+        bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind, _, text = str(name).partition(":")
-    if _key(kind) not in map(_key, GENERATED) or Path(name).is_dir():
+    if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None
-    from rankgrad.data.synthetic import OPTIONS, synthetic, web30k_shape
+    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
 
-    make: Callable[..., Splits] = synthetic
-    known: tuple[str, ...] = OPTIONS
-    if _key(kind) == _key("web30k-shape"):
-        make, known = web30k_shape, ("scale", "seed")
-    options: dict[str, Any] = {}
-    for pair in filter(None, text.split(",")):
-        key, _, value = pair.partition("=")
-        one_of(f"option of {kind}", key.strip(), known)
-        try:
-            options[key.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
-            bad_value(key.strip(), "be a number", repr(value))
+    options = spell("name", str(name)).options if text.strip() else {}
+    shaped = _key(kind) == _key("web30k-shape")
+    make: Callable[..., Splits] = web30k_shape if shaped else synthetic
+    for option in options:
+        one_of(f"option of {kind}", option, ("scale", "seed") if shaped else OPTIONS)
+    options = fit_options(kind, options, make)
+    check_synthetic(**(web30k(**options) if shaped else options))
     return partial(make, **options)
 
 
@@ -165,12 +166,15 @@ def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Li
 
 
 def _read(files: Files, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
-    parts = {split: _read_split(files, split, title, cache, missing, width) for split in SPLITS}
+    sizes: dict[str, int] = {}
+    parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
     # A sparse file is as wide as its largest id, so splits of one set may differ; the widest decides.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
-            parts[split] = _read_split(files, split, title, cache, missing, widest)
+            if too_sparse(len(part.labels), widest, sizes[split]):
+                raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
+            parts[split] = _read_split(files, split, title, cache, missing, widest, sizes)
     train, test = parts["train"], parts["test"]
     assert train is not None
     assert test is not None
@@ -178,7 +182,13 @@ def _read(files: Files, title: str, cache: Any, missing: float | Literal["error"
 
 
 def _read_split(
-    files: Files, split: str, title: str, cache: Any, missing: float | Literal["error"], width: int | None
+    files: Files,
+    split: str,
+    title: str,
+    cache: Any,
+    missing: float | Literal["error"],
+    width: int | None,
+    sizes: dict[str, int],
 ) -> Dataset | None:
     from rankgrad.data.letor import read_letor
 
@@ -189,7 +199,12 @@ def _read_split(
     if cache is not None:
         # The width is part of the name: a cache made under other options would be rebuilt on every load.
         place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
-    return replace(read_letor(paths, features=width, missing=missing, cache=place), name=f"{title} {split}")
+
+    def note(summary: ReadSummary) -> None:
+        sizes[split] = summary.bytes
+
+    data = read_letor(paths, features=width, missing=missing, cache=place, report=note)
+    return replace(data, name=f"{title} {split}")
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
@@ -198,7 +213,10 @@ def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
         bad_value("holdout", "be at least 0 and below 1", share)
     if splits.validation is not None or share == 0:
         return splits
+    if len(splits.train) < 2:
+        must = "be 0 for a single list, which cannot be split into training and validation lists"
+        bad_value("holdout", must, f"{share:g} with {len(splits.train)} list in {splits.train.name or 'the data'}")
     lists = np.random.default_rng(seed).permutation(len(splits.train))
-    held = max(1, round(share * len(lists)))
+    held = min(max(1, round(share * len(lists))), len(lists) - 1)
     validation = replace(splits.train.take(np.sort(lists[:held])), name=f"{splits.name} validation")
     return replace(splits, train=splits.train.take(np.sort(lists[held:])), validation=validation)

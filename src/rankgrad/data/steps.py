@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.spelling import show
 
 Array: TypeAlias = Any  # NDArray[np.float32] or torch.Tensor, (..., f)
 _LARGEST = float(np.finfo(np.float32).max)
@@ -127,8 +128,8 @@ class Clip(Step):
     limit: float = 10.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.limit, int | float) and self.limit > 0):
-            bad_value("limit", "be a number above 0", repr(self.limit))
+        if not (isinstance(self.limit, int | float) and 0 < self.limit <= _LARGEST):
+            bad_value("limit", "be a number above 0", show(self.limit))
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
         return x.clip(-self.limit, self.limit)
@@ -151,6 +152,8 @@ class Quantile(Step):
 
     def __post_init__(self) -> None:
         one_of("output", self.output, ("normal", "uniform"))
+        if not isinstance(self.sample, int) or self.sample < 1:
+            bad_value("sample", "be a whole number of at least 1", show(self.sample))
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "Quantile":
         x = _sampled(blocks, self.sample)

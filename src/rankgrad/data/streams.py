@@ -12,6 +12,7 @@ from rankgrad.data.faults import LetorError
 BLOCK = 4 << 20
 LONGEST_LINE = 28 << 20
 _PIECE = 1 << 20
+_XZ_MEMORY = 1 << 29  # of the dictionary that a file asks for: `xz -9` needs an eighth of it, a hostile header 4 GiB
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 
 _FOREIGN = {
@@ -91,7 +92,9 @@ def _unpacked(file: BinaryIO, path: Path, seen: Callable[[bytes], None]) -> Iter
     if start.startswith(b"\x1f\x8b"):
         pieces = _inflate(_raw(file, seen, _PIECE // 16), lambda: zlib.decompressobj(wbits=31), "gzip")
     elif start == b"\xfd7zXZ\0":
-        pieces = _inflate(_raw(file, seen, _PIECE // 16), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), "xz")
+        pieces = _inflate(
+            _raw(file, seen, _PIECE // 16), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
+        )
     else:
         pieces = _raw(file, seen, BLOCK)
     start = b""

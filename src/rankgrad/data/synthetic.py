@@ -7,6 +7,7 @@ two documents the one of higher utility is at least as likely to hold the higher
 ranking by `u` is the best that any ranker can do, in expectation, under every metric that prefers better labels higher.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.data.memory import check_memory
 from rankgrad.errors import bad_value
 
 OPTIONS = ("lists", "features", "grades", "mean_length", "noise", "query_effect", "seed")
@@ -93,9 +95,24 @@ def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
         >>> web30k_shape(0.001).train
         Dataset('synthetic train', lists=19, documents=..., features=136)
     """
+    return synthetic(**web30k(scale, seed=seed))
+
+
+def web30k(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
+    """The options of `synthetic` that `web30k_shape` takes."""
     if not scale > 0:
         bad_value("scale", "be above 0", scale)
-    return synthetic(max(1, round(18_919 * scale)), features=136, mean_length=120.0, seed=seed)
+    return {"lists": max(1, round(18_919 * min(scale, 1e9))), "features": 136, "mean_length": 120.0, "seed": seed}
+
+
+def check_synthetic(**options: Any) -> None:
+    """See that `synthetic` takes these options, and that memory could hold the lists; nothing is made."""
+    given = inspect.signature(synthetic).bind(**options)
+    given.apply_defaults()
+    seed = given.arguments.pop("seed")
+    if seed < 0:
+        bad_value("seed", "be at least 0", seed)
+    _check(**given.arguments)
 
 
 def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -> float:
@@ -228,3 +245,4 @@ def _check(lists: int, features: int, grades: int, mean_length: float, noise: fl
         bad_value("mean_length", "be at least 1", mean_length)
     if not (noise >= 0 and query_effect >= 0):
         bad_value("noise and query_effect", "be at least 0", (noise, query_effect))
+    check_memory("lists", (round(min(lists * mean_length, 1e18)), features), np.float32, "be fewer")

@@ -4,6 +4,7 @@ Lists are `(lists, n)` with a mask; documents have no order, so neither network 
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,8 @@ def read(path: Path) -> tuple[Published | Mended, dict[str, Any]]:
     """The network that `rankgrad pretrain-loss` wrote, and what is known about its training."""
     from safetensors import SafetensorError, safe_open
 
-    path = path / WEIGHTS if path.is_dir() else path
-    if not path.is_file():
+    path = path / WEIGHTS if os.path.isdir(path) else path
+    if not os.path.isfile(path):  # which, unlike Path.is_file, raises for no text
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         with safe_open(path, framework="pt") as file:

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad import relax
+from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.spelling import known_options, spell, write
+from rankgrad.spelling import known_options, show, spell, write
 
 # How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
 ADAPTS = ("joint", "heldout")
@@ -73,11 +74,13 @@ def parse(text: str) -> TextLoss:
     canonical = write(name, k, options)
     known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
     one_of("loss", name, known)
-    samples, adapt = options.pop("gumbel", None), options.pop("adapt", None)
+    samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (
         (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
     )
     weights = "weights" in inspect.signature(getattr(function, "forward", function)).parameters
+    with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
+        function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)
     loss = TextLoss(canonical, function, options, weights, adapt or "joint")
@@ -87,9 +90,18 @@ def parse(text: str) -> TextLoss:
             bad_value("loss", "have parameters that are learned, to say adapt", repr(canonical))
     if samples is not None:
         loss.only_joint("gumbel")  # differences of the loss would be those of its noise
-    with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
-        loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
     return loss
+
+
+def _samples(options: dict[str, Any]) -> int | None:
+    """Take `gumbel`, the number of noisy copies, out of the options; None where it is not said."""
+    if "gumbel" not in options:
+        return None
+    samples = options.pop("gumbel")
+    check_sizes("loss", {"gumbel": samples})
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        bad_value("gumbel of loss", "be a whole number of at least 1", show(samples))
+    return samples
 
 
 def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
@@ -102,9 +114,12 @@ def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[
             bad_value("loss", f"say {option}: {name}:{option}=...", repr(name))
     if "learn" in options:  # parts of LearnDCG joined by "-", or none
         options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
+    options = fit_options(name, options, loss)
     if k is not None:
         if "k" not in takes:
             bad_value("loss", f"have no cutoff: {name} takes none", f"'{name}@{k}'")
+        if "k" in options:
+            bad_value("loss", "give k once", f"'{name}@{k}' with k={options['k']}")
         options = {"k": k, **options}
     return (loss(**options), {}) if isinstance(loss, type) else (loss, options)
 
@@ -117,4 +132,6 @@ def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     one_of("operator", operator, [name for name in makes if name != "Relaxation"])
     make = getattr(relax, operator)
     known_options(operator, options, inspect.signature(make).parameters)
-    return relaxed(parse_metric(metric if k is None else f"{metric}@{k}"), make(**options))
+    return relaxed(
+        parse_metric(str(metric) if k is None else f"{metric}@{k}"), make(**fit_options(operator, options, make))
+    )

@@ -1,6 +1,5 @@
 """Metrics as values: `nDCG(gain='linear')@10` is Python, a command line argument and a table header at once."""
 
-import ast
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -12,10 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rankgrad.accepted import fit_options
 from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.metrics import found, gains, pairs, stopping
 from rankgrad.metrics.order import TIES
 from rankgrad.metrics.ranked import EMPTY, Outcome, Ranked, check_cutoff
+from rankgrad.spelling import LARGEST_CUTOFF, check_text, read_value, show
 
 
 class Kind(NamedTuple):
@@ -68,10 +69,13 @@ class Metric:
     def __post_init__(self) -> None:
         one_of("metric", self.name, KINDS)
         check_cutoff(self.k)
+        if self.k is not None and self.k > LARGEST_CUTOFF:
+            bad_value("k", f"be at most {LARGEST_CUTOFF:,}", show(self.k))
         known = self.defaults
         for option, _ in self.settings:
             if option not in known:
                 bad_value("option", f"be one that {self.name} has ({', '.join(known)})", mistyped(option, known))
+        fit_options(self.name, dict(self.settings), self.function)
         settings = {option: value for option, value in self.settings if value != known[option]}
         object.__setattr__(self, "settings", tuple(sorted(settings.items())))
         one_of("empty", settings.get("empty", "zero"), EMPTY)
@@ -146,7 +150,8 @@ class Metric:
 def parse(text: "str | Metric") -> Metric:
     """The metric that a text names: `name[(option=value, ...)][@k]`; the case of the name does not matter.
 
-    MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or quoted text; nothing is evaluated.
+    MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or text, in quotes or not; nothing is
+    evaluated.
 
     Example:
         >>> parse("ndcg(gain='linear')@5"), parse("MRR@10")
@@ -161,23 +166,32 @@ def parse(text: "str | Metric") -> Metric:
 
 @lru_cache(maxsize=1000)
 def _parse(text: str) -> Metric:
-    match = re.fullmatch(r"\s*(\w+)\s*(\(.*\))?\s*(?:@\s*(\d+))?\s*", text, re.DOTALL)
+    check_text("metric", text)
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*(?:@\s*([0-9]+))?\s*", text, re.DOTALL)
     if match is None:
-        bad_value("metric", "read name, name@k or name(option=value)@k", repr(text))
+        bad_value("metric", "read name, name@k or name(option=value)@k", show(text))
     name, options, k = match.groups()
     if name.lower() not in _KNOWN:
         one_of("metric", name, [*KINDS, "MRR", "MAP", "Precision", "Recall"])
-    return Metric(_KNOWN[name.lower()], None if k is None else int(k), tuple(_options(options or "()", text)))
+    return Metric(_KNOWN[name.lower()], None if k is None else int(k), tuple(_options(options or "", text).items()))
 
 
-def _options(options: str, text: str) -> list[tuple[str, Any]]:
-    try:
-        call = ast.parse(f"f{options}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
-            raise ValueError
-        return [(str(word.arg), ast.literal_eval(word.value)) for word in call.keywords]
-    except (SyntaxError, ValueError):
-        bad_value("metric", "have options of the form (name=value, ...), values numbers or quoted text", repr(text))
+# One `name=value` of a metric's text, the value a number, a word or quoted text.
+_OPTION = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*([-+.\w]+|'[^'\\]*'|"[^"\\]*")\s*(,|$)""")
+
+
+def _options(options: str, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    at = 0
+    while options[at:].strip():
+        match = _OPTION.match(options, at)
+        if match is None:
+            bad_value("metric", "have options of the form (name=value, ...), values numbers or quoted text", show(text))
+        name, value, at = match[1], match[2], match.end()
+        if name in found:
+            bad_value("metric", f"give {name} once", show(text))
+        found[name] = read_value(value)
+    return found
 
 
 def _text(value: Any, quoted: bool = False) -> str:

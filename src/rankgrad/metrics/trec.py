@@ -5,6 +5,7 @@ A run is `{query: {document: score}}`, judgements (qrels) are `{query: {document
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, evaluate_ranked, named
 from rankgrad.metrics.measure import Metric
 from rankgrad.metrics.ranked import nan_scores, rank_padded
+from rankgrad.spelling import show
 
 Run = dict[str, dict[str, float]]
 Qrels = dict[str, dict[str, int]]
@@ -51,7 +53,7 @@ def read_qrels(path: PathLike) -> Qrels:
         >>> read_qrels(path)
         {'q1': {'d7': 2}}
     """
-    return _read(path, _QRELS, 3, int, "a whole number")
+    return _read(path, _QRELS, 3, _label, "a whole number of at most 18 digits")
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
@@ -166,14 +168,22 @@ def _read(
         try:
             value = number(fields[column])
         except ValueError:
-            raise ValueError(f"{path}:{line}: {columns[column]} {fields[column]!r}; expected {what}") from None
+            raise ValueError(f"{path}:{line}: {columns[column]} {show(fields[column])}; expected {what}") from None
         documents = result.setdefault(query, {})
         if document in documents:
-            raise ValueError(f"{path}:{line}: document {document!r} again for query {query!r}; expected it once")
+            raise ValueError(
+                f"{path}:{line}: document {show(document)} again for query {show(query)}; expected it once"
+            )
         documents[document] = value
     if not result:
         raise ValueError(f"{path}:{line}: no lines; expected {form}")
     return result
+
+
+def _label(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # `int` also reads digits of all scripts, and thousands of them
+        raise ValueError(text)
+    return int(text)
 
 
 def _lines(path: PathLike) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.accepted import check_sizes
+from rankgrad.errors import bad_type, one_of
 from rankgrad.rankers.attention_mil import AttentionMIL
 from rankgrad.rankers.attsets import AttSets
 from rankgrad.rankers.context_aware import ContextAware
@@ -15,7 +16,7 @@ from rankgrad.rankers.dasalc import DASALC
 from rankgrad.rankers.mlp import MLP, Linear
 from rankgrad.rankers.presets import PRESETS
 from rankgrad.rankers.scorer import Scorer
-from rankgrad.spelling import known_options, spell
+from rankgrad.spelling import known_options, no_cutoff, spell
 
 _CLASSES = (MLP, Linear, ContextAware, AttSets, AttentionMIL, DASALC)
 MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each in _CLASSES})
@@ -54,9 +55,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         >>> parse("mlp:widths=256-128,norm=none")
         ('mlp', {'widths': [256, 128], 'norm': 'none'})
     """
-    said = spell("model", text)
-    if said.k is not None:
-        bad_value("model", "be written name[:option=value,...], without a cutoff", repr(text))
+    said = no_cutoff("model", spell("model", text), text)
     name, options = _known(said.name), {option: _word(value) for option, value in said.options.items()}
     _kind(name, options)
     with torch.device("meta"):  # all other checks, and no weights
@@ -76,10 +75,11 @@ def _known(name: Any) -> str:
 
 
 def _kind(name: str, options: Mapping[str, Any]) -> type[Scorer]:
-    """The class of a model or preset, which must have all these options."""
+    """The class of a model or preset, which must have all these options, of a size that can be made."""
     model = PRESETS[name].model if name in PRESETS else name
     known = [option for option in inspect.signature(MODELS[model]).parameters if option != "features"]
     known_options(model, options, known)
+    check_sizes(model, options)
     return MODELS[model]
 
 

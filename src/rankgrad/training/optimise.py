@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankgrad.accepted import LARGEST, fit_options
 from rankgrad.errors import bad_value, one_of
-from rankgrad.spelling import known_options, spell
+from rankgrad.spelling import known_options, no_cutoff, show, spell
 
 OPTIMISERS: dict[str, Any] = {
     "adagrad": torch.optim.Adagrad,
@@ -32,13 +33,17 @@ SCHEDULES: dict[str, dict[str, float]] = {
 
 def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
     """The optimiser and its options."""
-    name, _, options = spell("optimiser", text)
+    name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
     known_options(name, options, takes)
-    if isinstance(options.get("betas"), list):
+    options = fit_options(name, options, OPTIMISERS[name])
+    if "betas" in options:
         options["betas"] = tuple(options["betas"])
-    OPTIMISERS[name]([nn.Parameter(torch.zeros(1))], lr=1e-3, **options)  # the optimiser itself checks the values
+    try:  # the optimiser itself checks the values
+        OPTIMISERS[name]([nn.Parameter(torch.zeros(1))], lr=1e-3, **options)
+    except (ValueError, RuntimeError) as error:
+        bad_value("optimiser", f"have options that {name} takes", f"{show(text)}: {error}")
     return OPTIMISERS[name], options
 
 
@@ -82,14 +87,16 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
     """The schedule's name and all its options."""
-    name, _, options = spell("schedule", text)
+    name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
     for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            bad_value(f"{option} of {name}", "be a number of at least 0", repr(value))
-    if options.get("every", 1) == 0:
-        bad_value("every of step", "be above 0", 0)
+        # Powers of a factor above 1 overflow, as does time in steps of almost nothing.
+        least, most = 0.001 if option == "every" else 0, 1 if option == "factor" else LARGEST
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
+    if not isinstance(options.get("patience", 0), int):
+        bad_value("patience of plateau", "be a whole number", options["patience"])
     return name, {**SCHEDULES[name], **options}
 
 

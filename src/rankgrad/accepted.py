@@ -1,0 +1,112 @@
+"""What an option accepts, by the annotation of the parameter it is given to; checked before anything is computed."""
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rankgrad.errors import bad_value
+from rankgrad.spelling import LARGEST_CUTOFF, show
+
+# The largest whole number that an option takes as text: beyond it a typo costs hours or all memory.
+LARGEST = 1_000_000
+_LARGEST_OF = {
+    "k": LARGEST_CUTOFF,
+    "bins": 10_000,
+    "blocks": 100,
+    "gumbel": 1_000,
+    "heads": 1_000,
+    "layers": 100,
+    "rounds": 10_000,
+    "seed": 2**63 - 1,
+    "sinkhorn_rounds": 10_000,
+}
+_MOST = 100  # values in a list: layers of a network
+
+
+def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]) -> dict[str, Any]:
+    """The options as `taker` takes them, each checked against its annotation; `what` is the name of it in errors.
+
+    Where text is asked for, what looks like a number is text. `Any` stands for the type of the default.
+
+    Example:
+        >>> def loss(scores, *, sigma: float = 1.0, scheme: str = "ndcg2"): ...
+        >>> fit_options("loss", {"sigma": 2, "scheme": 5}, loss)
+        {'sigma': 2, 'scheme': '5'}
+        >>> fit_options("loss", {"sigma": "abc"}, loss)
+        Traceback (most recent call last):
+        ValueError: sigma of loss must be a finite number; got 'abc'
+    """
+    check_sizes(what, options)
+    parameters, fitted = inspect.signature(taker).parameters, {}
+    for name, value in options.items():
+        kinds = _kinds(parameters[name])
+        if str in kinds and isinstance(value, bool | int | float | list):
+            value = "-".join(map(str, value)) if isinstance(value, list) else str(value)
+        if not any(_is(kind, value) for kind in kinds):
+            bad_value(f"{name} of {what}", f"be {_words(kinds)}", show(value))
+        fitted[name] = value
+    return fitted
+
+
+def check_sizes(what: str, options: Mapping[str, Any]) -> None:
+    """Check that no option is so large that to try it would take hours or all memory."""
+    for name, value in options.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if len(values) > _MOST:
+            bad_value(f"{name} of {what}", f"be at most {_MOST} values", len(values))
+        most = _LARGEST_OF.get(name, LARGEST)
+        for each in values:
+            if isinstance(each, int) and abs(each) > most:
+                bad_value(f"{name} of {what}", f"be at most {most:,}", show(each))
+
+
+def _kinds(parameter: inspect.Parameter) -> list[Any]:
+    """The types that a parameter takes, of those that a text can give."""
+    kind = parameter.annotation
+    if kind in (Any, parameter.empty):
+        kind = type(parameter.default)
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return list(typing.get_args(kind)) if union else [kind]
+
+
+def _is(kind: Any, value: Any) -> bool:
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind is float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and abs(value) <= sys.float_info.max  # NaN is not; an int may be larger than any float
+    if isinstance(kind, type) and not typing.get_args(kind):
+        return isinstance(value, kind)
+    if typing.get_origin(kind) is Callable:
+        return callable(value)
+    return isinstance(value, list | tuple) and len(value) == (_length(kind) or len(value)) and _all(kind, value)
+
+
+def _all(kind: Any, values: Sequence[Any]) -> bool:
+    return all(any(_is(each, value) for each in _items(kind)) for value in values)
+
+
+def _items(kind: Any) -> tuple[Any, ...]:
+    """The types of the values of a list."""
+    first = typing.get_args(kind)[0]
+    return typing.get_args(first) or (first,)
+
+
+def _length(kind: Any) -> int | None:
+    """How many values a tuple has; None for lists of any length."""
+    fixed = typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
+    return len(typing.get_args(kind)) if fixed else None
+
+
+def _words(kinds: list[Any]) -> str:
+    """What is accepted, in words: `a whole number or none`."""
+    known = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+    words = [known[kind] for kind in kinds if kind in known]
+    for kind in kinds:
+        if typing.get_origin(kind) in (tuple, Sequence):
+            number = "whole numbers" if int in _items(kind) else "numbers"
+            words.append(f"{_length(kind) or ''} {number} joined by -".strip())
+    return " or ".join(words + ["none"] * (types.NoneType in kinds))
