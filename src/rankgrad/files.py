@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 if TYPE_CHECKING:
     from torch import Tensor
 
-HASH = "sha256"  # its key in JSON and in the metadata of safetensors
+HASH = "sha256"  # its key in JSON, and in the facts of tensors
 _FIX = "restore it from a copy, or make it again"
 # `.name.host.process.random`, as `aside` makes them; and `.name.process`, as version 0.1 did.
 _LEFTOVER = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{32}(\.old)?|\..+\.\d+")
@@ -141,8 +141,9 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps(facts or {})
-    write_bytes(path, save(kept, {"facts": text, HASH: _hash_of_tensors(kept, text)}))
+    # In the facts, as two entries of metadata would come in any order: the same content gives the same bytes.
+    told = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
+    write_bytes(path, save(kept, {"facts": json.dumps(told)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
@@ -159,9 +160,9 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
         facts = json.loads(header.get("facts", "{}"))
     except (SafetensorError, ValueError, RecursionError) as error:
         damaged(error)
-    if not isinstance(facts, dict) or not header.keys() <= {"facts", "format", HASH}:
+    if not isinstance(facts, dict) or not header.keys() <= {"facts", "format"}:
         damaged("a header of something else")
-    if HASH in header and header[HASH] != _hash_of_tensors(tensors, header.get("facts", "")):
+    if (known := facts.pop(HASH, None)) is not None and known != _hash_of_tensors(tensors, facts):
         damaged("damaged content")
     return tensors, facts
 
@@ -175,10 +176,10 @@ def _hash_of_json(value: Any) -> str:
     return hash_of(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _hash_of_tensors(tensors: dict[str, "Tensor"], facts: str) -> str:
+def _hash_of_tensors(tensors: dict[str, "Tensor"], facts: dict[str, Any]) -> str:
     import torch
 
-    found = hashlib.sha256(facts.encode())
+    found = hashlib.sha256(_hash_of_json(json.loads(json.dumps(facts))).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

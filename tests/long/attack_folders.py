@@ -1,7 +1,7 @@
 """Damage to folders that are received or kept: models, runs to resume, caches of data.
 
-Bits flipped, files cut, removed, swapped, linked, and JSON with hostile values. What is loaded or resumed is what it was,
-or there is one sentence that names the folder. Nothing is written outside of it.
+Bits flipped, files cut, removed, swapped, linked, and JSON with hostile values. What is loaded or resumed is what it
+was, or there is one sentence that names the folder. Nothing is written outside of it.
 """
 
 import atexit
@@ -19,15 +19,15 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from rankgrad.blending import Blend, read_model
-from rankgrad.data import load, open_cache, read_letor
+from rankgrad.data import open_cache, read_letor
 from rankgrad.files import read_tensors
 from rankgrad.ranker import Ranker
-from rankgrad.training import NotFinite, Settings, train
+from rankgrad.training import NotFinite
 
 ROWS = "".join(f"{row % 3} qid:q{row // 6} 1:{row % 11} 2:0.5 3:{row / 7}\n" for row in range(120))
 HOSTILE = (
-    None, True, -1, 0, 3, 0.5, 1e308, -1e308, 10**18, 10**30, "", "x", "../../outside/made", "/dev/zero", "\0", "é" * 500,
-    [], {}, [1, "a"], {"a": {"b": []}}, [[[[[]]]]],
+    None, True, -1, 0, 3, 0.5, 1e308, -1e308, 10**18, 10**30, "", "x", "../../outside/made", "/dev/zero", "\0",
+    "é" * 500, [], {}, [1, "a"], {"a": {"b": []}}, [[[[[]]]]],
 )  # fmt: skip
 ARRAYS = ("features", "labels", "offsets", "qids")
 

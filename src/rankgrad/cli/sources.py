@@ -101,7 +101,12 @@ class Source:
         wrong = {name: value for name, value in told.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in told or not 0 <= told.get("holdout", 0.0) < 1:
             bad_value(str(path), "say what data a run was given; --data can say it instead", wrong or told)
-        return replace(Source(**told), cache=None)
+        kept = replace(Source(**told), cache=None)
+        try:
+            _ = kept.fill
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return kept
 
     @property
     def is_cache(self) -> bool:

@@ -101,4 +101,6 @@ class TreeModel:
                 booster = package.Booster(model_file=bytearray(content))
         except Exception as error:  # each framework has an error of its own
             raise ValueError(f"{path} must be a model of {name}; got {str(error).splitlines()[0]}") from error
+        if features != (trained := booster.num_feature() if name == "lightgbm" else booster.num_features()):
+            bad_value(str(folder / CONFIG), f"say {trained} features, as {path.name} does", features)
         return cls(booster, name, features, config.get("settings", {}), read_metrics(folder))
