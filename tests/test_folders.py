@@ -219,7 +219,7 @@ def test_a_holder_may_enter_again_but_no_other_thread(tmp_path, monkeypatch):
         except ValueError as error:
             failed.append(error)
 
-    with locked(tmp_path / "a"), locked(tmp_path / "a"):
+    with locked(tmp_path / "a"), locked(tmp_path / "a", again=True):
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()

@@ -16,14 +16,17 @@ _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
     """Hold a folder, made if need be, for this run alone; what a killed run left half-written in it is removed.
 
-    The holder may enter again: a command holds the folder of the training that it calls. A second run is an error.
-    On Windows, and on file systems without locks, nothing is held.
+    A second run is an error. On Windows, and on file systems without locks, nothing is held.
+
+    Args:
+        folder: of the run.
+        again: the caller may hold it already, as a command does that calls the training.
     """
     place = folder.resolve()
-    if place in _held.get():
+    if again and place in _held.get():
         yield
         return
     new = not folder.exists()

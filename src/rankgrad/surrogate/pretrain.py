@@ -109,7 +109,7 @@ def pretrain(
     plan.check()
     if out is None:
         return _pretrain(plan, None, device, resume, tell)
-    with locked(out):
+    with locked(out, again=True):
         check_plain(out)
         return _pretrain(plan, out, device, resume, tell)
 

@@ -71,7 +71,7 @@ def train(
     fabric = start(settings)
     with ExitStack() as stack:
         if folder is not None and fabric.global_rank == 0:  # the only process that writes
-            stack.enter_context(locked(folder))
+            stack.enter_context(locked(folder, again=True))
             check_plain(folder)
         # The caller's random numbers are left as they were.
         stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))

@@ -136,9 +136,10 @@ class Checkpoint:
 def _checked(state: State) -> State:
     """See that numbers are numbers: a file may come from anywhere."""
     for name, value in dataclasses.asdict(state).items():
-        kinds = int if name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch") else int | float
-        empty = value is None and name in ("best", "best_epoch", "first")
-        if name != "history" and not empty and (not isinstance(value, kinds) or not value >= -(name == "loss") * 1e300):
+        if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
+            continue
+        counts = name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch")
+        if not isinstance(value, int if counts else int | float) or (counts and value < 0):
             raise TypeError(f"{name} {value!r}")
     for row in state.history if isinstance(state.history, list) else [None]:
         if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in _ROW):
