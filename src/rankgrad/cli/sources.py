@@ -35,8 +35,14 @@ class Source:
     missing: str | None = None  # a number, or "error"; None: the set's habit
     holdout: float = 0.0  # share of the training lists that is for validation where no part of the data is
 
-    def check(self) -> None:
-        """See that it can be found; nothing is read."""
+    def check(self, named_in: Path | None = None) -> None:
+        """See that it can be found; nothing is read. An error names the folder of the run that named it, if one did."""
+        if named_in is not None:
+            try:
+                self.check()
+            except (ValueError, OSError) as error:
+                raise ValueError(f"{named_in / KEPT}: {error}") from error
+            return
         from rankgrad.data import registry
         from rankgrad.errors import bad_value
 

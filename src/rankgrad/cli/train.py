@@ -115,7 +115,7 @@ def train(
         train_trees(console, context.params, source, out)
         return
     settings, taken = _settings(context.params, out if resume else None)
-    _check(settings, source, out, resume)
+    _check(settings, source, out, resume, data is not None)
     assert source is not None
     if taken:
         console.print(taken, markup=False)
@@ -188,7 +188,7 @@ def _read(value: Any) -> Any:
     return value
 
 
-def _check(settings: "Settings", source: "Source | None", out: Path, resume: bool) -> None:
+def _check(settings: "Settings", source: "Source | None", out: Path, resume: bool, given: bool) -> None:
     """Raise one error that names all that is wrong, before anything is read."""
     from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import KEPT
@@ -198,7 +198,7 @@ def _check(settings: "Settings", source: "Source | None", out: Path, resume: boo
         if source is None:
             unsaid = f": {out} holds no {KEPT}, which would name it" if resume else ", to train on"
             bad_value("data", f"be given{unsaid}", "nothing")
-        source.check()
+        source.check(None if given else out)
 
     together(settings.check, lambda: check_device(settings.device), named, lambda: _check_folder(out, resume))
 
