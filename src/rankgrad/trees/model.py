@@ -81,7 +81,7 @@ class TreeModel:
         folder = Path(folder)
         config = read_config(folder)
         name = config.get("framework")
-        if config.get("kind") != KIND or name not in FILES:
+        if config.get("kind") != KIND or name not in [*FILES]:
             bad_value(str(folder), "hold boosted trees", f"a model of kind {config.get('kind', 'neural')!r}")
         path = folder / FILES[name]
         if not path.is_file():
