@@ -16,8 +16,8 @@ import torch
 from setting import setting
 
 import rankgrad as rg
+from rankgrad.files import read_tensors
 from rankgrad.training import Settings, train
-from rankgrad.training.files import read_tensors
 
 MODEL = "mlp:widths=1024-256"
 SETTINGS = Settings(model=MODEL, loss="approx_ndcg", epochs=4, batch_size=64, optimiser="sgd", lr=0.01, device="cpu")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from rankgrad import losses
 from rankgrad.cli.pretrain_loss import pretrain_loss
 from rankgrad.data import load
+from rankgrad.files import read_tensors, write_tensors
 from rankgrad.losses import NeuralLoss, parse
 from rankgrad.losses.neural_loss import SHIPPED
 from rankgrad.losses.surrogates import FORMAT, WEIGHTS, read
@@ -19,7 +20,6 @@ from rankgrad.surrogate import PRIORS, SHAPES, Plan, draw, fidelity, pretrain
 from rankgrad.surrogate.fidelity import LENGTHS
 from rankgrad.surrogate.pretrain import FIDELITY, RECIPES, lists_of
 from rankgrad.training import Settings, train
-from rankgrad.training.files import read_tensors, write_tensors
 from rankgrad.training.state import LAST
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -260,7 +260,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
     ("make", "told"),
     [
         (lambda path: None, "path must be a folder with weights.safetensors, or such a file; got"),
-        (lambda path: path.write_bytes(b"pickle"), "must hold a network that fits together; got"),
+        (lambda path: path.write_bytes(b"pickle"), "must be a whole safetensors file, as it was written; got"),
         (lambda path: write_tensors(path, {"a": torch.zeros(1)}), "must say format 'rankgrad neural loss', version 1"),
         (
             lambda path: write_tensors(

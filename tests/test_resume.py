@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from rankgrad.data import load
+from rankgrad.files import read_tensors
 from rankgrad.training import Settings, train
-from rankgrad.training.files import read_tensors
 
 SCRIPT = Path(__file__).parent / "training_script.py"
 # Everything that has a state: dropout, batch norm, a loss to train, an average, a plateau, a draw of documents.

@@ -15,11 +15,11 @@ from torch import Tensor
 from rankgrad import losses
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.files import hash_of, write_json
 from rankgrad.metrics.evaluate import Evaluation, evaluate
 from rankgrad.ranker import Ranker
 from rankgrad.rows import RowRanker, row_weights
 from rankgrad.training import Model
-from rankgrad.training.files import write_json
 from rankgrad.training.model import CONFIG, FORMAT, VERSION, read_config
 from rankgrad.trees import TreeModel, TreeRanker
 from rankgrad.trees.model import KIND as TREES
@@ -92,19 +92,24 @@ class Blend(RowRanker):
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
         settings = {"loss": self.loss, "even": float(self.even)}
-        about = {"weights": self.weights_.tolist(), "settings": settings}
-        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about})
+        parts = [_hash(part) for part in _parts(folder, len(self.rankers))]
+        about = {"weights": self.weights_.tolist(), "settings": settings, "parts": parts}
+        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about}, seal=True)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Blend":
         """A fitted blend from a folder that `save` wrote. Nothing in it is run or unpickled."""
-        config = _config(Path(folder))
+        weights, settings = _config(Path(folder))
         kinds: dict[str, Any] = {TREES: TreeRanker, KIND: cls}
-        parts = [Path(folder) / f"part-{place}" for place in range(1, len(config["weights"]) + 1)]
-        rankers = [kinds.get(read_config(part).get("kind", ""), Ranker).load(part) for part in parts]
-        made = cls(rankers, **config["settings"])
+        rankers = [
+            kinds.get(read_config(part).get("kind", ""), Ranker).load(part) for part in _parts(folder, len(weights))
+        ]
+        try:
+            made = cls(rankers, **settings)
+        except TypeError as error:
+            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a blend; got {error}") from error
         made.n_features_in_ = rankers[0].n_features_in_
-        made._take(BlendModel([ranker.model_ for ranker in rankers], np.array(config["weights"])))
+        made._take(BlendModel([ranker.model_ for ranker in rankers], weights))
         return made
 
     def _take(self, model: "BlendModel") -> None:
@@ -148,8 +153,8 @@ def read_model(folder: str | os.PathLike[str], device: str = "cpu") -> Any:
         return TreeModel.load(folder)
     if kind != KIND:
         return Model.load(folder, device)
-    weights = np.array(_config(folder)["weights"])
-    return BlendModel([read_model(folder / f"part-{place + 1}", device) for place in range(len(weights))], weights)
+    weights, _ = _config(folder)
+    return BlendModel([read_model(part, device) for part in _parts(folder, len(weights))], weights)
 
 
 def standardised(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -190,8 +195,26 @@ def _fit(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[st
     return logits.detach().softmax(0).numpy()
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """The weights and the settings of a blend, whose parts are those that it was saved with."""
     config = read_config(folder)
     if config.get("kind") != KIND:
         bad_value(str(folder), "hold a blend", f"a model of kind {config.get('kind', 'neural')!r}")
-    return config
+    weights, parts = config.get("weights"), config.get("parts")
+    if not isinstance(weights, list) or not weights or not all(isinstance(weight, int | float) for weight in weights):
+        bad_value(str(folder / CONFIG), "hold a weight for each part", weights)
+    if any(folder.resolve().is_relative_to(part.resolve()) for part in _parts(folder, len(weights))):
+        bad_value(str(folder), "hold its parts", "a part that leads back to itself")
+    if parts is not None and parts != [_hash(part) for part in _parts(folder, len(weights))]:
+        bad_value(str(folder), "hold the parts that it was saved with", "others: restore a copy, or save it again")
+    return np.array(weights, dtype=np.float64), config.get("settings", {})
+
+
+def _parts(folder: str | os.PathLike[str], count: int) -> list[Path]:
+    return [Path(folder) / f"part-{place}" for place in range(1, count + 1)]
+
+
+def _hash(part: Path) -> str | None:
+    """Of a part's configuration, which in turn knows its other files; None where there is none."""
+    path = part / CONFIG
+    return hash_of(path.read_bytes()) if path.is_file() else None

@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad import losses
 from rankgrad.data.preprocessing import StandardisePerQuery
 from rankgrad.errors import bad_value
+from rankgrad.files import write_bytes
 from rankgrad.rows import RowRanker, hold_out, row_weights
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.files import write_bytes, write_json
-from rankgrad.training.model import read_config
+from rankgrad.training.model import CONFIG, read_config
 from rankgrad.training.report import LOG
 
-ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
 _ROWS = 65_536  # documents scored at a time where lists do not matter
 
 
@@ -143,9 +142,7 @@ class Ranker(RowRanker):
         """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read."""
         check_is_fitted(self)
         self.model_.save(folder)
-        names = getattr(self, "feature_names_in_", None)
-        known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
-        write_json(Path(folder) / ESTIMATOR, known)
+        self._keep(Path(folder))
         write_bytes(Path(folder) / LOG, "".join(json.dumps(row) + "\n" for row in self.history_).encode())
 
     @classmethod
@@ -154,18 +151,14 @@ class Ranker(RowRanker):
         if (kind := read_config(Path(folder)).get("kind")) is not None:
             bad_value(str(folder), "hold a neural model", f"a model of kind {kind!r}, which has a `load` of its own")
         model = Model.load(folder, device)
-        settings = Settings.of(model.settings)
+        try:
+            settings = Settings.of(model.settings)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a run; got {error}") from error
         ranker = cls(**{name: getattr(settings, name) for name in Settings.names()})
-        path = Path(folder) / ESTIMATOR
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        ranker.holdout = known.get("holdout", ranker.holdout)
-        if (names := known.get("feature_names")) is not None:
-            if len(names) != model.features:
-                bad_value(str(path), f"name {model.features} features", len(names))
-            ranker.feature_names_in_ = np.array(names, dtype=object)
         model.history = _history(Path(folder) / LOG)
-        ranker.n_features_in_ = model.features
         ranker._take(model)
+        ranker._take_kept(Path(folder))
         return ranker
 
     def _take(self, model: Model) -> None:

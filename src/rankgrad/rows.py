@@ -1,6 +1,7 @@
 """Rows with a query each, in and out of lists: what every estimator of the house does with its arguments."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.data import Dataset, from_arrays
 from rankgrad.errors import bad_value
+from rankgrad.files import read_json, write_json
 from rankgrad.metrics import ndcg
+
+ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
 
 
 class RowRanker(BaseEstimator):
     """An estimator around `model_`, which scores lists: `model_.score(features, offsets)`, one score a document."""
 
     model_: Any
+    holdout: float
     _takes_nan = False  # whether X may hold NaN, for a value that is missing
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
@@ -51,6 +56,26 @@ class RowRanker(BaseEstimator):
         owner = np.repeat(np.arange(len(data)), data.lengths)
         sums = np.bincount(owner, row_weights(sample_weight, rows), minlength=len(data))
         return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
+
+    def _keep(self, folder: Path) -> None:
+        """Write what only the estimator knows."""
+        names = getattr(self, "feature_names_in_", None)
+        known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
+        write_json(folder / ESTIMATOR, known, seal=True)
+
+    def _take_kept(self, folder: Path) -> None:
+        """Take up what `_keep` wrote; it is not there where a command trained the model."""
+        path = folder / ESTIMATOR
+        known = read_json(path) if path.is_file() else {}
+        self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
+        if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
+            bad_value(str(path), "say the share that was held out", repr(self.holdout))
+        if names is not None:
+            if not isinstance(names, list) or len(names) != self.model_.features:
+                got = len(names) if isinstance(names, list) else repr(names)
+                bad_value(str(path), f"name {self.model_.features} features", got)
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = self.model_.features
 
     def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
         """The rank of each row in its list, from 1; of rows with equal scores the earlier comes first."""

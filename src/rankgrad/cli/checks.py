@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ def together(*checks: Callable[[], object]) -> None:
 def is_first() -> bool:
     """Whether this is the process that speaks: the only one, or the first of `torchrun` or SLURM."""
     return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
+
+
+def only_run(out: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a run; of several processes, the first does."""
+    from rankgrad.lock import locked
+
+    return locked(out) if is_first() else nullcontext()
 
 
 def check_device(device: str) -> str:

@@ -116,17 +116,16 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
     """One page that works offline: the table, and the means with their intervals as a picture."""
     import html
-    import os
 
-    out.mkdir(parents=True, exist_ok=True)
+    from rankgrad.files import write_bytes
+
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows)
     facts = f"Train: {html.escape(str(data.train))}. Test: {html.escape(str(data.test))}. One seed."
     page = _PAGE.format(
         metric=html.escape(METRIC), facts=facts, picture=_picture(rows), curves=_curves(rows), body=body
     )
-    aside, path = out / "report.html.new", out / "report.html"
-    aside.write_text(page, encoding="utf-8")
-    os.replace(aside, path)
+    path = out / "report.html"
+    write_bytes(path, page.encode())
     return path
 
 

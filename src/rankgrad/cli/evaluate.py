@@ -39,7 +39,7 @@ def evaluate(
         read_config(model)
         if source is None:
             bad_value("data", f"be given: {model} does not say what it was trained on", "nothing")
-        source.check()
+        source.check(model if data is None else None)
 
     together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
     assert source is not None

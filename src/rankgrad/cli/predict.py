@@ -1,6 +1,5 @@
 """`rankgrad predict`: the scores of a file of any size, in the memory of a few lists."""
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -152,14 +151,14 @@ def _place(out: str) -> Iterator[Callable[[str], object]]:
         yield sys.stdout.write
         sys.stdout.flush()
         return
+    from rankgrad.files import clear_leftovers, naming, writing
+
     path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(aside, "w", encoding="utf-8") as file:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    clear_leftovers(path.parent, path.name)
+    with writing(path) as file:
+
+        def write(text: str) -> None:
+            with naming(path):
+                file.write(text.encode())
+
+        yield write

@@ -27,7 +27,7 @@ def pretrain_loss(
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
-    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.checks import check_device, only_run, together
     from rankgrad.cli.progress import Progress
     from rankgrad.errors import bad_value
     from rankgrad.surrogate import Plan, fidelity, pretrain
@@ -44,7 +44,7 @@ def pretrain_loss(
     where = check_device(device)
     typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {where}")
     try:
-        with Progress("epochs") as progress:
+        with only_run(out), Progress("epochs") as progress:
             network = pretrain(
                 plan,
                 out,
@@ -52,11 +52,11 @@ def pretrain_loss(
                 resume=resume,
                 tell=lambda epoch, error: progress.at(f"root mean squared error {error:.4f}", epoch, epochs),
             )
+            rows = fidelity(network, target=plan.recipe.target, grades=grades, device=where)
+            keep_fidelity(out, plan, rows)
     except KeyboardInterrupt:
         typer.echo("\nStopped. The same command with --resume goes on after the last whole epoch.", err=True)
         raise typer.Exit(130) from None
-    rows = fidelity(network, target=plan.recipe.target, grades=grades, device=where)
-    keep_fidelity(out, plan, rows)
     _print(rows)
     typer.echo(f"weights: {out}")
     typer.echo(f"next:    rankgrad train --loss neuralloss:path={shlex.quote(str(out))} ...")

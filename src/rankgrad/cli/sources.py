@@ -1,10 +1,9 @@
 """What `--data` names: a known set, a folder, a LETOR file, or a cache; and where a run keeps what it was given."""
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,14 @@ if TYPE_CHECKING:
 
 KEPT = "data.json"  # in the folder of a run
 PARTS = ("train", "validation", "test")
+_KINDS: dict[str, Any] = {
+    "data": str,
+    "fold": int | None,
+    "root": str | None,
+    "cache": str | None,
+    "missing": str | None,
+    "holdout": int | float,
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,14 @@ class Source:
     missing: str | None = None  # a number, or "error"; None: the set's habit
     holdout: float = 0.0  # share of the training lists that is for validation where no part of the data is
 
-    def check(self) -> None:
-        """See that it can be found; nothing is read."""
+    def check(self, named_in: Path | None = None) -> None:
+        """See that it can be found; nothing is read. An error names the folder of the run that named it, if one did."""
+        if named_in is not None:
+            try:
+                self.check()
+            except (ValueError, OSError) as error:
+                raise ValueError(f"{named_in / KEPT}: {error}") from error
+            return
         from rankgrad.data import registry
         from rankgrad.errors import bad_value
 
@@ -74,17 +87,32 @@ class Source:
 
     def keep(self, folder: Path) -> None:
         """Note in the folder of a run what it was given."""
-        from rankgrad.training.files import write_json
+        from rankgrad.files import write_json
 
-        write_json(folder / KEPT, asdict(self))
+        write_json(folder / KEPT, asdict(self), seal=True)
 
     @staticmethod
     def kept(folder: Path) -> "Source | None":
-        """What a run was given; None where it is not noted."""
-        try:
-            return Source(**json.loads((folder / KEPT).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        """What a run was given; None where it is not noted.
+
+        Without its cache: that is a place to write to, and the folder may come from anybody.
+        """
+        from rankgrad.errors import bad_value
+        from rankgrad.files import read_json
+
+        path = folder / KEPT
+        if not path.is_file():
             return None
+        told = read_json(path)
+        wrong = {name: value for name, value in told.items() if not isinstance(value, _KINDS.get(name, ()))}
+        if wrong or "data" not in told or not 0 <= told.get("holdout", 0.0) < 1:
+            bad_value(str(path), "say what data a run was given; --data can say it instead", wrong or told)
+        kept = replace(Source(**told), cache=None)
+        try:
+            _ = kept.fill
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return kept
 
     @property
     def is_cache(self) -> bool:
@@ -114,10 +142,13 @@ def telling(doing: str | None = None) -> Iterator[None]:
     from rich.console import Console
 
     console = Console(stderr=True, soft_wrap=True, quiet=not is_first())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        with console.status(doing) if doing and console.is_terminal else nullcontext():
-            yield
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            console.print(f"warning: {warning.message}", style="yellow", markup=False, highlight=False)
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            with console.status(doing) if doing and console.is_terminal else nullcontext():
+                yield
+    finally:
+        for warning in caught:
+            if issubclass(warning.category, UserWarning):
+                console.print(f"warning: {warning.message}", style="yellow", markup=False, highlight=False)

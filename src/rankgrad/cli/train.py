@@ -1,7 +1,7 @@
 """`rankgrad train`: from labelled lists to a saved model."""
 
 import shlex
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,38 +101,44 @@ def train(
     """
     from rich.console import Console
 
+    from rankgrad.cli.checks import only_run
     from rankgrad.cli.sources import Source
     from rankgrad.cli.train_trees import is_tree, train_trees
     from rankgrad.training import NotFinite
 
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
-    kept = Source.kept(out) if resume else None
-    source = kept if data is None else Source(data, fold, data_root, cache, missing, holdout)
+    if data is not None:
+        source: Source | None = Source(data, fold, data_root, cache, missing, holdout)
+    elif source := Source.kept(out) if resume else None:
+        source = replace(source, cache=cache)
     if is_tree(model):
         train_trees(console, context.params, source, out)
         return
     settings, taken = _settings(context.params, out if resume else None)
-    _check(settings, source, out, resume)
+    _check(settings, source, out, resume, data is not None)
     assert source is not None
     if taken:
         console.print(taken, markup=False)
     try:
-        _run(console, settings, source, out, resume)
+        with only_run(out):
+            _check_folder(out, resume)  # once more: another run may have ended since
+            _run(console, settings, source, out, resume)
     except KeyboardInterrupt:
         if is_first():
-            typer.echo(f"\nStopped. {_how_to_go_on(out, settings)}", err=True)
+            typer.echo(f"\nStopped. {_how_to_go_on(out, settings, source)}", err=True)
         raise typer.Exit(130) from None
     except NotFinite as error:
         typer.echo(f"rankgrad: {error}", err=True)
         raise typer.Exit(1) from None
 
 
-def _how_to_go_on(out: Path, settings: "Settings") -> str:
+def _how_to_go_on(out: Path, settings: "Settings", source: "Source") -> str:
     from rankgrad.training.state import LAST
 
     if not (out / LAST).is_file():
         return "No epoch was done: there is nothing to go on from."
-    return f"To go on: rankgrad train --resume --epochs {settings.epochs} --out {shlex.quote(str(out))}"
+    cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
+    return f"To go on: rankgrad train --resume --epochs {settings.epochs} {cache}--out {shlex.quote(str(out))}"
 
 
 def _settings(parameters: dict[str, Any], resumed: Path | None) -> tuple["Settings", str]:
@@ -147,7 +153,13 @@ def _settings(parameters: dict[str, Any], resumed: Path | None) -> tuple["Settin
         if value:
             given[field.name] = value if field.type is str else _read(value)
     if resumed is not None and (resumed / CONFIG).is_file():
-        return Settings.of({**read_config(resumed).get("settings", {}), **given}), ""
+        kept = read_config(resumed).get("settings", {})
+        try:
+            Settings.of(kept).check()
+        except (ValueError, TypeError) as error:
+            got = str(error).partition("\n")[0]
+            raise ValueError(f"{resumed / CONFIG} must hold settings of a run; got {got}") from error
+        return Settings.of({**kept, **given}), ""
     name = given.get("model", "").partition(":")[0].strip().lower().replace("_", "-")
     if name not in PRESETS:
         return Settings(**given), ""
@@ -176,15 +188,17 @@ def _read(value: Any) -> Any:
     return value
 
 
-def _check(settings: "Settings", source: "Source | None", out: Path, resume: bool) -> None:
+def _check(settings: "Settings", source: "Source | None", out: Path, resume: bool, given: bool) -> None:
     """Raise one error that names all that is wrong, before anything is read."""
     from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.sources import KEPT
     from rankgrad.errors import bad_value
 
     def named() -> None:
         if source is None:
-            bad_value("data", "be given, to train on", "nothing")
-        source.check()
+            unsaid = f": {out} holds no {KEPT}, which would name it" if resume else ", to train on"
+            bad_value("data", f"be given{unsaid}", "nothing")
+        source.check(None if given else out)
 
     together(settings.check, lambda: check_device(settings.device), named, lambda: _check_folder(out, resume))
 
@@ -207,6 +221,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 def _run(console: "Console", settings: "Settings", source: "Source", out: Path, resume: bool) -> None:
     from rankgrad.cli.sources import telling
     from rankgrad.training import train as fit
+    from rankgrad.training.state import LAST
 
     with telling(f"reading {source.data}"):
         whole = source.read()
@@ -219,17 +234,20 @@ def _run(console: "Console", settings: "Settings", source: "Source", out: Path, 
         console.print("no validation lists: the last epoch is kept")
     described = f"{settings.model} with {settings.loss}, {parts['train'].features.shape[1]} features"
     console.print(f"training {described}, preprocess {settings.preprocess}, seed {settings.seed}", markup=False)
-    if is_first():
+    resumed = resume and (out / LAST).exists()
+    if is_first() and not resumed:
         source.keep(out)
-    model = fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume)
+    with telling():
+        model = fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume)
     if is_first():
+        if resumed:  # and the data was that of the run
+            source.keep(out)
         _report(console, model, parts.get("test"), out)
 
 
 def _report(console: "Console", model: "Model", test: "Dataset | None", out: Path) -> None:
     from rankgrad.cli.tables import METRICS, print_metrics
-    from rankgrad.training.files import write_json
-    from rankgrad.training.model import METRICS as FILE
+    from rankgrad.training.model import write_metrics
 
     epochs, seconds = len(model.history), sum(row["seconds"] + row["judge_seconds"] for row in model.history)
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
@@ -239,7 +257,7 @@ def _report(console: "Console", model: "Model", test: "Dataset | None", out: Pat
         console.print(f"learned by the loss: {values}", markup=False)
     if test is not None:
         result = model.evaluate(test, METRICS)
-        write_json(out / FILE, {**model.metrics, "test": result.means})
+        write_metrics(out, {**model.metrics, "test": result.means})
         console.print(f"\non {len(test):,} test lists:")
         print_metrics(result.rows(), result.notes())
     console.print(f"model: {out}", markup=False)

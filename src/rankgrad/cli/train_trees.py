@@ -28,18 +28,14 @@ def is_tree(model: str | None) -> bool:
 
 def train_trees(console: "Console", parameters: dict[str, Any], source: "Source | None", out: Path) -> None:
     """Train trees, keep as many as were best on validation, measure them on test."""
-    from rankgrad.cli.checks import together
-    from rankgrad.cli.sources import telling
-    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.cli.checks import only_run, together
     from rankgrad.errors import bad_value
-    from rankgrad.training.files import write_json
-    from rankgrad.training.model import METRICS as FILE
-    from rankgrad.trees.boosting import boost
+    from rankgrad.lock import LOCK
 
     def free() -> None:
         if parameters["resume"]:
             bad_value("resume", "be for neural rankers; trees are trained again", "--resume")
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or any(path.name != LOCK for path in out.iterdir())):
             bad_value("out", "be a new folder", out)
 
     def named() -> None:
@@ -49,7 +45,17 @@ def train_trees(console: "Console", parameters: dict[str, Any], source: "Source 
 
     together(lambda: plan_of(parameters), named, free)
     assert source is not None
-    plan = plan_of(parameters)
+    with only_run(out):
+        free()  # once more: another run may have ended since
+        _run(console, plan_of(parameters), source, out)
+
+
+def _run(console: "Console", plan: Any, source: "Source", out: Path) -> None:
+    from rankgrad.cli.sources import telling
+    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.training.model import write_metrics
+    from rankgrad.trees.boosting import boost
+
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read())
     for name, part in parts.items():
@@ -62,7 +68,7 @@ def train_trees(console: "Console", parameters: dict[str, Any], source: "Source 
     source.keep(out)
     if "test" in parts:
         result = model.evaluate(parts["test"], METRICS)
-        write_json(out / FILE, {**model.metrics, "test": result.means})
+        write_metrics(out, {**model.metrics, "test": result.means})
         console.print(f"\non {len(parts['test']):,} test lists:")
         print_metrics(result.rows(), result.notes())
     console.print(f"model: {out}", markup=False)

@@ -48,7 +48,7 @@ def tune(
     """
     from rich.console import Console
 
-    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.checks import check_device, only_run, together
     from rankgrad.cli.sources import Source
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tune import Search
@@ -66,15 +66,17 @@ def tune(
     console = Console(highlight=False, soft_wrap=True)
     _state(console, search)
     try:
-        rounds = _run(console, search, source, out, jobs)
+        with only_run(out):
+            _check_folder(out, search, source)  # once more: another run may have ended since
+            rounds = _run(console, search, source, out, jobs)
+            _report(console, search, rounds)
+            _save(console, search.better(rounds[-1])[0], source, out)
     except KeyboardInterrupt:
         typer.echo("\nStopped. To go on: the same command", err=True)
         raise typer.Exit(130) from None
     except RuntimeError as error:
         typer.echo(f"rankgrad: {error}", err=True)
         raise typer.Exit(1) from None
-    _report(console, search, rounds)
-    _save(console, search.better(rounds[-1])[0], source, out)
 
 
 def _pair(option: str, text: str, read: Any) -> tuple[str, Any]:
@@ -104,14 +106,16 @@ def _choices(text: str) -> Any:
 
 def _check_folder(out: Path, search: "Search", source: "Source") -> None:
     """A folder that holds another search, or a model of another origin, is left alone."""
-    import json
-
     from rankgrad.errors import bad_value
+    from rankgrad.files import check_plain, read_json
     from rankgrad.training.model import CONFIG, WEIGHTS
 
+    for folder in (out, out / TRIALS):
+        if folder.is_dir():
+            check_plain(folder)
     path = out / TRIALS / "search.json"
     if path.is_file():
-        then, now = json.loads(path.read_text(encoding="utf-8")), _told(search, source)
+        then, now = read_json(path), _told(search, source)
         for name in now:
             if then.get(name) != now[name]:
                 bad_value("out", f"be a new folder, or go on with {name} {then.get(name)}", now[name])
@@ -151,9 +155,9 @@ def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs
     from rankgrad.cli.progress import Progress
     from rankgrad.experiments import tune as tuning
     from rankgrad.experiments.pool import Pool
-    from rankgrad.training.files import write_json
+    from rankgrad.files import write_json
 
-    write_json(out / TRIALS / "search.json", _told(search, source))
+    write_json(out / TRIALS / "search.json", _told(search, source), seal=True)
     counts = [count for count, _ in search.rungs()]
     rounds: list[list[Any]] = [[] for _ in counts]
     # Relative paths mean the same in the processes, which share this one's current folder.

@@ -7,13 +7,9 @@ compares whole hashes. Nothing in it can run code: arrays are loaded without pic
 
 import errno
 import hashlib
-import json
 import math
 import os
-import re
 import shutil
-import socket
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +20,8 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.summary import ReadSummary
+from rankgrad.files import aside as name_aside
+from rankgrad.files import clear_leftovers, naming, read_json, write_json
 
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
@@ -106,10 +104,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if path.stat().st_size > _LARGEST_MANIFEST:
         raise CacheError(folder, f"{MANIFEST} is larger than {_LARGEST_MANIFEST >> 20} MiB")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CacheError(folder, f"{MANIFEST} is damaged ({error})") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        manifest = read_json(path)
+    except ValueError as error:
+        raise CacheError(folder, f"{MANIFEST} is damaged") from error
+    if manifest.get("format") != FORMAT:
         raise CacheError(folder, f"{MANIFEST} is of something else")
     if manifest.get("version") != VERSION:
         raise CacheError(folder, f"cache of version {manifest.get('version')}", f"version {VERSION}; convert it again")
@@ -180,10 +178,11 @@ class Writer:
     def new(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array of zeros, mapped to its file. A full disk is an error now; later it would be a crash."""
         path = self.folder / f"{name}.npy"
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        if hasattr(os, "posix_fallocate"):
-            with open(path, "r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        with naming(path):
+            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+            if hasattr(os, "posix_fallocate"):
+                with open(path, "r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         self._names.append(name)
         return np.asarray(array)
 
@@ -194,8 +193,7 @@ class Writer:
             arrays[key] = fingerprint(self.folder / f"{key}.npy")
             del arrays[key]["mtime_ns"]  # copying a cache is no damage
         facts = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
-        text = json.dumps({"format": FORMAT, "version": VERSION, "name": name, **facts}, indent=1)
-        (self.folder / MANIFEST).write_text(text, encoding="utf-8")
+        write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **facts}, seal=True)
 
 
 @contextmanager
@@ -204,9 +202,8 @@ def writing(folder: Path) -> Iterator[Writer]:
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{folder.name}.{socket.gethostname()}."
-    _clear_leftovers(folder.parent, prefix)
-    aside = folder.with_name(f"{prefix}{os.getpid()}.{uuid.uuid4().hex}")
+    clear_leftovers(folder.parent, folder.name)
+    aside = name_aside(folder)
     aside.mkdir()
     old = Path(f"{aside}.old")
     try:
@@ -228,29 +225,13 @@ def writing(folder: Path) -> Iterator[Writer]:
 
 def check_place(folder: Path) -> None:
     """See that writing a cache here would replace nothing but a cache."""
+    expected = "a new folder, an empty one, or a cache to replace"
+    if folder.is_symlink():  # it cannot be replaced by a rename, or leads nowhere
+        raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
     if not folder.exists():
         return
-    expected = "a new folder, an empty one, or a cache to replace"
     if not folder.is_dir():
         raise CacheError(folder, "is a file", expected)
     foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *(f"{name}.npy" for name in ARRAYS)})
     if foreign:
         raise CacheError(folder, f"holds {foreign[0]!r}, which is no part of a cache", expected)
-
-
-def _clear_leftovers(parent: Path, prefix: str) -> None:
-    """Remove what killed writers on this machine left beside the cache."""
-    for path in parent.iterdir():
-        pid = path.name.removeprefix(prefix).partition(".")[0]
-        if path.name.startswith(prefix) and re.fullmatch("[0-9]{1,9}", pid) and not _alive(int(pid)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -13,7 +13,7 @@ from rankgrad.experiments.page import page
 from rankgrad.experiments.recipe import Recipe
 from rankgrad.experiments.results import CELLS, PACKED, RECIPE, read
 from rankgrad.experiments.study import Study, study
-from rankgrad.training.files import write_bytes
+from rankgrad.files import write_bytes
 
 QUERIES = 1_200_000  # characters that a page may spend on single queries
 

@@ -22,8 +22,8 @@ from rankgrad.experiments.cell import FORMAT, Cell
 from rankgrad.experiments.recipe import Recipe
 from rankgrad.experiments.recipe import load as load_recipe
 from rankgrad.experiments.recipe import parse as parse_recipe
+from rankgrad.files import write_bytes
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.training.files import write_bytes
 
 RECIPE, CELLS, FAILED, PACKED = "recipe.yaml", "cells", "failed", ".tar.xz"
 _MEMBERS = re.compile(rf"{RECIPE}|{CELLS}/[0-9a-f]{{16}}\.(json|npz)")

@@ -18,9 +18,9 @@ from rankgrad.experiments import facts, sets
 from rankgrad.experiments.cell import FORMAT, Cell
 from rankgrad.experiments.results import failure_file, npz, outcome_file
 from rankgrad.experiments.trained import Scorer, Trained, ranker_of
+from rankgrad.files import write_bytes, write_json
 from rankgrad.metrics import evaluate
 from rankgrad.training import NotFinite, Settings
-from rankgrad.training.files import write_bytes, write_json
 
 
 def run(

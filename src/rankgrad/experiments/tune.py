@@ -15,9 +15,9 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.experiments.pool import Runner, Task
 from rankgrad.experiments.space import check, draws
+from rankgrad.files import read_json, write_json
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.training import NotFinite, Settings, train
-from rankgrad.training.files import write_json
 
 SHARE = 3  # one in so many trials goes on, for so many times the epochs
 _HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs before the first, at least
@@ -186,7 +186,7 @@ def run_trial(settings: dict[str, Any], source: Readable, folder: str, drawn: di
         seconds = sum(row["seconds"] + row["judge_seconds"] for row in model.history)
         value = model.metrics["validation"][told.metric]
         found |= {"value": None if math.isnan(value) else value, "epoch": model.metrics["epoch"], "seconds": seconds}
-    write_json(_file(Path(folder), told.epochs), found)
+    write_json(_file(Path(folder), told.epochs), found, seal=True)
 
 
 @lru_cache(maxsize=1)
@@ -206,8 +206,11 @@ def _file(folder: Path, epochs: int) -> Path:
 
 
 def _read(path: Path) -> Trial:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
+    found = read_json(path)
+    try:
+        return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} must say what a trial came to; got {error}: remove it to try again") from error
 
 
 def _options(model: str) -> list[str]:

@@ -4,17 +4,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rankgrad.errors import bad_value
 from rankgrad.experiments.cell import Cell
 from rankgrad.experiments.pool import Runner, Task
 from rankgrad.experiments.recipe import Recipe
 from rankgrad.experiments.results import CELLS, FAILED, RECIPE, Outcome, chosen, failure_file, outcome_file, outcome_of
 from rankgrad.experiments.run import run
-from rankgrad.training.files import write_bytes
-
-LOCK = ".lock"
+from rankgrad.files import clear_leftovers, write_bytes
+from rankgrad.lock import locked
 
 
 class Step(NamedTuple):
@@ -78,30 +76,13 @@ def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
 @contextmanager
 def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
     """The folder for one run at a time: with the recipe in it, and without what a killed run left half-written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / LOCK, "w", encoding="ascii") as lock:
-        _hold(lock, folder)
-        for place in (folder, folder / CELLS, folder / FAILED):
-            for aside in place.glob(".*.*"):
-                if aside.name.rpartition(".")[2].isdigit():  # as `write_bytes` names them
-                    aside.unlink(missing_ok=True)
+    with locked(folder):
+        for place in (folder / CELLS, folder / FAILED):
+            clear_leftovers(place)
         text = recipe.dump().encode()
         if not (folder / RECIPE).is_file() or (folder / RECIPE).read_bytes() != text:
             write_bytes(folder / RECIPE, text)
         yield
-
-
-def _hold(lock: Any, folder: Path) -> None:
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows: there, two runs in one folder do double work
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it, however the process ends
-    except BlockingIOError:
-        bad_value("out", "be a folder in which no other run is at work", folder)
-    except OSError:  # a file system without locks
-        return
 
 
 def _task(cell: Cell, folder: str, root: str | None, device: str | None, cache: str | None) -> None:

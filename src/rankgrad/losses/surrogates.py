@@ -3,7 +3,6 @@
 Lists are `(lists, n)` with a mask; documents have no order, so neither network has positions.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, scaled_dot_product_attention, silu
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.files import read_tensors
 from rankgrad.losses.ideal import log2_discount, share_of_ideal
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
@@ -114,29 +114,17 @@ def make(form: str, grades: int = 5, **options: Any) -> Published | Mended:
 
 def read(path: Path) -> tuple[Published | Mended, dict[str, Any]]:
     """The network that `rankgrad pretrain-loss` wrote, and what is known about its training."""
-    from safetensors import SafetensorError, safe_open
-
     path = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(path):  # which, unlike Path.is_file, raises for no text
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = _facts((file.metadata() or {}).get("facts", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors, facts = read_tensors(path)
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
             told = f"{facts.get('format')!r}, version {facts.get('version')}"
             bad_value(str(path), f"say format {FORMAT!r}, version {VERSION}", told)
         network = make(**facts["network"])
         network.load_state_dict(tensors)
-    except (SafetensorError, KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
         raise ValueError(f"{path} must hold a network that fits together; got {first}") from error
     return network, facts
-
-
-def _facts(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
-        found = {}
-    return found if isinstance(found, dict) else {}

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_value
+from rankgrad.files import write_bytes
 from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, evaluate_ranked, named
 from rankgrad.metrics.measure import Metric
@@ -211,7 +212,4 @@ def _write(path: PathLike, rows: Iterable[tuple[str, ...]]) -> None:
                 bad_value("ids and tag", "be text without spaces", repr(field))
         lines.append(" ".join(row) + "\n")
     text = "".join(lines).encode()
-    # Written aside and renamed: a reader never meets half a file.
-    aside = path.with_name(f"{path.name}.part{os.getpid()}")
-    aside.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-    os.replace(aside, path)
+    write_bytes(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)

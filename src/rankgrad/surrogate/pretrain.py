@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.files import check_plain, read_tensors, write_json, write_tensors
+from rankgrad.lock import locked
 from rankgrad.losses.surrogates import FORMAT, VERSION, WEIGHTS, make
 from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.draws import PRIORS, draw
-from rankgrad.training.files import read_tensors, write_json, write_tensors
 from rankgrad.training.optimise import load_state, schedule, set_rate, state_tensors
 from rankgrad.training.state import LAST
 
@@ -106,6 +107,14 @@ def pretrain(
         'mended'
     """
     plan.check()
+    if out is None:
+        return _pretrain(plan, None, device, resume, tell)
+    with locked(out, again=True):
+        check_plain(out)
+        return _pretrain(plan, out, device, resume, tell)
+
+
+def _pretrain(plan: Plan, out: Path | None, device: str, resume: bool, tell: Callable[[int, float], None]) -> nn.Module:
     with torch.random.fork_rng([]):
         torch.manual_seed(plan.seed)
         network: nn.Module = make(plan.form, plan.grades).to(device)
@@ -168,14 +177,18 @@ def _save(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Opt
 
 def _load(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
     tensors, facts = read_tensors(path)
-    for name, now in dataclasses.asdict(plan).items():
-        then = facts.get("plan", {}).get(name)
-        if then != now:
-            bad_value(name, f"be {then!r}, as when {path.parent} began, to go on", repr(now))
-    parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimiser": {}}
-    for name, value in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = value
-    network.load_state_dict(parts["network"])
-    load_state(optimiser, parts["optimiser"])
-    return int(facts["epochs done"])
+    try:
+        for name, now in dataclasses.asdict(plan).items():
+            then = facts["plan"].get(name)
+            if then != now:
+                bad_value(name, f"be {then!r}, as when {path.parent} began, to go on", repr(now))
+        parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimiser": {}}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
+        network.load_state_dict(parts["network"])
+        load_state(optimiser, parts["optimiser"])
+        return int(facts["epochs done"])
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{path} must be a checkpoint of such a network; got {got}: start anew") from error

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from rankgrad.data import Steps
 from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
-from rankgrad.training.files import write_bytes
+from rankgrad.files import write_bytes
 from rankgrad.training.model import Model
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}

@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from rankgrad import losses, rankers
 from rankgrad.data import Dataset, Steps
 from rankgrad.errors import bad_value
+from rankgrad.files import check_plain
+from rankgrad.lock import locked
 from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
 from rankgrad.training.batches import Plan, Step
 from rankgrad.training.devices import start
@@ -24,7 +27,9 @@ from rankgrad.training.objective import EagerStep, Objective, Watch, checked_wei
 from rankgrad.training.optimise import Average, make_optimiser, plateau, schedule, set_rate
 from rankgrad.training.report import Bar, JsonLines, Numbers
 from rankgrad.training.settings import Settings
-from rankgrad.training.state import LAST, Checkpoint, State
+from rankgrad.training.state import LAST, Checkpoint, State, mark
+
+_DIVERGED = 1e4  # times the loss of the first step
 
 
 class NotFinite(ArithmeticError):
@@ -48,7 +53,7 @@ def train(
         data: the training lists.
         validation: lists that choose the epoch and stop the run.
         out: a folder for the model, checkpoints and `log.jsonl`; None keeps everything in memory.
-        resume: go on from the checkpoint in `out`, if there is one.
+        resume: go on from the checkpoint in `out`, if there is one. `out` is held for this run alone.
         weights: `(documents,)`, for losses that take weights.
         progress: show a progress bar; None: on a terminal.
 
@@ -65,6 +70,9 @@ def train(
         bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
     fabric = start(settings)
     with ExitStack() as stack:
+        if folder is not None and fabric.global_rank == 0:  # the only process that writes
+            stack.enter_context(locked(folder, again=True))
+            check_plain(folder)
         # The caller's random numbers are left as they were.
         stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
         return _Run(fabric, settings, data, validation, folder, resume, weights, progress, stack).go()
@@ -86,6 +94,12 @@ class _Run:
         self.fabric, self.settings, self.data, self.folder, self.stack = fabric, settings, data, folder, stack
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.first = rank == 0
+        self.state = State()
+        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric)
+        self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
+        if self.checkpoint is not None and self.resumed:
+            self.state = self.checkpoint.read()
+            self.state.done = False
         torch.manual_seed(settings.seed)
         self.steps = Steps.parse(settings.preprocess).fit(data)
         name, options = rankers.parse(settings.model)
@@ -127,11 +141,9 @@ class _Run:
             self.judge = Judge(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
         self.watch = Watch(device)
-        self.state = State()
         self.kept: dict[str, Tensor] | None = None  # the best epoch
-        self.model = Model(self.ranker, self.steps, settings.to_json())
-        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric)
-        self._begin(resume)
+        self.model = Model(self.ranker, self.steps, settings.to_json(), run=mark(settings, data))
+        self._begin()
         self.bar = Bar(settings.epochs, settings.metric, progress if self.first else False)
         stack.callback(self.bar.close)
 
@@ -155,18 +167,17 @@ class _Run:
         self.optimisers["adapt"] = found.optimiser
         return found
 
-    def _begin(self, resume: bool) -> None:
+    def _begin(self) -> None:
         """Take up the checkpoint, if there is one to take up; open the logs."""
         self.logs: list[Any] = []
         if self.folder is None:
             return
         checkpoint = self.checkpoint
         assert checkpoint is not None
-        if resume and checkpoint.path.exists():
-            self.state = checkpoint.load(self.objective, self.optimisers, self.average, self.scaler)
-            self.state.done = False
+        if self.resumed:
+            checkpoint.load(self.objective, self.optimisers, self.average, self.scaler)
+        self.model.run = checkpoint.run  # that of the files which are there
         if self.first:
-            self.folder.mkdir(parents=True, exist_ok=True)
             log = JsonLines(self.folder)
             log.cut(self.state.log_bytes)
             known = self.settings.to_json()
@@ -197,18 +208,19 @@ class _Run:
             state.step += 1
             state.lists += step.batch
             saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(plan)
-            if self.watch.due() or saving or state.step == len(plan):
+            if self.watch.due() or saving or state.step == len(plan) or state.first is None:
                 self._look(plan)
                 self.bar.at(now, state.loss / max(1, state.lists), state.best, self.loss.learned())
             if saving:
                 state.seconds = before + time.perf_counter() - began
                 self._save()
-        row = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.lists)}
+        row: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.lists)}
         trained = time.perf_counter() - began
         self._judge(row)
         rate = self.optimiser.param_groups[0]["lr"]
         row |= {"lr": float(rate), **self.loss.learned(), "seconds": round(trained, 4)}
         row["judge_seconds"] = round(time.perf_counter() - began - trained, 4)
+        self._warn(row)
         state.history.append(row)
         state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
         state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
@@ -237,6 +249,22 @@ class _Run:
         if not abs(total) < float("inf"):
             raise NotFinite(f"the loss must be finite; got {total} in another process, which says where")
         self.state.loss += total
+        if self.state.first is None:
+            self.state.first = total / max(1, self.state.lists)
+
+    def _warn(self, row: dict[str, Any]) -> None:
+        """Say once, in the log too, that the loss is finite but out of hand."""
+        state = self.state
+        first = state.first or 0.0
+        if (
+            not self.first
+            or abs(row["loss"]) <= _DIVERGED * max(1.0, abs(first))
+            or any("warning" in past for past in state.history)
+        ):
+            return
+        grown = f"the loss has grown to {row['loss']:.3g} in epoch {row['epoch']}, from {first:.3g} at the first step"
+        row["warning"] = f"training diverges: {grown}. A smaller lr or clip=1 often helps"
+        warnings.warn(row["warning"], stacklevel=2)
 
     def _last_good(self) -> str:
         last = self.checkpoint.path if self.checkpoint and self.checkpoint.path.exists() else "none"

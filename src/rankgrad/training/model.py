@@ -1,6 +1,5 @@
 """A trained ranker with its preprocessing: scores lists, and is saved as a folder that cannot run code."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from torch import Tensor, nn
 from rankgrad import rankers
 from rankgrad.data import Dataset, Steps
 from rankgrad.errors import bad_value
+from rankgrad.files import read_json, read_tensors, write_json, write_tensors
 from rankgrad.metrics.evaluate import Evaluation, evaluate
-from rankgrad.training.files import read_tensors, write_json, write_tensors
 
 FORMAT, VERSION = "rankgrad model", 1
 CONFIG, WEIGHTS, PREPROCESSING, METRICS = (
@@ -46,6 +45,7 @@ class Model:
     metrics: dict[str, Any] = field(default_factory=dict)
     learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
     history: list[dict[str, Any]] = field(default_factory=list)  # a row an epoch, after training
+    run: str = ""  # the mark that the files of one training run share; files of two runs are not mixed
 
     def __post_init__(self) -> None:
         self.ranker.eval()
@@ -99,38 +99,64 @@ class Model:
     def save_config(self, folder: Path) -> None:
         """Write what training does not change: configuration and preprocessing."""
         steps, arrays = self.steps.to_config()
-        write_tensors(folder / PREPROCESSING, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        write_tensors(folder / PREPROCESSING, tensors, self._mark)
         ranker, settings = self.ranker.config, self.settings
-        write_json(
-            folder / CONFIG,
-            {"format": FORMAT, "version": VERSION, "ranker": ranker, "preprocessing": steps, "settings": settings},
-        )
+        about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._mark}
+        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **about}, seal=True)
 
     def save_weights(self, folder: Path) -> None:
         """Write what changes during training: weights and metrics."""
         weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
         learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
-        write_json(folder / METRICS, self.metrics)
-        write_tensors(folder / WEIGHTS, {**weights, **learned})
+        write_metrics(folder, self.metrics)
+        write_tensors(folder / WEIGHTS, {**weights, **learned}, self._mark)
+
+    @property
+    def _mark(self) -> dict[str, str]:
+        return {"run": self.run} if self.run else {}
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "Model":
         """Read a folder that `save` or a training run wrote. Nothing in it is run or unpickled."""
         folder = Path(folder)
         config = read_config(folder)
-        if not (folder / WEIGHTS).is_file():
-            bad_value(str(folder), f"hold {WEIGHTS}", "none: its training stopped before the first epoch was done")
-        arrays, _ = read_tensors(folder / PREPROCESSING)
-        tensors, _ = read_tensors(folder / WEIGHTS)
+        for name, missing in ((WEIGHTS, "its training stopped before the first epoch was done"), (PREPROCESSING, "")):
+            if not (folder / name).is_file():
+                bad_value(str(folder), f"hold {name}", f"none{missing and f': {missing}'}")
+        arrays, of_arrays = read_tensors(folder / PREPROCESSING)
+        tensors, of_tensors = read_tensors(folder / WEIGHTS)
+        marks = {CONFIG: config.get("run"), PREPROCESSING: of_arrays.get("run"), WEIGHTS: of_tensors.get("run")}
+        if len({str(mark) for mark in marks.values() if mark}) > 1:
+            bad_value(str(folder), f"hold {', '.join(marks)} of one run", "files of several: train or save it again")
         try:
             steps = Steps.from_config(config["preprocessing"], {name: value.numpy() for name, value in arrays.items()})
-            ranker = rankers.build(**config["ranker"])
-            ranker.load_state_dict(_under("ranker.", tensors))
-        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            ranker = _ranker(config["ranker"], _under("ranker.", tensors))
+            features = int(ranker.config["features"])  # type: ignore[index]
+            steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # which complains of misfits
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
             raise ValueError(f"{folder} must be a model that fits together; got {str(error).strip()}") from error
-        metrics = folder / METRICS
-        known = json.loads(metrics.read_text(encoding="utf-8")) if metrics.is_file() else {}
-        return cls(ranker.to(device), steps, config.get("settings", {}), known, _under("loss.", tensors))
+        known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
+        return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
+
+
+def _ranker(config: dict[str, Any], weights: dict[str, Tensor]) -> nn.Module:
+    """The ranker of these weights; shapes are compared before memory is taken for them."""
+    numbers = sum(weight.numel() for weight in weights.values())
+    for option, value in config.items():
+        most = len(weights) if option in ("blocks", "layers") else numbers
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, int | float) and not abs(each) <= max(most, 100):
+                bad_value(option, f"fit the {numbers} numbers of {WEIGHTS}", each)
+    with torch.device("meta"):
+        wanted = {name: tuple(weight.shape) for name, weight in rankers.build(**config).state_dict().items()}
+    for name in sorted(wanted.keys() | weights.keys()):
+        found = tuple(weights[name].shape) if name in weights else None
+        if found != wanted.get(name):
+            bad_value(f"{WEIGHTS} for {config.get('model')}", f"hold {name} {wanted.get(name)}", found)
+    ranker: nn.Module = rankers.build(**config)
+    ranker.load_state_dict(weights)
+    return ranker
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -138,15 +164,31 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON; got {error}") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        bad_value(str(path), f"say format {FORMAT!r}", config.get("format") if isinstance(config, dict) else "a list")
-    if config.get("version") not in range(1, VERSION + 1):
-        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", config.get("version"))
+    config = read_json(path)
+    if config.get("format") != FORMAT:
+        bad_value(str(path), f"say format {FORMAT!r}", config.get("format"))
+    version = config.get("version")
+    if not isinstance(version, int) or version not in range(1, VERSION + 1):
+        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", version)
+    if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
+        bad_value(str(path), "hold settings by name", "something else")
     return config
+
+
+def write_metrics(folder: Path, metrics: dict[str, Any]) -> None:
+    """Write `metrics.json`: what is known about the model's quality."""
+    write_json(folder / METRICS, metrics, seal=True)
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """The `metrics.json` of a model; empty where there is none."""
+    path = folder / METRICS
+    known = read_json(path) if path.is_file() else {}
+    for part in ("validation", "test", "loss"):
+        values = known.get(part, {})
+        if not isinstance(values, dict) or not all(isinstance(each, int | float) for each in values.values()):
+            bad_value(str(path), f"hold numbers by name under {part!r}", values)
+    return known
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:

@@ -162,11 +162,15 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tenso
 
 def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `state_tensors` gave."""
+    known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
         prefix = f"{number}."
         stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         # Counters are on the CPU, but for steps that are to be part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
+        known |= {frozenset(stored)} if stored else set()
+        if len(known) > 1 or any(value.dim() and value.shape != parameter.shape for value in stored.values()):
+            bad_value("the optimiser's memory", "fit its parameters", f"{', '.join(stored)} for {number}")
         if stored:
             optimiser.state[parameter] = {
                 kind: value.to(parameter.device if value.dim() else counters) for kind, value in stored.items()

@@ -1,11 +1,12 @@
 """What a run says while it works: a progress bar on a terminal, a line of JSON an epoch, and trackers by name."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from rankgrad.files import naming, open_to_append
 
 LOG = "log.jsonl"
 
@@ -28,13 +29,12 @@ class JsonLines:
 
     def cut(self, length: int) -> None:
         """Forget what was written after the checkpoint that the run goes on from."""
-        if self.path.is_file():
-            os.truncate(self.path, length)
+        open_to_append(self.path, length).close()
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Append a line."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        with naming(self.path), open_to_append(self.path) as file:
+            file.write((json.dumps(row) + "\n").encode())
 
     @property
     def length(self) -> int:

@@ -1,11 +1,12 @@
 """Where a run stands, and the file that lets it go on from there, bit by bit."""
 
 import dataclasses
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.training.files import read_tensors, write_tensors
+from rankgrad.files import hash_of, read_tensors, write_tensors
 from rankgrad.training.optimise import Average, load_state, state_tensors
 from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
 # Settings that may differ when a run goes on: they do not change what a step computes.
 _FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
+
+_ROW = ("epoch", "loss", "seconds", "judge_seconds")  # of the history
 
 
 @dataclass
@@ -34,6 +37,7 @@ class State:
     best: float | None = None
     best_epoch: int | None = None
     stale: int = 0  # epochs since the best
+    first: float | None = None  # the mean loss of the first step
     plateau: float = 1.0  # what a plateau has made of the learning rate
     log_bytes: int = 0  # length of log.jsonl when this was written
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -46,6 +50,7 @@ class Checkpoint:
     def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any) -> None:
         self.path, self.fabric = folder / LAST, fabric
         self.settings, self.data = settings.to_json(), fingerprint(data)
+        self.run = mark(settings, data)
 
     def save(
         self, state: State, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any
@@ -60,13 +65,41 @@ class Checkpoint:
         tensors |= {f"random.{name}": value for name, value in random.items()}
         if average is not None:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
-        facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data}
+        facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
-    def load(self, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any) -> State:
-        """Put everything back and say where the run stood. Other settings or data than then are an error."""
-        tensors, facts = read_tensors(self.path)
-        self._compare(facts)
+    def read(self) -> State:
+        """See where the run stood. Other settings or data than then are an error, before anything is made of them."""
+        self._found = read_tensors(self.path)
+        try:
+            self._compare(self._found[1])
+            state = _checked(State(**self._found[1]["state"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            self._complain(error)
+        self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no mark
+        return state
+
+    def load(self, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any) -> None:
+        """Put back what `read` has found."""
+        try:
+            self._restore(*self._found, module, optimisers, average, scaler)
+        except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
+            self._complain(error)
+        del self._found
+
+    def _complain(self, error: Exception) -> NoReturn:
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{self.path} must be a checkpoint of this run; got {got}: train anew elsewhere") from error
+
+    def _restore(
+        self,
+        tensors: dict[str, Tensor],
+        facts: dict[str, Any],
+        module: nn.Module,
+        optimisers: Mapping[str, Any],
+        average: Average | None,
+        scaler: Any,
+    ) -> None:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
@@ -81,7 +114,6 @@ class Checkpoint:
             scaler.load_state_dict(facts["scaler"])
         rank, world = self.fabric.global_rank, self.fabric.world_size
         _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
-        return State(**facts["state"])
 
     def _gathered(self, value: Tensor) -> Tensor:
         """The value of each process, `(processes, ...)`; that of the only one as it is."""
@@ -99,6 +131,26 @@ class Checkpoint:
                 bad_value(name, f"be {then!r}, as when {self.path.parent} began, to go on", repr(now))
         if facts["data"] != self.data:
             bad_value("data", f"be that of {self.path.parent}, {facts['data']}, to go on", self.data)
+
+
+def _checked(state: State) -> State:
+    """See that numbers are numbers: a file may come from anywhere."""
+    for name, value in dataclasses.asdict(state).items():
+        if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
+            continue
+        counts = name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch")
+        if not isinstance(value, int if counts else int | float) or (counts and value < 0):
+            raise TypeError(f"{name} {value!r}")
+    for row in state.history if isinstance(state.history, list) else [None]:
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in _ROW):
+            raise TypeError(f"history with {row!r}")
+    return state
+
+
+def mark(settings: Settings, data: Dataset) -> str:
+    """What the files of one run are marked with; the same for a run that does the same."""
+    told = {name: value for name, value in settings.to_json().items() if name not in _FREE}
+    return hash_of(json.dumps([told, fingerprint(data)], sort_keys=True).encode())[:16]
 
 
 def fingerprint(data: Dataset) -> dict[str, int]:

@@ -1,6 +1,5 @@
 """Boosted trees as a model that scores lists: saved in the framework's own format, with our configuration beside it."""
 
-import json
 import os
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.files import hash_of, write_bytes, write_json
 from rankgrad.metrics.evaluate import Evaluation, evaluate
-from rankgrad.training.files import write_bytes, write_json
-from rankgrad.training.model import CONFIG, FORMAT, METRICS, VERSION, read_config
+from rankgrad.training.model import CONFIG, FORMAT, VERSION, read_config, read_metrics, write_metrics
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
@@ -68,10 +67,13 @@ class TreeModel:
         """Write the folder: the booster as its framework writes it, `config.json` and `metrics.json`."""
         folder = Path(folder)
         text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
-        write_bytes(folder / FILES[self.framework], text.encode() if isinstance(text, str) else bytes(text))
-        write_json(folder / METRICS, self.metrics)
+        content, name = text.encode() if isinstance(text, str) else bytes(text), FILES[self.framework]
+        write_bytes(folder / name, content)
+        write_metrics(folder, self.metrics)
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
-        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about})
+        # The framework reads its file as it is, so its hash is here.
+        about["files"] = {name: hash_of(content)}
+        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about}, seal=True)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "TreeModel":
@@ -79,19 +81,26 @@ class TreeModel:
         folder = Path(folder)
         config = read_config(folder)
         name = config.get("framework")
-        if config.get("kind") != KIND or name not in FILES:
+        if config.get("kind") != KIND or name not in [*FILES]:
             bad_value(str(folder), "hold boosted trees", f"a model of kind {config.get('kind', 'neural')!r}")
         path = folder / FILES[name]
         if not path.is_file():
             bad_value(str(folder), f"hold {path.name}", "no such file")
+        content, files, features = path.read_bytes(), config.get("files", {}), config.get("features")
+        if not isinstance(files, dict) or files.get(path.name, hash_of(content)) != hash_of(content):
+            bad_value(
+                str(path), f"be as {CONFIG} describes it", "damaged content: restore it from a copy, or train again"
+            )
+        if not isinstance(features, int) or not isinstance(config.get("settings", {}), dict):
+            bad_value(str(folder / CONFIG), "say the number of features and the settings", features)
         package = framework(name)
         try:
             if name == "lightgbm":
-                booster = package.Booster(model_str=path.read_text(encoding="utf-8"))
+                booster = package.Booster(model_str=content.decode())
             else:
-                booster = package.Booster(model_file=bytearray(path.read_bytes()))
+                booster = package.Booster(model_file=bytearray(content))
         except Exception as error:  # each framework has an error of its own
             raise ValueError(f"{path} must be a model of {name}; got {str(error).splitlines()[0]}") from error
-        metrics = folder / METRICS
-        known = json.loads(metrics.read_text(encoding="utf-8")) if metrics.is_file() else {}
-        return cls(booster, name, int(config["features"]), config.get("settings", {}), known)
+        if features != (trained := booster.num_feature() if name == "lightgbm" else booster.num_features()):
+            bad_value(str(folder / CONFIG), f"say {trained} features, as {path.name} does", features)
+        return cls(booster, name, features, config.get("settings", {}), read_metrics(folder))

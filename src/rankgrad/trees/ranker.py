@@ -1,7 +1,6 @@
 """The estimator around boosted trees: the interface of `rankgrad.Ranker`."""
 
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics import parse
 from rankgrad.rows import RowRanker, hold_out, row_weights
-from rankgrad.training.files import write_json
+from rankgrad.training.model import CONFIG
 from rankgrad.trees.boosting import Plan, boost, check_loss, check_params
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
 
-ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
 # Other words for what `trees`, `patience`, `metric` and `loss` say here.
 _SAID = {
     "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
@@ -124,23 +122,19 @@ class TreeRanker(RowRanker):
         """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it."""
         check_is_fitted(self)
         self.model_.save(folder)
-        names = getattr(self, "feature_names_in_", None)
-        known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
-        write_json(Path(folder) / ESTIMATOR, known)
+        self._keep(Path(folder))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "TreeRanker":
         """A fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled."""
         model = TreeModel.load(folder)
         settings = dict(model.settings)
-        ranker = cls(**settings.pop("params", {}), **settings)
-        path = Path(folder) / ESTIMATOR
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        ranker.holdout = known.get("holdout", ranker.holdout)
-        if (names := known.get("feature_names")) is not None:
-            ranker.feature_names_in_ = np.array(names, dtype=object)
-        ranker.n_features_in_ = model.features
+        try:
+            ranker = cls(**settings.pop("params", {}), **settings)
+        except TypeError as error:
+            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of trees; got {error}") from error
         ranker._take(model)
+        ranker._take_kept(Path(folder))
         return ranker
 
     def _take(self, model: TreeModel) -> None:

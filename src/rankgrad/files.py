@@ -1,0 +1,203 @@
+"""Files that are there as a whole or not at all, and that notice damage: written aside, renamed, hashed inside.
+
+The hash of a file is in the file itself, so that file and hash change in one rename. A file without one is from before
+0.2, or was written by hand; it is read as it is.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HASH = "sha256"  # its key in JSON, and in the facts of tensors
+_FIX = "restore it from a copy, or make it again"
+# `.name.host.process.random`, as `aside` makes them; and `.name.process`, as version 0.1 did.
+_LEFTOVER = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{32}(\.old)?|\..+\.\d+")
+_LENGTH = 40  # characters of a name in such a name, which a file system cuts at 255 bytes
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_open: set[Path] = set()  # what this process is writing
+
+
+def aside(path: Path) -> Path:
+    """A name beside a file or folder that nobody can foresee, to write to before the rename."""
+    return path.with_name(f".{path.name[:_LENGTH]}.{_host()}.{os.getpid()}.{secrets.token_hex(16)}")
+
+
+def clear_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers left in a folder.
+
+    Args:
+        folder: where they wrote.
+        name: of the one file or folder that is about to be written: only what dead processes of this machine left of it
+            is removed. None, for who holds the folder's lock: all files, but for those of live processes here.
+    """
+    for path in folder.iterdir() if folder.is_dir() else ():
+        found = _LEFTOVER.fullmatch(path.name)
+        if found is None or path in _open:
+            continue
+        here = found["host"] == _host()
+        mine = here and int(found["pid"]) == os.getpid()  # or of a process before this one, of the same number
+        if here and not (mine and name is None) and _alive(int(found["pid"])):
+            continue
+        if name is None and (path.is_symlink() or path.is_file()):
+            path.unlink(missing_ok=True)
+        elif name is not None and here and path.name.startswith(f".{name[:_LENGTH]}.{_host()}."):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes its place when the block ends well; an error of the disk names the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = aside(path)
+    _open.add(own)
+    with naming(path):
+        # Exclusive: what lies there already, a link in particular, is never written to.
+        file = os.fdopen(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
+    try:
+        try:
+            yield file
+            with naming(path):
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with naming(path):
+                file.close()
+        with naming(path):
+            os.replace(own, path)
+    finally:
+        own.unlink(missing_ok=True)
+        _open.discard(own)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system, such as that of a full disk, name this file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        del error.filename2  # of a rename
+        raise
+
+
+def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
+    """Open a file to append to, cut to a length; a symbolic link is an error, as it may lead anywhere."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
+    with naming(path):
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK, 0o666), "ab")
+        if length is not None:
+            file.truncate(min(length, os.fstat(file.fileno()).st_size))
+        return file
+
+
+def check_plain(folder: Path) -> None:
+    """See that nothing in a folder to write in leads out of it."""
+    for path in folder.iterdir():
+        if path.is_symlink():
+            raise ValueError(f"{path} must be no symbolic link, as a run would write through it; got one: remove it")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file aside and rename it into its place."""
+    with writing(path) as file, naming(path):
+        file.write(content)
+
+
+def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
+    """JSON with one key a line, and NaN refused; `seal` adds the hash of a dictionary, which `read_json` checks."""
+    if seal:
+        value = {**value, HASH: _hash_of_json(json.loads(json.dumps(value, allow_nan=False)))}
+    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The dictionary in a JSON file, without its hash; damage is a sentence that names the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON; got {error}: {_FIX}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must be a JSON object; got a {type(value).__name__}: {_FIX}")
+    if (known := value.pop(HASH, None)) is not None and known != _hash_of_json(value):
+        edited = f'for an edit by hand, delete its "{HASH}"'
+        raise ValueError(f"{path} must be as it was written; got other content: {_FIX}; {edited}")
+    return value
+
+
+def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any] | None = None) -> None:
+    """A safetensors file; `facts` are JSON in its header, beside a hash of everything."""
+    from safetensors.torch import save
+
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # In the facts, as two entries of metadata would come in any order: the same content gives the same bytes.
+    told = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
+    write_bytes(path, save(kept, {"facts": json.dumps(told)}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+    """The tensors of a safetensors file, and its facts. Nothing in such a file can run code."""
+    from safetensors import SafetensorError, safe_open
+
+    def damaged(got: object) -> NoReturn:
+        raise ValueError(f"{path} must be a whole safetensors file, as it was written; got {got}: {_FIX}")
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = json.loads(header.get("facts", "{}"))
+    except (SafetensorError, ValueError, RecursionError) as error:
+        damaged(error)
+    if not isinstance(facts, dict) or not header.keys() <= {"facts", "format"}:
+        damaged("a header of something else")
+    if (known := facts.pop(HASH, None)) is not None and known != _hash_of_tensors(tensors, facts):
+        damaged("damaged content")
+    return tensors, facts
+
+
+def hash_of(content: bytes) -> str:
+    """SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _hash_of_json(value: Any) -> str:
+    return hash_of(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _hash_of_tensors(tensors: dict[str, "Tensor"], facts: dict[str, Any]) -> str:
+    import torch
+
+    found = hashlib.sha256(_hash_of_json(json.loads(json.dumps(facts))).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name}, which is no number")
+
+
+def _host() -> str:
+    return socket.gethostname().replace(".", "-")[:_LENGTH] or "localhost"
+
+
+def _alive(pid: int) -> bool:
+    with suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True

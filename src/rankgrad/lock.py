@@ -1,0 +1,75 @@
+"""One run at a time in a folder: a lock that the system lets go of, however its holder ends."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from rankgrad.errors import bad_value
+from rankgrad.files import clear_leftovers, naming
+
+LOCK = ".lock"
+_PATIENCE = 1.0  # seconds: the processes of a run that was killed end a little later than the run
+_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+
+
+@contextmanager
+def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
+    """Hold a folder, made if need be, for this run alone; what a killed run left half-written in it is removed.
+
+    A second run is an error. On Windows, and on file systems without locks, nothing is held.
+
+    Args:
+        folder: of the run.
+        again: the caller may hold it already, as a command does that calls the training.
+    """
+    place = folder.resolve()
+    if again and place in _held.get():
+        yield
+        return
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = _take(folder)
+    token = _held.set(_held.get() | {place})
+    try:
+        if file is not None:
+            clear_leftovers(folder)
+        yield
+    finally:
+        _held.reset(token)
+        if file is not None:
+            (folder / LOCK).unlink(missing_ok=True)
+            os.close(file)
+        if new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+
+
+def _take(folder: Path) -> int | None:
+    """The open lock file; None where there are no locks."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return None
+    path, until = folder / LOCK, time.monotonic() + _PATIENCE
+    while True:
+        with naming(path):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before may have removed this file, and another run may hold a new one.
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(file)
+                bad_value("out", "be a folder in which no other run is at work", folder)
+            time.sleep(0.02)
+        except FileNotFoundError:  # removed at this moment
+            pass
+        except OSError:
+            os.close(file)
+            return None
+        os.close(file)
