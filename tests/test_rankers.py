@@ -222,7 +222,15 @@ def test_nothing_waits_for_values(case):
 
 
 @pytest.mark.parametrize(
-    "case", ["mlp-batch", "context_aware-heads", "context_aware-fixed", "attsets", "attention_mil-gated", "dasalc"]
+    "case",
+    [
+        "mlp-batch",
+        "context_aware-heads",
+        *(
+            pytest.param(case, marks=pytest.mark.long)
+            for case in ("context_aware-fixed", "attsets", "attention_mil-gated", "dasalc")
+        ),
+    ],
 )
 def test_compiles_into_one_graph(case):
     plain, other = made(case).train(), made(case).train()

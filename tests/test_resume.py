@@ -66,7 +66,7 @@ def killed_run(out, settings, kills, seed):
     return done
 
 
-@pytest.mark.parametrize(("adapt", "kills"), [("joint", 2), ("heldout", 1)])
+@pytest.mark.parametrize(("adapt", "kills"), [("joint", 1), pytest.param("heldout", 2, marks=pytest.mark.long)])
 def test_a_killed_run_ends_in_the_same_weights(tmp_path, adapt, kills):
     settings = {**SETTINGS, "loss": f"learndcg:discount=curved,adapt={adapt}"}
     finish(start(tmp_path / "whole", settings))
@@ -86,7 +86,7 @@ def test_a_run_killed_ten_times_ends_in_the_same_weights(tmp_path, model):
 @pytest.mark.parametrize(
     ("model", "adapt"),
     [
-        ("mlp:widths=16", "joint"),
+        pytest.param("mlp:widths=16", "joint", marks=pytest.mark.long),
         ("mlp:widths=16", "heldout"),
         ("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint"),
     ],
