@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels.cache import folder
+from rankgrad.kernels.kept import folder_of, keep
 
 _config: Any = numba.config
 
@@ -25,19 +25,13 @@ _config: Any = numba.config
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
-# Of all kernels at once: Numba's own cache does not notice a change in a helper of another file.
-_SOURCES = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-_FOLDER = str(folder("kernels", *_SOURCES, numba.__version__.encode()))
+# Of all kernels at once, for they share helpers.
+_FOLDER = folder_of("kernels", sorted(Path(__file__).parent.glob("*.py")))
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function with Numba when it is first called, or load what an earlier process compiled."""
-    elsewhere = _config.CACHE_DIR
-    _config.CACHE_DIR = _FOLDER  # read when the function is decorated, so this touches nobody else's
-    try:
-        return numba.njit(cache=True, fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function)
-    finally:
-        _config.CACHE_DIR = elsewhere
+    return keep(numba.njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function), _FOLDER)
 
 
 def helper(function: Callable[..., Any]) -> Any:
@@ -134,4 +128,5 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
         torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
     if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
-        print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s; kept in {_FOLDER}", file=sys.stderr)
+        where = f"; kept in {_FOLDER.path}" if _FOLDER.kept else ""
+        print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s{where}", file=sys.stderr)
