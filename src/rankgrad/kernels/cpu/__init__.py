@@ -1,10 +1,11 @@
 """Kernels for the CPU, compiled by Numba and cached on disk under a hash of all of them.
 
 Threads follow `torch.get_num_threads()`. Results do not depend on their number: every document's sums are made by one
-thread, in one order. After a kernel has run in parallel a forked child cannot; process pools must use spawn.
+thread, in one order. A forked child runs kernels in one thread.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankgrad.kernels import forks
 from rankgrad.kernels.kept import folder_of, keep
 
 _config: Any = numba.config
@@ -27,6 +29,7 @@ FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 # Of all kernels at once, for they share helpers.
 _FOLDER = folder_of("kernels", sorted(Path(__file__).parent.glob("*.py")))
+_one_at_a_time = threading.Lock()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -118,11 +121,19 @@ def discounts(ranks: int) -> NDArray[np.float64]:
 def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
     """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
     threads = torch.get_num_threads()
+    several = False
     if parallel:
-        numba.set_num_threads(min(threads, _config.NUMBA_NUM_THREADS))
+        number = 1 if forks.child else min(threads, _config.NUMBA_NUM_THREADS)
+        numba.set_num_threads(number)
+        several = number > 1
+        forks.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    compiled(*arguments)
+    if several and numba.threading_layer() == "workqueue":  # which ends the process when two threads call it at once
+        with _one_at_a_time:
+            compiled(*arguments)
+    else:
+        compiled(*arguments)
     seconds = time.perf_counter() - started
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
