@@ -1,6 +1,9 @@
-"""The device of the tests: `RANKGRAD_TEST_DEVICE=cuda RANKGRAD_BACKEND=auto pytest` runs them on a GPU and its kernels.
+"""Where the tests run.
 
-Tests that ask for no device then make their tensors there, and bring them back when they turn them into arrays.
+`RANKGRAD_TEST_DEVICE=cuda RANKGRAD_BACKEND=auto pytest` runs them on a GPU and its kernels: tests that ask for no
+device then make their tensors there, and bring them back when they turn them into arrays.
+
+`RANKGRAD_TEST_FORK=1 pytest` runs them in a child, forked after kernels and PyTorch have used threads in the parent.
 """
 
 import os
@@ -12,6 +15,7 @@ import torch
 from torch import Tensor
 
 DEVICE = os.environ.get("RANKGRAD_TEST_DEVICE", "cpu")
+FORK = os.environ.get("RANKGRAD_TEST_FORK") == "1"
 
 # What holds on the CPU only, by the name of the test.
 VALUES = "values are checked on the CPU only"
@@ -31,6 +35,22 @@ CPU_ONLY = {
     "test_a_matrix_that_is_not_kept": NUMBA,
     "test_every_entry_is_written": NUMBA,
 }
+
+
+def go_on_in_a_child() -> None:
+    """Run a kernel and PyTorch in two threads, fork, and leave the rest of this process to the child."""
+    import rankgrad as rg
+
+    torch.set_num_threads(2)
+    rg.losses.neural_ndcg(torch.randn(8, 50), torch.ones(8, 50))
+    torch.ones(1_000_000).exp().sum()
+    if child := os.fork():
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(ended if ended >= 0 else 128 - ended)
+
+
+if FORK:
+    go_on_in_a_child()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
