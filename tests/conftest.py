@@ -37,6 +37,10 @@ CPU_ONLY = {
 }
 
 
+# What PyTorch itself waits for forever in a forked child.
+THREADS = {"test_threads_change_nothing", "test_the_number_of_threads_changes_nothing"}
+
+
 def go_on_in_a_child() -> None:
     """Run a kernel and PyTorch in two threads, fork, and leave the rest of this process to the child."""
     import rankgrad as rg
@@ -60,6 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason = "fastsort_ndcg has a kernel on the CPU only"
         if DEVICE != "cpu" and reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+        if FORK and getattr(item, "originalname", "") in THREADS:
+            item.add_marker(pytest.mark.skip(reason="uses several threads of PyTorch, which a forked child has not"))
 
 
 if DEVICE != "cpu":
