@@ -66,7 +66,23 @@ TAIL = """## How
 - **Threads that are free take the next task.** Where other programs want the cores, too, OpenMP's threads wait for each
   other in a loop that takes their time: `OMP_WAIT_POLICY=passive`, set before Python starts, is better there.
 
-What stays plain: `mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg`, `list_ap` and
+## Compiled code, and forked processes
+
+The first call of a loss on a machine compiles its kernel. What is compiled is kept in `RANKGRAD_CACHE`, or in
+`$XDG_CACHE_HOME/rankgrad`, or in `~/.cache/rankgrad`, and later processes load it. Loading compiled code runs it, so
+each folder of compiled code there must belong to the user and be writable by nobody else; rankgrad makes it so. An
+entry that is damaged is compiled again. Where nothing can be kept (a full disk, no home folder, a folder of another
+user), losses work, every process compiles for itself, and one sentence on stderr says why.
+
+A process that was forked (`multiprocessing` on Linux before Python 3.14, a worker of `DataLoader`) runs kernels in one
+thread, for OpenMP's threads do not survive a fork. After kernels have used several threads in the parent, rankgrad also
+sets `torch.set_num_threads(1)` in the child, as `DataLoader` does; otherwise PyTorch waits forever for the threads of
+the parent. Where only PyTorch has used threads before the fork, this call is yours to make. A spawned process has all
+threads. With `NUMBA_THREADING_LAYER=workqueue` kernels that several Python threads call run one after the other.
+
+## What stays plain
+
+`mse`, `rmse`, `bce` and `rank_cosine` (one pass already), `ot_ndcg`, `softrank_ndcg`, `list_ap` and
 `NeuralLoss`; on a GPU `fastsort_ndcg`, too.
 """
 

@@ -1,6 +1,9 @@
-"""The device of the tests: `RANKGRAD_TEST_DEVICE=cuda RANKGRAD_BACKEND=auto pytest` runs them on a GPU and its kernels.
+"""Where the tests run.
 
-Tests that ask for no device then make their tensors there, and bring them back when they turn them into arrays.
+`RANKGRAD_TEST_DEVICE=cuda RANKGRAD_BACKEND=auto pytest` runs them on a GPU and its kernels: tests that ask for no
+device then make their tensors there, and bring them back when they turn them into arrays.
+
+`RANKGRAD_TEST_FORK=1 pytest` runs them in a child, forked after kernels and PyTorch have used threads in the parent.
 """
 
 import os
@@ -12,6 +15,7 @@ import torch
 from torch import Tensor
 
 DEVICE = os.environ.get("RANKGRAD_TEST_DEVICE", "cpu")
+FORK = os.environ.get("RANKGRAD_TEST_FORK") == "1"
 
 # What holds on the CPU only, by the name of the test.
 VALUES = "values are checked on the CPU only"
@@ -34,6 +38,26 @@ CPU_ONLY = {
 }
 
 
+# What PyTorch itself waits for forever in a forked child.
+THREADS = {"test_threads_change_nothing", "test_the_number_of_threads_changes_nothing"}
+
+
+def go_on_in_a_child() -> None:
+    """Run a kernel and PyTorch in two threads, fork, and leave the rest of this process to the child."""
+    import rankgrad as rg
+
+    torch.set_num_threads(2)
+    rg.losses.neural_ndcg(torch.randn(8, 50), torch.ones(8, 50))
+    torch.ones(1_000_000).exp().sum()
+    if child := os.fork():
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(ended if ended >= 0 else 128 - ended)
+
+
+if FORK:
+    go_on_in_a_child()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         reason = CPU_ONLY.get(getattr(item, "originalname", ""))
@@ -41,6 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason = "fastsort_ndcg has a kernel on the CPU only"
         if DEVICE != "cpu" and reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+        if FORK and getattr(item, "originalname", "") in THREADS:
+            item.add_marker(pytest.mark.skip(reason="uses several threads of PyTorch, which a forked child has not"))
 
 
 if DEVICE != "cpu":

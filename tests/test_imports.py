@@ -26,7 +26,7 @@ MAY_KNOW = {
     "kernels": set(),
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
-    "data": {"lists", "metrics"},
+    "data": {"lists", "metrics", "kernels.kept"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data"},
     "surrogate": {"metrics", "losses", "training"},
     "rows": {"metrics", "data"},

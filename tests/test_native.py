@@ -7,6 +7,7 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
+from rankgrad.kernels.cache import Folder
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Launch
 
@@ -183,3 +184,13 @@ def test_it_can_be_left_out(monkeypatch):
     monkeypatch.setattr(native, "_builder", None)
     assert native.ready() is None
     assert not native.wait()
+
+
+def test_a_damaged_file_is_not_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "_module", None)
+    folder = Folder(tmp_path / "native")
+    assert not native._load(folder)
+    folder.write(native.NAME, b"content")
+    (tmp_path / "native" / native.NAME).write_bytes(b"damaged" * 100)
+    assert not native._load(folder)
+    assert native._module is None

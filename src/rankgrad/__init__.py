@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 from rankgrad.backend import backend
+from rankgrad.kernels import forks as _forks  # noqa: F401  # learns of forks from now on
 
 __version__ = "0.1.0"
 __all__ = [

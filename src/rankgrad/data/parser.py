@@ -3,12 +3,13 @@
 A block is bytes that end in a newline, so no loop below needs to ask where the text ends. The parser only says *that* a
 line is bad; `rankgrad.data.faults` reads the line again, slowly, and says what is wrong with it.
 
-Everything compiled stays in this file: Numba's cache on disk does not notice changes in other files.
+Compiled code is kept on disk under a hash of `_SOURCES`: whatever goes into it must be in one of these files.
 """
 
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -16,6 +17,7 @@ import numpy as np
 
 from rankgrad.data.decimals import EXACT_POWERS, HIGHEST, LOWEST, powers_of_five
 from rankgrad.data.faults import LONGEST_ID
+from rankgrad.kernels.kept import folder_of, keep
 
 # How `parse` ended: at the end of the block, for want of room for slow numbers, or for rows, at a bad line.
 DONE, FULL, CROWDED, BAD = range(4)
@@ -32,14 +34,13 @@ _LOWER = 0x20  # the bit that turns an ASCII letter to lower case
 _UPPER_FIVE, _LOWER_FIVE = powers_of_five()
 _NAN, _INF, _INITY, _DOCID = tuple(b"nan"), tuple(b"inf"), tuple(b"inity"), tuple(b"docid")
 
+_SOURCES = [Path(__file__).with_name(name) for name in ("parser.py", "decimals.py", "faults.py")]
+_FOLDER = folder_of("parser", _SOURCES)
 _inner = numba.njit(nogil=True, error_model="numpy")
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    except RuntimeError:  # no folder to keep compiled code in
-        return _inner(function)
+    return keep(_inner(function), _FOLDER)
 
 
 @_inner

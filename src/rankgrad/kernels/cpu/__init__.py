@@ -1,10 +1,11 @@
 """Kernels for the CPU, compiled by Numba and cached on disk under a hash of all of them.
 
 Threads follow `torch.get_num_threads()`. Results do not depend on their number: every document's sums are made by one
-thread, in one order. After a kernel has run in parallel a forked child cannot; process pools must use spawn.
+thread, in one order. A forked child runs kernels in one thread.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels.cache import folder
+from rankgrad.kernels import forks
+from rankgrad.kernels.kept import folder_of, keep
 
 _config: Any = numba.config
 
@@ -25,19 +27,14 @@ _config: Any = numba.config
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
-# Of all kernels at once: Numba's own cache does not notice a change in a helper of another file.
-_SOURCES = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-_FOLDER = str(folder("kernels", *_SOURCES, numba.__version__.encode()))
+# Of all kernels at once, for they share helpers.
+_FOLDER = folder_of("kernels", sorted(Path(__file__).parent.glob("*.py")))
+_one_at_a_time = threading.Lock()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function with Numba when it is first called, or load what an earlier process compiled."""
-    elsewhere = _config.CACHE_DIR
-    _config.CACHE_DIR = _FOLDER  # read when the function is decorated, so this touches nobody else's
-    try:
-        return numba.njit(cache=True, fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function)
-    finally:
-        _config.CACHE_DIR = elsewhere
+    return keep(numba.njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function), _FOLDER)
 
 
 def helper(function: Callable[..., Any]) -> Any:
@@ -124,14 +121,23 @@ def discounts(ranks: int) -> NDArray[np.float64]:
 def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
     """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
     threads = torch.get_num_threads()
+    several = False
     if parallel:
-        numba.set_num_threads(min(threads, _config.NUMBA_NUM_THREADS))
+        number = 1 if forks.child else min(threads, _config.NUMBA_NUM_THREADS)
+        numba.set_num_threads(number)
+        several = number > 1
+        forks.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    compiled(*arguments)
+    if several and numba.threading_layer() == "workqueue":  # which ends the process when two threads call it at once
+        with _one_at_a_time:
+            compiled(*arguments)
+    else:
+        compiled(*arguments)
     seconds = time.perf_counter() - started
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
     if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
-        print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s; kept in {_FOLDER}", file=sys.stderr)
+        where = f"; kept in {_FOLDER.path}" if _FOLDER.kept else ""
+        print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s{where}", file=sys.stderr)

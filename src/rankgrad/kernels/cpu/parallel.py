@@ -41,13 +41,29 @@ def _next(context: Any, counter: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+@intrinsic
+def _threads(context: Any) -> Any:
+    """The number of threads that Numba was told to use in this one."""
+    del context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_WORD, []), "get_num_threads")
+        return builder.call(function, [])
+
+    return types.int64(), generate
+
+
 @numba.njit(parallel=True)
 def _each(task, data, counter, count):
-    for _ in prange(count):  # each thread does all of its work in its first round, and passes through the others
-        index = _next(counter)
-        while index < count:
+    if _threads() == 1:  # without OpenMP, which in a forked child waits for threads that the parent had
+        for index in range(count):
             _call(task, data, index)
+    else:
+        for _ in prange(count):  # each thread does all of its work in its first round, and passes through the others
             index = _next(counter)
+            while index < count:
+                _call(task, data, index)
+                index = _next(counter)
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:

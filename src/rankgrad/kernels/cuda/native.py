@@ -1,18 +1,18 @@
 """Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
 
 The first call on a machine starts the compiler in the background, once; until it is done, and wherever there is no
-compiler, calls go through Python and have the same results. `RANKGRAD_NATIVE=0` leaves it at that.
+compiler or no private folder to keep the file in, calls go through Python and have the same results.
+`RANKGRAD_NATIVE=0` leaves it at that.
 """
 
 import ctypes
 import os
-import shlex
 import shutil
 import struct
 import subprocess
+import sys
 import sysconfig
 import threading
-import uuid
 from functools import lru_cache
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankgrad.kernels.cache import folder
+from rankgrad.kernels import cache
 
 if TYPE_CHECKING:
     from rankgrad.kernels.cuda.recorded import Launch
 
 SOURCE = Path(__file__).with_name("native.cpp")
+NAME = f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
 # Triton's names of types, and how an argument of the type is packed.
 PACKED = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 PACKED |= {f"u{width[1:]}": code.upper() for width, code in PACKED.items() if width[0] == "i"}
@@ -52,7 +53,7 @@ def wait() -> bool:
 
 def compiler() -> str | None:
     """The C++ compiler; None where there is none, or it is not wanted."""
-    wanted = os.environ.get("RANKGRAD_NATIVE") != "0" and os.name == "posix"
+    wanted = os.environ.get("RANKGRAD_NATIVE") != "0" and hasattr(os, "memfd_create")
     return shutil.which(os.environ.get("CXX", "c++")) if wanted else None
 
 
@@ -63,48 +64,50 @@ def _begin() -> None:
     if (program := compiler()) is None:
         return
     made_for = (torch.__version__, sysconfig.get_platform())
-    kept = folder("native", SOURCE.read_bytes(), repr(made_for).encode())
-    built = kept / f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
-    if built.exists():
-        _load(built)
-    else:
-        _builder = threading.Thread(target=_build, args=(program, built), daemon=True)
+    folder = cache.Folder.of("native", SOURCE.read_bytes(), repr(made_for).encode())
+    if not _load(folder) and folder.path is not None:
+        _builder = threading.Thread(target=_build, args=(program, folder), daemon=True)
         _builder.start()
 
 
-def _build(program: str, built: Path) -> None:
-    """The compiler goes on when this process ends, and moves the file to its place when it is whole."""
-    part = built.with_name(f"{uuid.uuid4().hex}.part")
-    command = f"{shlex.join(command_line(program, part))} && mv {shlex.quote(str(part))} {shlex.quote(str(built))}"
+def _build(program: str, folder: cache.Folder) -> None:
+    """The compiler goes on when this process ends, and what it makes is kept."""
+    build = [sys.executable, "-I", cache.__file__, str(folder.path), NAME, *command_line(program)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    if subprocess.run(["sh", "-c", command], start_new_session=True, check=False, **quiet).returncode == 0:
-        _load(built)
+    if subprocess.run(build, start_new_session=True, check=False, **quiet).returncode == 0:
+        _load(folder)
 
 
-def command_line(program: str, built: Path) -> list[str]:
-    """How the file is compiled."""
+def command_line(program: str) -> list[str]:
+    """How the file is compiled; `-o` and a path are to follow."""
     root = Path(torch.__file__).parent
     includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
     includes = [*includes, Path(sysconfig.get_path("include"))]
     libraries = root / "lib"
     return [
-        *(program, "-O2", "-std=c++20", "-shared", "-fPIC", "-w", str(SOURCE), "-o", str(built)),
+        *(program, "-O2", "-std=c++20", "-shared", "-fPIC", "-w", str(SOURCE)),
         *(part for include in includes for part in ("-isystem", str(include))),
         *(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", f"-L{libraries}"),
         *(f"-Wl,-rpath,{libraries}", "-ltorch_python", "-ltorch_cpu", "-lc10"),
     ]
 
 
-def _load(built: Path) -> None:
+def _load(folder: cache.Folder) -> bool:
+    """Load the module from memory, so that what runs is what was checked; whether there is one."""
     global _module
-    loader = ExtensionFileLoader("native", str(built))
-    spec = spec_from_loader("native", loader)
+    if (content := folder.read(NAME)) is None:
+        return False
     try:
-        module = module_from_spec(spec)  # type: ignore[arg-type]
-        loader.exec_module(module)
-    except ImportError:  # built for another PyTorch of the same name
-        return
-    _module = module
+        with open(os.memfd_create(NAME), "wb") as file:
+            file.write(content)
+            file.flush()
+            loader = ExtensionFileLoader("native", f"/proc/self/fd/{file.fileno()}")
+            module = module_from_spec(spec_from_loader("native", loader))  # type: ignore[arg-type]
+            loader.exec_module(module)
+        _module = module
+    except (ImportError, OSError):  # built for another PyTorch of the same name, or no such memory
+        pass
+    return True
 
 
 def plan(
