@@ -220,3 +220,20 @@ def test_importing_metrics_is_light():
         "import sys, rankgrad.metrics; print([m for m in ('numba', 'scipy', 'sklearn', 'pandas') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_one_long_list_among_many_short_ones_takes_little_memory():
+    """Padded to one width they would take 4 billion places."""
+    rng = np.random.default_rng(0)
+    lengths = rng.permutation(np.r_[200_000, np.ones(10_000, int), np.full(10_000, 3), 0])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    scores, labels = rng.integers(0, 50, offsets[-1]).astype(np.float32), rng.integers(0, 3, offsets[-1])
+    ids = rng.permutation(offsets[-1]).astype(str)
+    chosen = ["nDCG@10", "AP", "RR(ties='trec')", "P(ties='expected')@5"]
+    found = metrics.evaluate(scores, labels, chosen, offsets=offsets, ids=ids, bootstrap=0)
+    some = np.r_[np.argmax(lengths), rng.integers(0, len(lengths), 200)]
+    for place in some:
+        rows = slice(offsets[place], offsets[place + 1])
+        alone = metrics.evaluate(scores[None, rows], labels[None, rows], chosen, ids=ids[None, rows], bootstrap=0)
+        for name in found:
+            assert found.values[name][place] == pytest.approx(alone.values[name][0], rel=1e-6)

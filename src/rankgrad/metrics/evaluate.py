@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
-from rankgrad.lists import as_lists
+from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.measure import Metric, parse
 from rankgrad.metrics.ranked import Ranked, id_codes, nan_scores, rank_padded, settle
 
 Values = NDArray[np.float64]
+
+_MOST_PADDING, _SMALL = 8, 1_000_000  # places per document; places that are never too many
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,19 @@ def evaluate(
     """
     chosen = named(metrics)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(chosen.values()))
-    missing = nan_scores(lists.scores)
+    ways = {metric.options.get("ties", "stable") for metric in chosen.values()}
+    missing, which, found = 0, [], []
+    for members, part, own_ids in _of_like_length(lists, ids if "trec" in ways else None):
+        missing += nan_scores(part.scores)
+        codes = None if own_ids is None else id_codes(own_ids, part)
+        ranked = {ties: rank_padded(part.scores, part.labels, part.mask, ties, codes) for ties in ways}
+        which.append(members)
+        found.append(_values(ranked, chosen))
     if missing:
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
-    ways = {metric.options.get("ties", "stable") for metric in chosen.values()}
-    codes = None if ids is None or "trec" not in ways else id_codes(ids, lists)
-    ranked = {ties: rank_padded(lists.scores, lists.labels, lists.mask, ties, codes) for ties in ways}
-    return evaluate_ranked(ranked, chosen, bootstrap, seed, confidence, missing=missing)
+    back = np.argsort(np.concatenate(which))
+    values = {name: np.concatenate([part[name] for part in found])[back] for name in chosen}
+    return _summary(values, chosen, bootstrap, seed, confidence, missing=missing)
 
 
 def evaluate_ranked(
@@ -137,15 +146,57 @@ def evaluate_ranked(
     missing: int = 0,
 ) -> Evaluation:
     """Measure lists that are ranked, in each way of breaking ties that the metrics ask for."""
-    if bootstrap < 0:
-        bad_value("bootstrap", "be at least 0", bootstrap)
-    if not 0 < confidence < 1:
-        bad_value("confidence", "be between 0 and 1", confidence)
+    return _summary(_values(ranked, metrics), metrics, bootstrap, seed, confidence, queries=queries, missing=missing)
+
+
+def _values(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
+    """The value of each list by each metric, `(lists,)`."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
         each = settle(outcome, metric.options.get("empty", "zero"), "none")
         values[name] = each.reshape(-1).cpu().numpy().astype(np.float64)
+    return values
+
+
+def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
+    """Which lists, these lists, and their ids: all of them at once, or in parts where padding would fill the memory.
+
+    One list of 200,000 documents among 20,000 short ones would be 4 billion places.
+    """
+    scores, labels, _, offsets, _ = lists.given
+    if offsets is None:
+        yield np.arange(scores.shape[:-1].numel()), lists, ids
+        return
+    lengths = offsets.diff().cpu().numpy()
+    if lengths.max(initial=0) * len(lengths) <= max(_MOST_PADDING * scores.shape[0], _SMALL):
+        yield np.arange(len(lengths)), lists, ids
+        return
+    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # lists of a part differ by a factor of 2 at most
+    for one in np.unique(size):
+        members = np.flatnonzero(size == one)
+        rows = np.flatnonzero(np.repeat(size == one, lengths))
+        chosen = torch.from_numpy(rows).to(scores.device)
+        own = torch.tensor([0, *np.cumsum(lengths[members]).tolist()], device=scores.device)
+        part = Lists(scores[chosen], labels[chosen], None, own)
+        yield members, part, None if ids is None else np.asarray(ids, dtype=str)[rows]
+
+
+def _summary(
+    values: dict[str, Values],
+    metrics: Mapping[str, Metric],
+    bootstrap: int,
+    seed: int,
+    confidence: float,
+    *,
+    queries: tuple[str, ...] | None = None,
+    missing: int = 0,
+) -> Evaluation:
+    """Means and intervals of values by list."""
+    if bootstrap < 0:
+        bad_value("bootstrap", "be at least 0", bootstrap)
+    if not 0 < confidence < 1:
+        bad_value("confidence", "be between 0 and 1", confidence)
     table = np.stack(list(values.values()), axis=1)  # (lists, metrics)
     means = _means(np.ones((1, len(table))), table)[0]
     low, high = _interval(table, means, bootstrap, seed, confidence)
