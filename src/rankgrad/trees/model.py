@@ -15,6 +15,8 @@ from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation, evaluate
 from rankgrad.training.files import write_bytes, write_json
 from rankgrad.training.model import CONFIG, FORMAT, METRICS, VERSION, read_config
+from rankgrad.trees.lightgbm_file import check_lightgbm
+from rankgrad.trees.xgboost_file import checked_xgboost
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
@@ -84,14 +86,37 @@ class TreeModel:
         path = folder / FILES[name]
         if not path.is_file():
             bad_value(str(folder), f"hold {path.name}", "no such file")
-        package = framework(name)
-        try:
-            if name == "lightgbm":
-                booster = package.Booster(model_str=path.read_text(encoding="utf-8"))
-            else:
-                booster = package.Booster(model_file=bytearray(path.read_bytes()))
-        except Exception as error:  # each framework has an error of its own
-            raise ValueError(f"{path} must be a model of {name}; got {str(error).splitlines()[0]}") from error
-        metrics = folder / METRICS
-        known = json.loads(metrics.read_text(encoding="utf-8")) if metrics.is_file() else {}
-        return cls(booster, name, int(config["features"]), config.get("settings", {}), known)
+        features, settings = config.get("features"), config.get("settings", {})
+        if type(features) is not int or features < 1:
+            bad_value(f"features in {folder / CONFIG}", "be a whole number of at least 1", repr(features)[:40])
+        if not isinstance(settings, dict):
+            bad_value(f"settings in {folder / CONFIG}", "be an object", repr(settings)[:40])
+        booster = _booster(path, name, features)
+        return cls(booster, name, features, settings, read_object(folder / METRICS))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file beside a model; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON; got {error}. Train again, or delete it") from error
+    if not isinstance(known, dict):
+        bad_value(str(path), "be a JSON object", type(known).__name__)
+    return known
+
+
+def _booster(path: Path, name: str, features: int) -> Any:
+    """The booster in a file, which is checked first: both frameworks crash on indices that are out of range."""
+    package = framework(name)
+    try:
+        if name == "lightgbm":
+            text = path.read_text(encoding="utf-8")
+            check_lightgbm(text, features)
+            return package.Booster(model_str=text)
+        return package.Booster(model_file=bytearray(checked_xgboost(path.read_bytes(), features)))
+    except Exception as error:  # each framework has an error of its own
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path} must be a model of {name}; got {said}") from error

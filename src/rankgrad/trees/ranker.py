@@ -1,7 +1,6 @@
 """The estimator around boosted trees: the interface of `rankgrad.Ranker`."""
 
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics import parse
 from rankgrad.rows import RowRanker, hold_out, row_weights
 from rankgrad.training.files import write_json
+from rankgrad.training.model import CONFIG
 from rankgrad.trees.boosting import Plan, boost, check_loss, check_params
-from rankgrad.trees.model import TreeModel
+from rankgrad.trees.model import TreeModel, read_object
 from rankgrad.trees.objective import FRAMEWORKS
 
 ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
@@ -133,11 +133,18 @@ class TreeRanker(RowRanker):
         """A fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled."""
         model = TreeModel.load(folder)
         settings = dict(model.settings)
-        ranker = cls(**settings.pop("params", {}), **settings)
+        try:
+            ranker = cls(**settings.pop("params", {}), **settings)
+        except TypeError as error:
+            raise ValueError(
+                f"settings in {Path(folder) / CONFIG} must be those of a TreeRanker; got {error}"
+            ) from error
         path = Path(folder) / ESTIMATOR
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        known = read_object(path)
         ranker.holdout = known.get("holdout", ranker.holdout)
         if (names := known.get("feature_names")) is not None:
+            if not isinstance(names, list) or len(names) != model.features:
+                bad_value(f"feature_names in {path}", f"be a list of {model.features}", repr(names)[:40])
             ranker.feature_names_in_ = np.array(names, dtype=object)
         ranker.n_features_in_ = model.features
         ranker._take(model)
