@@ -1,4 +1,4 @@
-"""A study whose every text is hostile, and what a page made of it may hold: the elements of our templates, no others."""
+"""A study whose every text is hostile, and what a page made of it may hold: the elements of our templates only."""
 
 import json
 import re
@@ -36,11 +36,12 @@ PAYLOADS = (
     "\N{RIGHT-TO-LEFT OVERRIDE}#\N{COMBINING ACUTE ACCENT}" * 20,
     "#" * 300,
 )
-ELEMENTS = frozenset(
-    "a body button caption circle details div figcaption figure footer g h1 h2 h3 h4 head header html input label li"
-    " line link main meta nav noscript option p path pre rect script section select small span strong style summary sup"
-    " svg table tbody td text th thead title tr tspan ul defs clippath lineargradient stop".split()
+_NAMES = (
+    "a body button caption circle clippath defs details div figcaption figure footer g h1 h2 h3 h4 head header html"
+    " input label li line lineargradient link main meta nav noscript option p path pre rect script section select small"
+    " span stop strong style summary sup svg table tbody td text th thead title tr tspan ul"
 )
+ELEMENTS = frozenset(_NAMES.split())
 
 
 class Hostile:
@@ -71,7 +72,9 @@ class Hostile:
         for table in study.tables:
             rows = [replace(row, model=self.text(row.model), loss=self.text(row.loss)) for row in table.rows]
             notes = self.deep(table.notes)
-            tables.append(replace(table, title=self.text(table.title), data=self.text(table.data), rows=rows, notes=notes))
+            tables.append(
+                replace(table, title=self.text(table.title), data=self.text(table.data), rows=rows, notes=notes)
+            )
         texts = {name: self.deep(getattr(study, name)) for name in ("title", "facts", "warnings", "models", "losses")}
         texts |= {name: self.text(getattr(study, name)) for name in ("notes", "recipe")}
         explorers = {}
@@ -123,15 +126,16 @@ def faults(page):
 
 # Run in the page: everything that no template of ours makes.
 LOOK = """(() => {
-  const known = new Set(%s), found = [];
+  const known = new Set("NAMES".split(" ")), found = [];
   if (window.pwned !== undefined) found.push(`ran ${window.pwned}`);
   for (const each of document.querySelectorAll("*")) {
-    if (!known.has(each.tagName.toLowerCase()) && !each.matches("form.vega-bindings:empty")) found.push(`<${each.tagName}>`);
+    const ours = known.has(each.tagName.toLowerCase()) || each.matches("form.vega-bindings:empty");
+    if (!ours) found.push(`<${each.tagName}>`);
     for (const { name } of each.attributes) if (name.startsWith("on")) found.push(`<${each.tagName} ${name}>`);
   }
   if (document.scripts.length !== 3) found.push(`${document.scripts.length} scripts`);
   return found;
-})()""" % json.dumps(sorted(ELEMENTS))
+})()""".replace("NAMES", _NAMES)
 
 # Run in the page: what a reader does, as far as it puts texts into the page.
 USE = """(async () => {

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
 from base64 import b64encode
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any

@@ -18,7 +18,6 @@ function look() {
   return {
     renderer: "svg",
     ast: true, // expressions are interpreted: the page's policy lets no text become a function
-    defaultStyle: false, // nor a style sheet: page.css has what these need
     tooltip: { theme: dark ? "dark" : "light", disableDefaultStyle: true },
     actions: { export: true, source: false, compiled: false, editor: false },
     config: { background: null, font, view: { stroke: null }, axis, legend: { labelFontSize: 12, titleFontSize: 12 } },
