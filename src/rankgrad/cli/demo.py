@@ -43,12 +43,12 @@ def demo(
 
     Example: `rankgrad demo --lists 500 --out demo`
     """
-    from rich.console import Console
     from rich.table import Table
 
     import rankgrad as rg
+    from rankgrad.cli.screen import screen
 
-    console = Console()
+    console = screen()
     data = rg.data.synthetic(lists, seed=seed)
     console.print(f"data: {data.train}\n      {data.test}\n{METRIC} on test:", highlight=False)
     best = _row("achievable", data.test.best, data.test, None)
