@@ -146,6 +146,12 @@ def test_a_result_that_is_damaged_is_named(case, folder):
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_a_result_under_another_name_is_packed_under_it(folder):
+    final(folder).rename(folder / "cells" / "0123456789abcdef.json")
+    pack(folder, folder / "again.tar.xz")
+    assert "cells/0123456789abcdef.json" in dict(members(folder / "again.tar.xz"))
+
+
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
 )

@@ -71,7 +71,7 @@ def test_labels_cannot_end_the_program(studies):
 
 
 def test_hostile_texts_of_a_study_stay_texts(studies):
-    for seed in range(5):
+    for seed in range(12):
         assert faults(report.page([Hostile(np.random.default_rng(seed)).study(studies[0])])) == []
 
 

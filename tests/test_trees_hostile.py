@@ -63,7 +63,7 @@ LINES = {
     "another number of features": ("max_feature_idx=", "max_feature_idx=70", "max_feature_idx must be 3; got '70'"),
     "no trees per iteration": ("num_tree_per_iteration=", "num_tree_per_iteration=0", "must be 1; got '0'"),
     "linear leaves without coefficients": ("is_linear=", "is_linear=1", "leaf_const must be there"),
-    "no word on linear leaves": ("is_linear=", "shrinkage=1\n", "each once"),
+    "no word on linear leaves": ("is_linear=", "shrinkage=1\n", "in LightGBM's order"),
 }
 
 

@@ -165,7 +165,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
         The number of outcomes.
     """
     folder = Path(folder)
-    keys = [each.cell.key for each in _in_folder(folder)]  # in the order of their names
+    keys = [path.stem for path in _files(folder) if _in_file(path)]
     members: dict[str, bytes] = {}
     if (folder / RECIPE).is_file():
         members[RECIPE] = (folder / RECIPE).read_bytes()
@@ -216,9 +216,12 @@ def _sorted(recipe: Recipe | None, outcomes: dict[str, Outcome], failed: dict[st
 
 
 def _in_folder(folder: Path) -> Iterator[Outcome]:
-    for path in sorted((folder / CELLS).glob("*.json")):
-        if re.fullmatch(r"[0-9a-f]{16}", path.stem):
-            yield _in_file(path)
+    yield from map(_in_file, _files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of outcomes, in the order of their names."""
+    return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
 def _in_file(path: Path) -> Outcome:

@@ -19,16 +19,20 @@ _HEADER = (
     "monotone_constraints", "feature_infos", "tree_sizes",
 )  # fmt: skip
 _OBJECTIVES = ("lambdarank", "rank_xendcg", "custom")
-_INNER = ("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
-          "internal_value", "internal_weight", "internal_count")  # fmt: skip
-_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
 _LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
-_OTHERS = ("num_leaves", "num_cat", "cat_boundaries", "cat_threshold", "is_linear", "shrinkage")
+_LINES = (
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "cat_boundaries",
+    "cat_threshold", "is_linear", *_LINEAR, "shrinkage",
+)  # fmt: skip
 _TOLD = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # no score depends on these
 _NUMBERS = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?( -?\d+(\.\d*)?(e[-+]?\d+)?)*")
 _WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
 _INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
-_TAIL = re.compile(r"|feature_importances:|parameters:|end of parameters|pandas_categorical:null|\[\w+: .*\]|\S+=\d+")
+_TAIL = re.compile(
+    r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n"
+    r"(\npandas_categorical:null\n?)?"
+)
 
 
 def check_lightgbm(text: str, features: int) -> None:
@@ -49,9 +53,8 @@ def check_lightgbm(text: str, features: int) -> None:
         except ValueError as error:
             raise ValueError(f"tree {place}: {error}") from None
         at += size
-    for line in tail.split("\n"):
-        if not _TAIL.fullmatch(line):
-            bad_value("line after the trees", "be one that LightGBM writes", repr(line[:40]))
+    if not _TAIL.fullmatch(tail):
+        bad_value("what follows the trees", "be importances and parameters as LightGBM writes them", "something else")
 
 
 def _header(lines: list[str], features: int) -> list[int]:
@@ -82,7 +85,7 @@ def _tree(block: str, place: int, features: int) -> None:
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
         bad_value("tree", f"begin with Tree={place} and end where its size says", repr(lines[0][:40]))
-    values = _values(lines[1:-3], (*_INNER, *_LEAF, *_LINEAR, *_OTHERS))
+    values = _values(lines[1:-3], _LINES)
     leaves = whole("num_leaves", values["num_leaves"], 1, len(block))
     sets = whole("num_cat", values["num_cat"], 0, len(block))
     for name in ("split_gain", "internal_value", "internal_weight"):
@@ -140,13 +143,14 @@ class _Required(dict[str, str]):
 
 
 def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
-    """The lines `name=value`: names that are known, each once."""
-    found = _Required()
+    """The lines `name=value`: names that are known, in the order in which LightGBM writes them."""
+    found, last = _Required(), -1
     for line in lines:
         name, equals, value = line.partition("=")
-        if not equals or name not in known or name in found:
-            bad_value("line", "be name=value with a known name, each once", repr(line[:40]))
-        found[name] = value
+        place = known.index(name) if equals and name in known else -1
+        if place <= last:
+            bad_value("line", "be name=value with a known name, in LightGBM's order", repr(line[:40]))
+        found[name], last = value, place
     return found
 
 
