@@ -7,6 +7,9 @@ import re
 import shutil
 import tarfile
 import zipfile
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -229,3 +232,17 @@ def test_an_error_spells_out_what_it_quotes(monkeypatch, capsys, tmp_path):
     said = capsys.readouterr().err
     assert "a\\u202eb" in said
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in said
+
+
+def test_compare_spells_out_the_ids_of_documents(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    place = SimpleNamespace(rank=1, document="d\x1b[2J[b]", label=1.0, score=0.5, other=1)
+    query = SimpleNamespace(query="q\x1b]0;owned\x07", documents=1, a=0.5, b=0.25, list_a=[place], list_b=[place])
+    metric = SimpleNamespace(metric="nDCG@10", conventions={}, queries=1, wins=1, losses=0, a=0.5, b=0.25)
+    metric.difference, metric.interval, metric.t, metric.randomisation = 0.25, (0.1, 0.4), 0.5, 0.5
+    result = SimpleNamespace(lists=1, metrics=[metric], queries=[query], confidence=0.95)
+    import_module("rankgrad.cli.compare")._print(result, "a set\x1b[2J", Path("a"), Path("b"), ["a note\x1b[2J"])
+    said = capsys.readouterr().out
+    assert said.count(r"\x1b[2J") == 4
+    assert "[b]" in said
+    assert not re.search("\x1b(?!\\[[0-9;]*m)|\x07", said)  # but for Rich's own colours
