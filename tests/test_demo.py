@@ -18,7 +18,8 @@ def test_demo_ends_with_a_table_and_the_path_of_a_report(tmp_path):
     assert done.stdout.splitlines()[-1] == f"report: {tmp_path / 'out' / 'report.html'}"
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<circle") == 7
-    assert "http" not in page  # nothing to load: it works offline
+    assert "://" not in page  # nothing to load: it works offline
+    assert "Content-Security-Policy\" content=\"default-src 'none';" in page
     shares = [float(share) for share in re.findall(r"([\d.]+)%</td>", page)]
     assert shares[-1] == 100.0
     assert max(shares) == 100.0  # nobody beats the order that the labels were drawn from, on average

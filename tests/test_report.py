@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from hostile_study import Hostile, faults
 from made_results import DATA, LOSSES, METRICS, MODELS, make
 from typer.testing import CliRunner
 
@@ -67,6 +68,31 @@ def test_labels_cannot_end_the_program(studies):
     page = report.page([replace(studies[0], rows=rows)])
     assert page.count("</script>") == page.count("<script")
     assert "<i>" not in page.partition('id="page-data"')[2].partition("</script>")[0]
+
+
+def test_hostile_texts_of_a_study_stay_texts(studies):
+    for seed in range(12):
+        assert faults(report.page([Hostile(np.random.default_rng(seed)).study(studies[0])])) == []
+
+
+def test_a_hostile_name_in_a_packed_study_stays_a_name(folder, tmp_path):
+    own = shutil.copytree(folder, tmp_path / "own")
+    name = '"><img src=x onerror="window.pwned=1">'
+    for path in (own / "cells").glob("*.json"):
+        path.write_text(path.read_text().replace('"alpha"', json.dumps(name)))
+    results.pack(own, tmp_path / "own.tar.xz")
+    page = report.page(report.gather(tmp_path / "own.tar.xz", lists=False))
+    assert "img src=x" in page
+    assert faults(page) == []
+
+
+def test_the_policy_of_a_page_lets_only_its_own_scripts_run(page):
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
+    said = dict(each.split(" ", 1) for each in policy.split("; "))
+    assert said.keys() == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
+    assert said["default-src"] == said["base-uri"] == said["form-action"] == "'none'"
+    assert re.fullmatch(r"'sha256-\S+' 'sha256-\S+'", said["script-src"])
+    assert "unsafe" not in policy
 
 
 def test_a_page_shows_every_number_of_the_tables(page, studies):

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from browser import Browser, executable
+from hostile_study import LOOK, PAYLOADS, USE, Hostile
 from made_results import DATA, LOSSES, METRICS, make
 
 pytest.importorskip("altair")
@@ -199,3 +200,34 @@ def test_it_prints(opened):
     import base64
 
     assert len(base64.b64decode(opened.call("Page.printToPDF", printBackground=True)["data"])) > 50_000
+
+
+def test_hostile_texts_of_a_study_run_nothing(browser, studies, tmp_path):
+    # Thrice, so that each field holds several of the payloads.
+    hostile = [Hostile(np.random.default_rng(seed)).study(studies[0]) for seed in range(3)]
+    page = report.write_page(hostile, tmp_path / "page.html")
+    browser.open(page)
+    assert browser.evaluate(USE) >= len(CHARTS)  # tooltips, too
+    assert browser.evaluate(LOOK) == []
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]
+
+
+def test_the_policy_stops_what_would_be_in_the_markup(browser, page, tmp_path):
+    # Were a text to come into the page as markup, it could run nothing and ask for nothing.
+    text = page.read_text(encoding="utf-8").replace("<main>", "<main>" + "".join(PAYLOADS[:3]))
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    browser.open(tmp_path / "page.html", ready="document.readyState === 'complete'")
+    assert browser.evaluate("new Promise((done) => setTimeout(() => done(window.pwned), 200))") is None
+    stopped = [each for each in browser.errors if "Content Security Policy" in each]
+    assert {each.split(" violates ")[0].split(" '")[0] for each in stopped} == {
+        "Executing inline event handler", "Executing inline script", "Loading the image",
+    }  # fmt: skip
+
+
+def test_a_chart_can_be_saved(opened):
+    opened.evaluate("document.querySelector('.drawing summary').click()")
+    links = "[...document.querySelectorAll('.drawing details[open] .vega-actions a')]"
+    assert texts(opened, ".drawing details[open] .vega-actions a") == ["Save as SVG", "Save as PNG"]
+    opened.evaluate(f"{links}.forEach((link) => link.dispatchEvent(new MouseEvent('mousedown')))")
+    opened.wait_for(f"{links}.every((link) => /^(blob|data):/.test(link.href))")

@@ -5,6 +5,8 @@ from importlib import import_module
 
 import typer
 
+from rankgrad.cli.screen import shown
+
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
 VERBS = (
     *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
@@ -42,5 +44,5 @@ def main() -> None:
         app()
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         for line in str(error).splitlines():
-            typer.echo(f"rankgrad: {line}", err=True)
+            typer.echo(f"rankgrad: {shown(line)}", err=True)
         sys.exit(2)

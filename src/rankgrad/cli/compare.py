@@ -119,9 +119,9 @@ def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
-    from rich.console import Console
+    from rankgrad.cli.screen import screen
 
-    console = Console(highlight=False)
+    console = screen(highlight=False)
     for name, folder in (("a", a), ("b", b)):
         console.print(f"{name}: {folder}", markup=False, soft_wrap=True)
     console.print(f"{result.lists:,} lists of {where}", markup=False, soft_wrap=True)

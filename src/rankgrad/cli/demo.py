@@ -43,12 +43,12 @@ def demo(
 
     Example: `rankgrad demo --lists 500 --out demo`
     """
-    from rich.console import Console
     from rich.table import Table
 
     import rankgrad as rg
+    from rankgrad.cli.screen import screen
 
-    console = Console()
+    console = screen()
     data = rg.data.synthetic(lists, seed=seed)
     console.print(f"data: {data.train}\n      {data.test}\n{METRIC} on test:", highlight=False)
     best = _row("achievable", data.test.best, data.test, None)
@@ -117,13 +117,13 @@ def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
     """One page that works offline: the table, and the means with their intervals as a picture."""
     import html
 
+    from rankgrad.experiments.page import policy
     from rankgrad.files import write_bytes
 
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows)
     facts = f"Train: {html.escape(str(data.train))}. Test: {html.escape(str(data.test))}. One seed."
-    page = _PAGE.format(
-        metric=html.escape(METRIC), facts=facts, picture=_picture(rows), curves=_curves(rows), body=body
-    )
+    parts = {"facts": facts, "picture": _picture(rows), "curves": _curves(rows), "body": body}
+    page = _PAGE.format(metric=html.escape(METRIC), style=_STYLE, policy=policy(_STYLE), **parts)
     path = out / "report.html"
     write_bytes(path, page.encode())
     return path
@@ -173,17 +173,20 @@ def _curves(rows: list[Row]) -> str:
     return f'<svg viewBox="0 0 700 250" role="img">{"".join(marks)}</svg>'
 
 
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c28; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; } svg { width: 100%; font-size: 13px; }
+svg line { stroke: #8aa4d6; stroke-width: 4; stroke-linecap: round; } svg circle { fill: #2b5cb8; }
+svg polyline { fill: none; stroke-width: 2; }
+"""
+
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>rankgrad demo</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c28; }}
-table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }}
-th:first-child, td:first-child {{ text-align: left; }}
-.wide {{ overflow-x: auto; }} svg {{ width: 100%; font-size: 13px; }}
-svg line {{ stroke: #8aa4d6; stroke-width: 4; stroke-linecap: round; }} svg circle {{ fill: #2b5cb8; }}
-svg polyline {{ fill: none; stroke-width: 2; }}
-</style></head><body>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>rankgrad demo</title><style>{style}</style></head><body>
 <h1>rankgrad demo</h1><p>{facts}</p>
 <h2>{metric}, with 95% bootstrap intervals over the lists</h2>{picture}
 <div class="wide"><table><thead><tr><th>ranker</th><th>mean</th><th>95% interval</th><th>share of achievable</th>

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.screen import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,8 +38,7 @@ def experiment(
 
     Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
     """
-    from rich.console import Console
-
+    from rankgrad.cli.screen import screen
     from rankgrad.errors import bad_value
     from rankgrad.experiments import load
     from rankgrad.experiments.results import PACKED, read, unpack
@@ -47,7 +48,7 @@ def experiment(
         bad_value("form", "be one of --quick, --smoke", "both")
     if ray is not None and jobs is not None:
         bad_value("jobs", "not be given with --ray, which knows its processors", jobs)
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(highlight=False, soft_wrap=True)
     form = "quick" if quick else "smoke" if smoke else None
     whole = load(recipe) if form is None else load(recipe).reduced(form)
     folder = out or Path("results") / (recipe.stem + (f"-{form}" if form else ""))
@@ -90,7 +91,7 @@ def _present(recipe: "Recipe", root: str | None) -> "Recipe":
     if not there:
         raise FileNotFoundError("\n".join(missing.values()))
     for label, where in missing.items():
-        typer.echo(f"{label} is left out: {where}", err=True)
+        typer.echo(shown(f"{label} is left out: {where}"), err=True)
     return recipe.only(*there) if missing else recipe
 
 
@@ -120,7 +121,7 @@ def _run(
         typer.echo(f"\nStopped; {done or 'nothing new is done'}. {_again()}", err=True)
         raise typer.Exit(130) from None
     for warning in warned:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(shown(f"warning: {warning}"), err=True)
     return failed
 
 
@@ -145,6 +146,7 @@ def _report(console: "Console", results: Any, data: list[str], failed: list[tupl
     for label in data:
         console.print(table(results, label).rich(console.width))
     for cell, error in failed:
-        typer.echo(f"failed: {cell}: {error.strip().splitlines()[-1]} ({failure_file(cell, folder)})", err=True)
+        why = error.strip().splitlines()[-1]
+        typer.echo(shown(f"failed: {cell}: {why} ({failure_file(cell, folder)})"), err=True)
     if failed:
         typer.echo(f"{len(failed)} cells failed; the same command tries them again", err=True)

@@ -47,14 +47,15 @@ def inspect(
 
 
 def _print(seen: "Inspection", warned: list[str]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from rankgrad.cli.screen import screen
+
+    console = screen()
     table = Table("", *(split.name for split in seen.splits), box=None, pad_edge=False)
     for row in zip(_ROWS, *(_column(split) for split in seen.splits), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(table)
     console.print()
     for warning in warned:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.screen import shown
+
 DEFAULT = ["nDCG@10", "RR@10", "AP"]
 
 
@@ -36,5 +38,5 @@ def measure(
     if each:
         for place, query in enumerate(result.queries or ()):
             for name, values in result.values.items():
-                typer.echo(f"{name}\t{query}\t{values[place]:.4f}")
+                typer.echo(f"{name}\t{shown(str(query))}\t{values[place]:.4f}")
     print_metrics(result.rows(), result.notes(), "queries")

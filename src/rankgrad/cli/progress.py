@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+from rankgrad.cli.screen import screen, shown
+
 
 class Progress:
     """To be told of each run that is done; used in a `with`. It speaks on standard error."""
@@ -18,12 +20,11 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
             columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Bar(*columns, console=screen(stderr=True), transient=True)
             self._task = self._bar.add_task(f"{self.what} begin", total=None)
             self._bar.start()
         return self
@@ -38,7 +39,7 @@ class Progress:
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
         if self._bar is None:
-            typer.echo(f"{done}/{total} {text}; {when}", err=True)
+            typer.echo(shown(f"{done}/{total} {text}; {when}"), err=True)
             return
         self._bar.update(self._task, completed=done, total=total, description=when)
         if failed:

@@ -27,8 +27,7 @@ def report(
     """
     from importlib.util import find_spec
 
-    from rich.console import Console
-
+    from rankgrad.cli.screen import screen
     from rankgrad.cli.sources import telling
 
     for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
@@ -37,7 +36,7 @@ def report(
     from rankgrad.experiments import load
     from rankgrad.experiments import report as reports
 
-    console = Console()
+    console = screen()
     with telling(f"reading {results}"):
         studies = reports.gather(results, recipes=[*map(load, recipe or ())], root=data_root, lists=lists)
     for study in studies:

@@ -139,14 +139,16 @@ class Source:
 @contextmanager
 def telling(doing: str | None = None) -> Iterator[None]:
     """Say on a terminal what is being done; what is warned about meanwhile is told in one line each."""
-    from rich.console import Console
+    from rich.markup import escape
 
-    console = Console(stderr=True, soft_wrap=True, quiet=not is_first())
+    from rankgrad.cli.screen import screen
+
+    console = screen(stderr=True, soft_wrap=True, quiet=not is_first())
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            with console.status(doing) if doing and console.is_terminal else nullcontext():
+            with console.status(escape(doing)) if doing and console.is_terminal else nullcontext():
                 yield
     finally:
         for warning in caught:

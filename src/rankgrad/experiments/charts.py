@@ -42,7 +42,7 @@ def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
         .transform_calculate(value="datum[shown]")
         .mark_line(strokeWidth=2, point={"size": 25} if dots else False)
         .encode(
-            x=alt.X("epoch:Q", title=step, axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
             tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs still going"),
             **_by_loss(choice, "dash"),
@@ -60,19 +60,22 @@ def learned(
     # The page says in words which loss is dashed how.
     dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
     colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
+    # With a word before it, a name is none of the keys that objects of the charts' library have anyway.
+    title = PARAMETERS.get(parameter, f"parameter {parameter}")
     dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
     return (
         _start("learned", choice)
-        .transform_filter(alt.datum.parameter == parameter)
+        .add_params(alt.param(name="of_parameter", value=parameter))
+        .transform_filter("datum.parameter == of_parameter")
         .mark_line(strokeWidth=1.5, point={"size": 20} if dots else False)
         .encode(
-            x=alt.X("epoch:Q", title=step, axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("value:Q", title=PARAMETERS.get(parameter, parameter), scale=alt.Scale(zero=False)),
+            x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("value:Q", title=_title(title), scale=alt.Scale(zero=False)),
             color=alt.Color("fold:N", title="fold", scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
             detail="seed:N",
             opacity=_opacity(0.8),
-            tooltip=_tooltip("loss", "fold", "seed", epoch=step, value=parameter),
+            tooltip=_tooltip("loss", "fold", "seed", epoch=step, value=title),
         )
     )
 
@@ -210,5 +213,11 @@ def _tooltip(*names: str, **titled: str) -> list[Any]:
     plain = [alt.Tooltip(f"{name}:N") for name in names]
     whole = {"runs", "epoch"}
     return plain + [
-        alt.Tooltip(f"{name}:Q", title=title, format="d" if name in whole else ".4~g") for name, title in titled.items()
+        alt.Tooltip(f"{name}:Q", title=_title(title), format="d" if name in whole else ".4~g")
+        for name, title in titled.items()
     ]
+
+
+def _title(text: str) -> str:
+    """The text without what ends a string in Vega's expressions, into which Vega-Lite puts titles as they are."""
+    return "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in text)

@@ -1,7 +1,9 @@
 """The page of a report: tables as HTML, and everything else as data for the program in `web/`."""
 
+import hashlib
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -27,18 +29,35 @@ def page(studies: Sequence[Study]) -> str:
     title = "Experiments" if several else studies[0].title
     links = "".join(f'<li><a href="#s{place}">{escape(study.title)}</a></li>' for place, study in enumerate(studies))
     data = {f"s{place}": _data(study) for place, study in enumerate(studies)}
+    style, library = _read("page.css"), charts.library()
+    program = "\n".join(_read(f"{name}.js") for name in ("tables", "queries", "page"))
     return _filled(
         _read("page.html"),
+        policy=policy(style, library, program),
         title=escape(title),
-        style=_read("page.css"),
+        style=style,
         contents=f"<nav aria-label='Studies'><ul>{links}</ul></nav>" if several else "",
         studies="\n".join(_study(f"s{place}", study, several) for place, study in enumerate(studies)),
         version=escape(__version__),
-        # Inside a script element, `</script>` in a text would end it.
+        # Inside a script element, `</script>` in a text would end it. All that is not ASCII is escaped, too.
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        library=charts.library(),
-        program="\n".join(_read(f"{name}.js") for name in ("tables", "queries", "page")),
+        library=library,
+        program=program,
     )
+
+
+def policy(style: str, *scripts: str) -> str:
+    """The page's Content-Security-Policy: it runs its own scripts, known by their hashes, and asks for nothing.
+
+    So a text that came into the markup as an element could run nothing and could send nothing.
+    """
+
+    def known(text: str) -> str:
+        return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    programs = f"script-src {' '.join(map(known, scripts))}; " if scripts else ""
+    own = f"{programs}style-src {known(style)}; img-src data:"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
 def _data(study: Study) -> dict[str, Any]:
@@ -88,7 +107,7 @@ def _figure(panel: Panel) -> str:
         said += f'<label>Show <select data-signal="shown">{epochs}</select></label>'
     empty = '<p class="note empty" hidden>Nothing here for this choice.</p>'
     drawing = '<div class="drawing"></div>'
-    return f'<figure class="chart" data-chart="{panel.chart}">{said}</figcaption>{drawing}{empty}</figure>'
+    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{said}</figcaption>{drawing}{empty}</figure>'
 
 
 def _table(name: str, table: Any) -> str:
@@ -136,7 +155,8 @@ def _field(number: Any, value: float | None, head: str) -> str:
 
 
 def _options(values: Iterable[str]) -> str:
-    return "".join(f"<option>{escape(value)}</option>" for value in values)
+    # The value is said, too: of the text alone, browsers drop spaces.
+    return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
 
 
 def _details(summary: str, text: str) -> str:

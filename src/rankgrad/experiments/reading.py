@@ -1,17 +1,12 @@
 """From the YAML of a recipe to checked parts: what may stand where, and what is meant when nothing does."""
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.experiments import entrants, printed
-from rankgrad.experiments.problems import Problems, RecipeError
+from rankgrad.experiments.problems import Problems
 from rankgrad.experiments.sets import Source, known
 from rankgrad.experiments.statistics import CORRECTIONS
 from rankgrad.metrics import parse as parse_metric
@@ -45,29 +40,6 @@ def merge(base: Any, over: Any) -> Any:
         return over
     both = {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
     return {key: value for key, value in both.items() if key not in over or value is not None}
-
-
-def read_yaml(path: str | os.PathLike[str]) -> Any:
-    """What a YAML file holds; 1e-3 is a number, and a key given twice an error."""
-    path = Path(path)
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{path} must be YAML; got {error}") from None
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        keys = [self.construct_object(key, deep=True) for key in own]
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
-                raise yaml.YAMLError(f"{key!r} twice in one mapping{node.start_mark}")
-        return super().construct_mapping(node, deep)
-
-
-# YAML 1.1, which PyYAML reads, takes 1e-3 for text: it asks for a point.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 
 
 def parts(raw: Any, problems: Problems) -> dict[str, Any]:

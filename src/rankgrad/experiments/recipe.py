@@ -10,16 +10,19 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from rankgrad.errors import one_of
+from rankgrad.errors import bad_value, one_of
 from rankgrad.experiments.cell import Cell
 from rankgrad.experiments.entrants import Candidate, Entrant
 from rankgrad.experiments.problems import Problems
-from rankgrad.experiments.reading import FORMS, Significance, merge, parts, read_yaml
+from rankgrad.experiments.reading import FORMS, Significance, merge, parts
 from rankgrad.experiments.sets import Source, missing
-from rankgrad.experiments.space import draws
+from rankgrad.experiments.space import count, draws
 from rankgrad.experiments.trees import is_tree
+from rankgrad.experiments.yaml_file import parse_yaml
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.training import Settings
+
+CELLS = 100_000  # of a recipe, at most; our largest have 2,000
 
 
 class Finished(Protocol):
@@ -104,6 +107,15 @@ class Recipe:
         """How many cells the table is made of."""
         return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
 
+    @property
+    def cell_count(self) -> int:
+        """How many cells there are at most, counted without making them."""
+        tuned = 0
+        for source in self.data:
+            for row in self.rows(source):
+                tuned += len(source.folds) * len(row.candidates) * count(row.entrant.searched(self.search), self.trials)
+        return tuned + self.final_count
+
     def rows(self, source: Source) -> list[Pairing]:
         """The rows of a data set's table: each ranker with the recipe's losses, or with its own."""
         found = []
@@ -175,7 +187,7 @@ class Recipe:
 
 def load(path: str | os.PathLike[str]) -> Recipe:
     """Read a recipe from its file; everything that is wrong with it is one `RecipeError`."""
-    return parse(read_yaml(path), Path(path).stem, str(path))
+    return parse(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 
 def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
@@ -188,7 +200,12 @@ def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
             parts(merge(_plain(raw), raw[form]), reduced)
             problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
     problems.stop(title or name)
-    return Recipe(name=name, raw=raw, **found)
+    recipe = Recipe(name=name, raw=raw, **found)
+    with problems.at("recipe"):
+        if (cells := recipe.cell_count) > CELLS:
+            bad_value("recipe", f"have at most {CELLS:,} cells (several recipes may share a folder)", f"{cells:,}")
+    problems.stop(title or name)
+    return recipe
 
 
 def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 from rankgrad.experiments.cell import FORMAT, Cell
+from rankgrad.experiments.packed import members, read_npz
 from rankgrad.experiments.recipe import Recipe
 from rankgrad.experiments.recipe import load as load_recipe
 from rankgrad.experiments.recipe import parse as parse_recipe
+from rankgrad.experiments.records import check_record
+from rankgrad.experiments.yaml_file import parse_yaml
 from rankgrad.files import write_bytes
 from rankgrad.metrics import parse as parse_metric
 
@@ -55,6 +57,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     error: str | None = None
     arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)
+    file: str = field(default="result", repr=False, compare=False)
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """The metric of each query, NaN where it is skipped, `(lists,)`."""
@@ -76,7 +79,8 @@ class Outcome:
 
     def _array(self, name: str) -> Any:
         if name not in self._read:
-            bad_value("array", f"be one that is kept of {self.cell} ({', '.join(self._read) or 'none'})", repr(name))
+            kept = ", ".join(self._read) or "none"
+            bad_value("array", f"be one that is kept of {self.cell} in {self.file} ({kept})", repr(name))
         return self._read[name]
 
 
@@ -117,14 +121,15 @@ def read(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
         failed = {file.stem: file.read_text(encoding="utf-8") for file in sorted((path / FAILED).glob("*.txt"))}
         return _sorted(recipe, {each.cell.key: each for each in _in_folder(path)}, failed)
     if path.is_file() and path.name.endswith(PACKED):
-        content = dict(_members(path))
+        content = _members(path)
         outcomes = {}
         for name in [name for name in content if name.endswith(".json")]:
-            arrays = content.get(name.removesuffix("json") + "npz")
-            outcome = _outcome(json.loads(content[name]), _lazily(arrays))
+            arrays = name.removesuffix("json") + "npz"
+            outcome = _outcome(content[name], f"{path}: {name}", _lazily(content.get(arrays), f"{path}: {arrays}"))
             outcomes[outcome.cell.key] = outcome
         if recipe is None and RECIPE in content:
-            recipe = parse_recipe(yaml.safe_load(content[RECIPE]), _named(path))
+            where = f"{path}: {RECIPE}"
+            recipe = parse_recipe(parse_yaml(content[RECIPE], where), _named(path), where)
         return _sorted(recipe, outcomes, {})
     bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
 
@@ -160,7 +165,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
         The number of outcomes.
     """
     folder = Path(folder)
-    keys = [each.cell.key for each in _in_folder(folder)]  # in the order of their names
+    keys = [path.stem for path in _files(folder) if _in_file(path)]
     members: dict[str, bytes] = {}
     if (folder / RECIPE).is_file():
         members[RECIPE] = (folder / RECIPE).read_bytes()
@@ -168,7 +173,8 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
         record = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="utf-8"))
         members[f"{CELLS}/{key}.json"] = json.dumps(record, separators=(",", ":")).encode()
         if (folder / CELLS / f"{key}.npz").is_file():
-            arrays = _load(folder / CELLS / f"{key}.npz")
+            path = folder / CELLS / f"{key}.npz"
+            arrays = read_npz(path, str(path))
             kept = {name: array for name, array in arrays.items() if scores or name != "scores"}
             small = {
                 name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in kept.items()
@@ -186,7 +192,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
 
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
     """Put the outcomes of a packed file in a folder; what is there already stays."""
-    content = dict(_members(Path(file)))
+    content = _members(Path(file))
     # Arrays first: the JSON file says that a cell is done.
     for name in sorted(content, key=lambda name: name.endswith(".json")):
         if not (Path(folder) / name).exists():
@@ -210,53 +216,48 @@ def _sorted(recipe: Recipe | None, outcomes: dict[str, Outcome], failed: dict[st
 
 
 def _in_folder(folder: Path) -> Iterator[Outcome]:
-    for path in sorted((folder / CELLS).glob("*.json")):
-        if re.fullmatch(r"[0-9a-f]{16}", path.stem):
-            yield _in_file(path)
+    yield from map(_in_file, _files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of outcomes, in the order of their names."""
+    return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
 def _in_file(path: Path) -> Outcome:
+    arrays = path.with_suffix(".npz")
+    return _outcome(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
+
+
+def _outcome(content: bytes, name: str, arrays: Callable[[], Arrays]) -> Outcome:
+    """The outcome that a JSON file holds; `name` is for the error."""
     try:
-        return _outcome(json.loads(path.read_text(encoding="utf-8")), _lazily(path.with_suffix(".npz")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} must be the result of a cell; got {error}") from error
+        record = json.loads(content)
+        if isinstance(record, dict) and record.get("format") != FORMAT:
+            bad_value("format", f"be {FORMAT}", record.get("format"))
+        record = check_record(record)
+        names = {each.name for each in fields(Outcome)} - {"cell", "arrays", "file"}
+        known = {key: value for key, value in record.items() if key in names}
+        for kind in ("validation", "test"):
+            known[kind] = {metric: nan if value is None else value for metric, value in known[kind].items()}
+        known["warnings"] = tuple(known.get("warnings", ()))
+        return Outcome(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        how = "delete it, and run the experiment again"
+        raise ValueError(f"{name} must be the result of a cell ({how}); got {error}") from error
 
 
-def _outcome(record: dict[str, Any], arrays: Callable[[], Arrays]) -> Outcome:
-    if record.get("format") != FORMAT:
-        bad_value("format", f"be {FORMAT}", record.get("format"))
-    names = {each.name for each in fields(Outcome)} - {"cell", "arrays"}
-    known = {name: value for name, value in record.items() if name in names}
-    for name in ("validation", "test"):
-        known[name] = {metric: nan if value is None else value for metric, value in known[name].items()}
-    known["warnings"] = tuple(known.get("warnings", ()))
-    return Outcome(cell=Cell.of(record["cell"]), arrays=arrays, **known)
-
-
-def _lazily(source: Path | bytes | None) -> Callable[[], Arrays]:
+def _lazily(source: Path | bytes | None, name: str) -> Callable[[], Arrays]:
     def load() -> Arrays:
         if source is None or (isinstance(source, Path) and not source.is_file()):
             return {}
-        return _load(source if isinstance(source, Path) else io.BytesIO(source))
+        return read_npz(source, name)
 
     return load
 
 
-def _load(source: Any) -> dict[str, NDArray[Any]]:
-    with np.load(source, allow_pickle=False) as file:
-        return dict(file)
-
-
-def _members(file: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with tarfile.open(file, "r:xz") as archive:
-            for entry in archive:
-                if entry.isfile() and _MEMBERS.fullmatch(entry.name):
-                    content = archive.extractfile(entry)
-                    assert content is not None
-                    yield entry.name, content.read()
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{file} must be packed results; got {error}") from error
+def _members(file: Path) -> dict[str, bytes]:
+    return {name: content for name, content in members(file) if _MEMBERS.fullmatch(name)}
 
 
 def _named(path: Path) -> str:

@@ -1,8 +1,7 @@
 """The search space of a recipe, and the settings drawn from it: the same for every loss."""
 
-import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,20 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
     generator = np.random.default_rng(seed)
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return [{name: _draw(choices, generator) for name, choices in space.items()} for _ in range(trials)]
-    grid = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
-    if trials >= len(grid):
-        return grid
-    return [grid[place] for place in sorted(generator.choice(len(grid), trials, replace=False))]
+    sizes = [len(choices) for choices in space.values()]
+    places: Sequence[int] = range(math.prod(sizes))
+    if trials < len(places):
+        places = sorted(generator.choice(len(places), trials, replace=False).tolist())
+    # The places of a grid in which the last setting changes first.
+    grids = (np.unravel_index(place, sizes) if sizes else () for place in places)
+    return [{name: space[name][at] for name, at in zip(space, grid, strict=True)} for grid in grids]
+
+
+def count(space: Mapping[str, Any], trials: int) -> int:
+    """How many settings `draws` gives."""
+    if any(isinstance(choices, Mapping) for choices in space.values()):
+        return trials
+    return min(trials, math.prod(map(len, space.values())))
 
 
 def check(choices: Any) -> list[Any]:

@@ -14,6 +14,8 @@ from rankgrad.errors import bad_value
 from rankgrad.files import hash_of, write_bytes, write_json
 from rankgrad.metrics.evaluate import Evaluation, evaluate
 from rankgrad.training.model import CONFIG, FORMAT, VERSION, read_config, read_metrics, write_metrics
+from rankgrad.trees.lightgbm_file import check_lightgbm
+from rankgrad.trees.xgboost_file import checked_xgboost
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
@@ -86,21 +88,29 @@ class TreeModel:
         path = folder / FILES[name]
         if not path.is_file():
             bad_value(str(folder), f"hold {path.name}", "no such file")
-        content, files, features = path.read_bytes(), config.get("files", {}), config.get("features")
+        content, files = path.read_bytes(), config.get("files", {})
         if not isinstance(files, dict) or files.get(path.name, hash_of(content)) != hash_of(content):
             bad_value(
                 str(path), f"be as {CONFIG} describes it", "damaged content: restore it from a copy, or train again"
             )
-        if not isinstance(features, int) or not isinstance(config.get("settings", {}), dict):
-            bad_value(str(folder / CONFIG), "say the number of features and the settings", features)
-        package = framework(name)
-        try:
-            if name == "lightgbm":
-                booster = package.Booster(model_str=content.decode())
-            else:
-                booster = package.Booster(model_file=bytearray(content))
-        except Exception as error:  # each framework has an error of its own
-            raise ValueError(f"{path} must be a model of {name}; got {str(error).splitlines()[0]}") from error
-        if features != (trained := booster.num_feature() if name == "lightgbm" else booster.num_features()):
-            bad_value(str(folder / CONFIG), f"say {trained} features, as {path.name} does", features)
-        return cls(booster, name, features, config.get("settings", {}), read_metrics(folder))
+        features, settings = config.get("features"), config.get("settings", {})
+        if type(features) is not int or features < 1:
+            bad_value(f"features in {folder / CONFIG}", "be a whole number of at least 1", repr(features)[:40])
+        if not isinstance(settings, dict):
+            bad_value(f"settings in {folder / CONFIG}", "be an object", repr(settings)[:40])
+        booster = _booster(path, content, name, features)
+        return cls(booster, name, features, settings, read_metrics(folder))
+
+
+def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
+    """The booster in a file, which is checked first: both frameworks crash on indices that are out of range."""
+    package = framework(name)
+    try:
+        if name == "lightgbm":
+            text = content.decode()
+            check_lightgbm(text, features)
+            return package.Booster(model_str=text)
+        return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
+    except Exception as error:  # each framework has an error of its own
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path} must be a model of {name}; got {said}") from error

@@ -132,7 +132,9 @@ class TreeRanker(RowRanker):
         try:
             ranker = cls(**settings.pop("params", {}), **settings)
         except TypeError as error:
-            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of trees; got {error}") from error
+            raise ValueError(
+                f"settings in {Path(folder) / CONFIG} must be those of a TreeRanker; got {error}"
+            ) from error
         ranker._take(model)
         ranker._take_kept(Path(folder))
         return ranker

@@ -17,7 +17,8 @@ function look() {
   const axis = { labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, tickCount: 6 };
   return {
     renderer: "svg",
-    tooltip: { theme: dark ? "dark" : "light" },
+    ast: true, // expressions are interpreted: the page's policy lets no text become a function
+    tooltip: { theme: dark ? "dark" : "light", disableDefaultStyle: true },
     actions: { export: true, source: false, compiled: false, editor: false },
     config: { background: null, font, view: { stroke: null }, axis, legend: { labelFontSize: 12, titleFontSize: 12 } },
   };

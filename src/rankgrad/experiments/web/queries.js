@@ -135,7 +135,8 @@ async function startExplorer(section, study, choose) {
     const top = Math.max(LABELS / 2, ...labels[query]);
     const rows = own.map((document, rank) => {
       const label = labels[query][document];
-      const shade = element("span", { style: `background: rgba(var(--relevant), ${(0.75 * Math.max(0, label)) / top})` }, String(label));
+      const shade = element("span", {}, String(label));
+      shade.style.background = `rgba(var(--relevant), ${(0.75 * Math.max(0, label)) / top})`;
       const there = other.indexOf(document);
       const moved = there < 0 ? "–" : there === rank ? "=" : `${there > rank ? "▲" : "▼"} ${there + 1}`;
       const text = ids === null ? `document ${document + 1}` : ids[query][document];
@@ -171,7 +172,7 @@ async function startExplorer(section, study, choose) {
   choose.b.addEventListener("change", compare);
 
   return async function explore(changed) {
-    state.found = study.explorers[choose.data.value] ?? null;
+    state.found = Object.hasOwn(study.explorers, choose.data.value) ? study.explorers[choose.data.value] : null;
     section.hidden = state.found === null;
     if (state.found === null) return;
     if (changed === "data") state.query = null;
