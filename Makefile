@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint types docs clean
+.PHONY: demo test test-all attack lint types docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rankgrad demo
@@ -13,11 +13,16 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 test: lint types
 	$(PYTEST) -m "not long"
-	TRITON_INTERPRET=1 $(PYTEST) tests/test_triton_*.py
+	TRITON_INTERPRET=1 $(PYTEST) -m "not long" tests/test_triton_*.py
 
-# The long checks: fuzzing, every backend, big lists.
+# The long checks: the standing attack, every backend, big lists, recipes, other users and full disks.
 test-all: test
 	$(PYTEST) -m long
+	TRITON_INTERPRET=1 $(PYTEST) -m long tests/test_triton_*.py
+
+# Half an hour of the standing attack; `python tests/long/attack.py --help` says more.
+attack: $(VENV)/.installed
+	$(BIN)/python tests/long/attack.py --minutes 30
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

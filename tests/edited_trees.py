@@ -36,6 +36,11 @@ def edited_lightgbm(text, rng):
     return text
 
 
+def without_hashes(config):
+    """A configuration, in JSON, that agrees with any model file: who edits that can edit this."""
+    return json.dumps({key: value for key, value in json.loads(config).items() if key not in ("files", "sha256")})
+
+
 def sized(text):
     """The text with the sizes of its trees as they are."""
     sizes = [len(block) for block in re.findall(r"Tree=\d+\n.*?(?=Tree=\d|end of trees)", text, re.DOTALL)]

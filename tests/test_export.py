@@ -20,8 +20,8 @@ SHAPES = [(1, 7), (6, 21)]  # lists and documents; neither is one that `export` 
 
 CASES = [
     ("mlp:widths=8,norm=batch,norm_place=after,input_norm=batch", "log1p,standardise"),
-    ("mlp:widths=8,norm=layer,activation=gelu", "standardise_per_query,clip=2"),
-    ("mlp:widths=8", "quantile"),
+    pytest.param("mlp:widths=8,norm=layer,activation=gelu", "standardise_per_query,clip=2", marks=pytest.mark.long),
+    pytest.param("mlp:widths=8", "quantile", marks=pytest.mark.long),
     ("linear", "none"),
     ("context_aware:width=8,heads=2,feed_forward=8,position=learned,positions=4", "standardise"),
     *(

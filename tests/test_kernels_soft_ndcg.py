@@ -65,7 +65,9 @@ def test_equals_plain_float64_at_any_range(case, spread, dtype, tolerance):
     fused = lists.outcome(loss_of(case), "fused")
     assert fused[0].dtype == dtype
     plain = lists.outcome(loss_of(case), "plain", dtype=torch.float64)
-    if case.startswith("smooth"):  # SmoothI's product enlarges the last digit of a score from rank to rank
+    if (
+        case.startswith("smooth") and spread > 1.0
+    ):  # SmoothI's product enlarges the last digit of a score from rank to rank
         lists.scores = lists.scores.double()
         tolerance = max(tolerance, 10.0 * one_ulp(lists, loss_of(case), plain))
     assert_equal(fused, plain, tolerance)

@@ -11,6 +11,7 @@ from rankgrad.kernels.cache import Folder
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Launch
 
+pytestmark = pytest.mark.long  # the compiler takes 20 s
 if native.compiler() is None:
     pytest.skip("needs a C++ compiler", allow_module_level=True)
 

@@ -88,7 +88,7 @@ def test_a_run_killed_ten_times_ends_in_the_same_weights(tmp_path, model):
     [
         pytest.param("mlp:widths=16", "joint", marks=pytest.mark.long),
         ("mlp:widths=16", "heldout"),
-        ("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint"),
+        pytest.param("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint", marks=pytest.mark.long),
     ],
 )
 def test_two_processes_do_what_one_does(tmp_path, model, adapt):

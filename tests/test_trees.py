@@ -181,7 +181,7 @@ def test_bad_input(tmp_path):
         quick(loss="approx_ndcg").fit(X, Y, qid=QID, sample_weight=np.ones(len(Y)))
     quick().fit(X, Y, qid=QID).save(tmp_path)
     (tmp_path / "model.txt").write_text("nothing")
-    with pytest.raises(ValueError, match=r"model.txt must be a model of lightgbm; got"):
+    with pytest.raises(ValueError, match=r"model.txt must be as config.json describes it; got damaged content"):
         TreeRanker.load(tmp_path)
 
 

@@ -74,6 +74,7 @@ def test_interpreted_equals_plain(case, layout, batch):
     assert_equal(found, lists.outcome(loss_of(case), "plain", dtype=torch.float64), tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["neural_ndcg", "neural_ndcg, transposed"])
 def test_a_list_of_many_blocks(case, monkeypatch):
     lists = Lists((150,), seed=3)

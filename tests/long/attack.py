@@ -46,12 +46,9 @@ def attempt(kind: str, seed: int, number: int) -> str:
 
 
 def attack(kind: str, seconds: float, seed: int = 0) -> Counter[str]:
-    """Attempts of one kind until the time is over; how often they ended in which way.
-
-    The first attempt, which compiles and imports, does not count against the time.
-    """
-    ended = Counter([attempt(kind, seed, 0)])
+    """Attempts of one kind until the time is over, one at least; how often they ended in which way."""
     stop = time.monotonic() + seconds
+    ended = Counter([attempt(kind, seed, 0)])
     while time.monotonic() < stop:
         ended[attempt(kind, seed, ended.total())] += 1
     return ended

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from edited_trees import Scorer, edited_lightgbm, edited_xgboost
+from edited_trees import Scorer, edited_lightgbm, edited_xgboost, without_hashes
 from small_trees import QID, X, Y, quick
 
 from rankgrad.trees.lightgbm_file import check_lightgbm
@@ -45,7 +45,8 @@ def _made(name, place):
     with tempfile.TemporaryDirectory() as folder:
         options = {"trees": 3, "holdout": 0.0, "loss": native, "verbosity": -1 if name == "lightgbm" else 0}
         quick(name, **{**options, **settings}).fit(features, labels, qid=QID).save(folder)
-        return (Path(folder) / FILES[name]).read_bytes(), (Path(folder) / "config.json").read_text()
+        config = (Path(folder) / "config.json").read_text()
+        return (Path(folder) / FILES[name]).read_bytes(), without_hashes(config)
 
 
 def case(rng, folder):

@@ -4,9 +4,10 @@ import pytest
 from attack import KINDS, attack
 
 
+# Of kinds that prepare for long (runs that are killed, models of every sort) this is one attempt: a minute in all.
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_minute_of_the_standing_attack_finds_nothing(kind):
-    assert attack(kind, 60.0 / len(KINDS), seed=0).total() > 0
+    assert attack(kind, 4.0, seed=0).total() > 0
 
 
 @pytest.mark.long
