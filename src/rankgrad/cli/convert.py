@@ -26,8 +26,7 @@ def convert(
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
-    from rich.console import Console
-
+    from rankgrad.cli.screen import screen
     from rankgrad.data.letor import read_letor
 
     with _progress() as progress:
@@ -43,7 +42,7 @@ def convert(
             report=found.append,
             progress=progress,
         )
-    console = Console()
+    console = screen()
     console.print(str(found[0]), highlight=True, markup=False, soft_wrap=True)
     done = "is up to date" if found[0].cached else "written"
     size = sum(path.stat().st_size for path in cache.iterdir()) / 1e6

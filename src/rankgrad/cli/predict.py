@@ -100,13 +100,13 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 @contextmanager
 def _lists(model: "Model", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
     """The lists to score, some at a time; with a bar on a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from rankgrad.cli.screen import screen
     from rankgrad.data.chunks import stream_letor
 
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         if source.is_cache:
             yield bar.track(*_cached(source.data, model.features))
             return

@@ -99,14 +99,13 @@ def train(
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rich.console import Console
-
     from rankgrad.cli.checks import only_run
+    from rankgrad.cli.screen import screen
     from rankgrad.cli.sources import Source
     from rankgrad.cli.train_trees import is_tree, train_trees
     from rankgrad.training import NotFinite
 
-    console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
+    console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
     if data is not None:
         source: Source | None = Source(data, fold, data_root, cache, missing, holdout)
     elif source := Source.kept(out) if resume else None:

@@ -46,9 +46,8 @@ def tune(
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
     """
-    from rich.console import Console
-
     from rankgrad.cli.checks import check_device, only_run, together
+    from rankgrad.cli.screen import screen
     from rankgrad.cli.sources import Source
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tune import Search
@@ -63,7 +62,7 @@ def tune(
     if jobs is not None and jobs < 1:
         bad_value("jobs", "be at least 1", jobs)
     together(search.check, source.check, lambda: check_device(device), lambda: _check_folder(out, search, source))
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(highlight=False, soft_wrap=True)
     _state(console, search)
     try:
         with only_run(out):

@@ -125,7 +125,7 @@ class _Worker:
     """One process, and what it was told last."""
 
     def __init__(self, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork after a parallel kernel dies
+        context = multiprocessing.get_context("spawn")  # threads of kernels and of PyTorch do not survive a fork
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, _in_main_thread()), daemon=True)
         with _setting_for_children(threads):
