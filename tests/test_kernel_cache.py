@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
@@ -193,3 +195,47 @@ def test_all_that_is_kept_is_kept_so():
 
     for compiled in (parser.parse, parser.survey, listwise._listwise):
         assert type(compiled._cache).__name__ == "_Kept"
+
+
+PROGRAM = """
+import os, resource, signal, sys, torch, rankgrad as rg
+{before}
+print(rg.losses.softmax(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item())
+"""
+FULL = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+HOMELESS = "import pwd; os.environ.pop('HOME', None); pwd.getpwuid = {}.__getitem__"
+
+
+def softmax_of_a_program(before="", **environment):
+    """What a fresh process makes of one list, and what it says besides."""
+    program = [sys.executable, "-c", PROGRAM.format(before=before)]
+    done = subprocess.run(program, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(1.4076, abs=1e-4)
+    return done.stderr
+
+
+@pytest.mark.long
+def test_a_folder_that_cannot_be_made_is_not_sought_elsewhere(tmp_path):
+    """Others could foresee a folder in the temporary directory, and put code there."""
+    said = softmax_of_a_program(RANKGRAD_CACHE="/dev/null/cache", TMPDIR=str(tmp_path))
+    assert "compiled code cannot be kept" in said
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("before", [FULL, HOMELESS], ids=["full disk", "no home"])
+def test_a_loss_works_where_nothing_can_be_kept(before, tmp_path):
+    told = {"RANKGRAD_CACHE": str(tmp_path)} if before == FULL else {"RANKGRAD_CACHE": "", "XDG_CACHE_HOME": ""}
+    assert softmax_of_a_program(before, **told).count("compiled code cannot be kept") == 1
+
+
+@pytest.mark.long
+def test_a_loss_works_beside_damaged_files(tmp_path):
+    softmax_of_a_program(RANKGRAD_CACHE=str(tmp_path))
+    for damage in (lambda content: content[: len(content) // 2], flipped):
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert files
+        for path in files:
+            path.write_bytes(damage(path.read_bytes()))
+        softmax_of_a_program(RANKGRAD_CACHE=str(tmp_path))
