@@ -47,8 +47,9 @@ def test_every_loss_is_compiled_or_excused():
     assert {case.name for case in CASES} | set(EXCEPTIONS) == set(losses.__all__)
 
 
+@pytest.mark.parametrize("backend_of_torch", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
 @each_loss(CASES)
-def test_compiles_into_one_graph(loss):
+def test_compiles_into_one_graph(loss, backend_of_torch):
     """With and without a mask, in one graph to compile only once."""
     call = loss.make()
 
@@ -59,7 +60,7 @@ def test_compiles_into_one_graph(loss):
     scores, labels, mask = batch()
     leaves = [scores.clone().requires_grad_() for _ in range(2)]
     expected = both(leaves[0], labels, mask)
-    found = torch.compile(both, fullgraph=True, backend="aot_eager")(leaves[1], labels, mask)
+    found = torch.compile(both, fullgraph=True, backend=backend_of_torch)(leaves[1], labels, mask)
     torch.testing.assert_close(found, expected)
     wanted, got = (
         torch.autograd.grad(value.sum(), leaf)[0] for value, leaf in ((expected, leaves[0]), (found, leaves[1]))

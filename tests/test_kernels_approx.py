@@ -48,7 +48,7 @@ def assert_near(actual, expected, dtype=torch.float64):
 
 @every_case
 def test_long_lists(loss, options):
-    lists = Lists((1000, 5, 1300), seed=12)  # by one thread, and shared between threads
+    lists = Lists((500, 5, 1030), seed=12)  # by one thread, and shared between threads
     assert_near(lists.outcome(loss, "fused", **options), lists.outcome(loss, "plain", **options))
 
 
@@ -112,7 +112,7 @@ def _filled(array):
 
 @every_case
 def test_threads_change_nothing(loss, options):
-    lists, before, outcomes = Lists((700, 3, 65, 1200), seed=6), torch.get_num_threads(), []
+    lists, before, outcomes = Lists((300, 3, 65, 1030), seed=6), torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Recipes as a user runs them, on real data: one in small every time, in the long run all in their quick form."""
+"""Recipes as a user runs them, on real data: one in its smallest form, all in their quick form."""
 
 import time
 from pathlib import Path
@@ -26,6 +26,7 @@ def experiment(recipe, form, out, jobs):
     return told, time.perf_counter() - began
 
 
+@pytest.mark.long
 def test_a_recipe_runs(tmp_path):
     told, _ = experiment(HERE / "recipes" / "mq2008-study.yaml", "smoke", tmp_path / "out", jobs=1)
     assert "LambdaLoss" in told

@@ -28,6 +28,8 @@ BATCHES = [
     ((33, 0, 31), 1e30, (0, 1, 2), False),
     ((9, 4), 1e-3, (0,), False),
 ]
+# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def _triton_on_cpu(monkeypatch):
     monkeypatch.setattr(torch, "empty", filled)
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 def test_interpreted_equals_plain(make, batch):
     lengths, scale, labels, tied = batch

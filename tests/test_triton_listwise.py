@@ -20,6 +20,8 @@ BATCHES = [
     ((17, 0, 31), 1e30, 5),
     ((9, 4), 1e-3, 1),
 ]
+# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +67,7 @@ def interpreted(case, lists, layout, weighted, gradient=True):
     return values, slopes * upstream.repeat_interleave(lists.offsets.diff()), signal
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
 @pytest.mark.parametrize("layout", ["flat", "scattered"])
 @pytest.mark.parametrize("case", CASES)
 def test_interpreted_equals_plain(case, layout, batch):

@@ -41,9 +41,11 @@ BATCHES = [
     ((33, 0, 31), 1e30, (0, 2), False),
     ((9, 4), 1e-3, (3, 4), False),
 ]
+# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_interpreted_equals_plain(case, batch):
     name, options, numbers = case

@@ -31,6 +31,8 @@ CASES = {
 }
 # Lengths, size of the scores, grades.
 BATCHES = [((0, 1, 2, 33), 1.0, 5), ((20, 3), 30.0, 3), ((17, 0, 21), 1e30, 5), ((9, 4), 1e-3, 1)]
+# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
 def loss_of(case):
@@ -62,7 +64,7 @@ def _poisoned(tensor):
     return tensor.fill_(torch.nan if tensor.is_floating_point() else 1)
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
 @pytest.mark.parametrize("layout", ["flat", "scattered"])
 @pytest.mark.parametrize("case", CASES)
 def test_interpreted_equals_plain(case, layout, batch):
