@@ -127,30 +127,16 @@ def evaluate(
         codes = None if own_ids is None else id_codes(own_ids, part)
         ranked = {ties: rank_padded(part.scores, part.labels, part.mask, ties, codes) for ties in ways}
         which.append(members)
-        found.append(_values(ranked, chosen))
+        found.append(values_of(ranked, chosen))
     if missing:
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
     back = np.argsort(np.concatenate(which))
     values = {name: np.concatenate([part[name] for part in found])[back] for name in chosen}
-    return _summary(values, chosen, bootstrap, seed, confidence, missing=missing)
+    return summarise(values, chosen, bootstrap, seed, confidence, missing=missing)
 
 
-def evaluate_ranked(
-    ranked: Mapping[str, Ranked],
-    metrics: Mapping[str, Metric],
-    bootstrap: int,
-    seed: int,
-    confidence: float,
-    *,
-    queries: tuple[str, ...] | None = None,
-    missing: int = 0,
-) -> Evaluation:
-    """Measure lists that are ranked, in each way of breaking ties that the metrics ask for."""
-    return _summary(_values(ranked, metrics), metrics, bootstrap, seed, confidence, queries=queries, missing=missing)
-
-
-def _values(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """The value of each list by each metric, `(lists,)`."""
+def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
+    """The value of each list by each metric, `(lists,)`, in the order of ties that the metric asks for."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -182,7 +168,7 @@ def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64],
         yield members, part, None if ids is None else np.asarray(ids, dtype=str)[rows]
 
 
-def _summary(
+def summarise(
     values: dict[str, Values],
     metrics: Mapping[str, Metric],
     bootstrap: int,

@@ -19,7 +19,7 @@ from torch import Tensor
 from rankgrad.errors import bad_value
 from rankgrad.files import write_bytes
 from rankgrad.lists import to_padded
-from rankgrad.metrics.evaluate import Evaluation, evaluate_ranked, named
+from rankgrad.metrics.evaluate import Evaluation, named, summarise, values_of
 from rankgrad.metrics.measure import Metric
 from rankgrad.metrics.ranked import nan_scores, rank_padded
 from rankgrad.spelling import show
@@ -135,7 +135,8 @@ def measure_run(
         whole = rank_padded(scores, labels, mask, ties, codes)
         ranked[ties] = replace(whole, judged=judged, judged_mask=judged_mask)
     missing = nan_scores(scores)
-    return evaluate_ranked(ranked, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
+    values = values_of(ranked, chosen)
+    return summarise(values, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
 
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
