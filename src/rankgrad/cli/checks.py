@@ -46,6 +46,6 @@ def check_device(device: str) -> str:
 
 def load_model(folder: Path, device: str) -> Any:
     """The model in a folder, on a device: neural, trees or a blend."""
-    from rankgrad.blending import read_model
+    from rankgrad.models import load as read_model
 
     return read_model(folder, check_device(device))

@@ -26,11 +26,11 @@ def evaluate(
 
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
-    from rankgrad.blending import read_model
     from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import PARTS, Source, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.metrics.evaluate import named
+    from rankgrad.models import load as read_model
     from rankgrad.training.model import read_config
 
     source = Source.kept(model) if data is None else Source(data, fold, data_root, missing=missing)

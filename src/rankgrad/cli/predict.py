@@ -35,10 +35,10 @@ def predict(
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
-    from rankgrad.blending import read_model
     from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import Source, telling
     from rankgrad.errors import bad_value, one_of
+    from rankgrad.models import load as read_model
     from rankgrad.training.model import read_config
 
     def found() -> None:

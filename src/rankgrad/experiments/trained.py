@@ -54,5 +54,5 @@ def _trees(settings: Mapping[str, Any], data: Dataset, validation: Dataset | Non
     # The package may go by another name than its module: xgboost-cpu.
     versions = {**facts.versions(), plan.framework: framework(plan.framework).__version__}
     known = model.metrics
-    told = known["trees"], history, known.get("loss", {}), model.leaves, versions
+    told = known["trees"], history, known.get("loss", {}), model.size, versions
     return Trained(model, "cpu", known.get("validation", {}), *told)
