@@ -17,10 +17,9 @@ from rankgrad.experiments.problems import Problems
 from rankgrad.experiments.reading import FORMS, Significance, merge, parts
 from rankgrad.experiments.sets import Source, missing
 from rankgrad.experiments.space import count, draws
-from rankgrad.experiments.trees import is_tree
 from rankgrad.experiments.yaml_file import parse_yaml
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.training import Settings
+from rankgrad.models.registry import kind_of
 
 CELLS = 100_000  # of a recipe, at most; our largest have 2,000
 
@@ -64,7 +63,7 @@ class Recipe:
     data: tuple[Source, ...]
     models: Mapping[str, Entrant]  # by label
     losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
-    settings: Mapping[str, Any]  # of every run, but for those of trees
+    settings: Mapping[str, Any]  # of every run whose kind shares them
     search: Mapping[str, Any]
     trials: int
     search_seed: int
@@ -157,8 +156,7 @@ class Recipe:
                 if run is None:
                     continue
                 picked = run.cell
-                length = "trees" if is_tree(picked.settings["model"]) else "epochs"
-                settings = {length: run.epoch, "patience": None} if self.refit else {}
+                settings = kind_of(picked.settings["model"]).for_length(run.epoch) if self.refit else {}
             for seed in source.seeds:
                 own = {**picked.settings, **settings, "seed": seed}
                 cells.append(replace(picked, settings=own, metrics=self.metrics, stage="final", refit=self.refit))
@@ -172,14 +170,13 @@ class Recipe:
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
-                search = row.entrant.searched(self.search)
-                # Trees have none of the settings of a neural run.
-                shared = first if row.entrant.trees else {**self.settings, **source.settings, **first}
+                search, kind = row.entrant.searched(self.search), row.entrant.kind
+                shared = {**self.settings, **source.settings, **first} if kind.shares_settings else first
                 trials = enumerate(draws(search, self.trials, self.search_seed))
                 group = []
                 for candidate, (trial, drawn) in product(row.candidates, trials):
                     settings = {**shared, **row.entrant.settings, **candidate.settings, **drawn}
-                    told = settings if row.entrant.trees else _told(settings, search)
+                    told = _told(settings, kind.defaults, search)
                     where = source.name, source.binary, fold, row.model, row.loss, candidate.variant
                     group.append(Cell(*where, told, (self.choose,), "tune", False, trial))
                 yield source, group
@@ -212,8 +209,9 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in FORMS}
 
 
-def _told(settings: dict[str, Any], searched: Iterable[str]) -> dict[str, Any]:
+def _told(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
     """The settings that differ from their default, and those that a reader of a result looks for."""
-    defaults = Settings().to_json()
-    always = {"model", "loss", "metric", "seed", *searched}
-    return {name: value for name, value in settings.items() if name in always or value != defaults[name]}
+    usual = {
+        name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
+    }
+    return {name: value for name, value in settings.items() if name not in usual or value != usual[name]}

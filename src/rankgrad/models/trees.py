@@ -31,6 +31,7 @@ class TreeKind(RankerKind):
 
     unit = "tree"
     length = "trees"
+    usual_length = 300
     saved_as = "trees"
     elsewhere = MappingProxyType(
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
@@ -104,6 +105,14 @@ class TreeKind(RankerKind):
             if name in Settings.names() and name not in (*self.words, *_TAKEN, "device"):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
+
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the framework that matter most, as far as they are not given.
