@@ -1,7 +1,7 @@
 """Any loss, averaged over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and the rest."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,9 @@ class gumbel(nn.Module):
         noise = noise.to(scores.dtype)
         values = [self.loss(scores + self.scale * g, labels, **self.options, **arguments) for g in noise]
         return torch.stack(values).mean(0)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def _draw(self, scores: Tensor) -> Tensor:
         generator = None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -109,6 +109,9 @@ class LearnDCG(nn.Module):
         if self.discount == "log":
             value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
         return Formula("nDCG", self.k).loss(lists, value, reduction)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def _gain(self, labels: Tensor) -> Tensor:
         """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""

@@ -1,7 +1,7 @@
 """NeuralLoss: a network, trained beforehand on generated lists, that stands for the metric."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,9 @@ class NeuralLoss(nn.Module):
         with torch.autocast(lists.scores.device.type, enabled=False):
             value = self._ndcg(*flat).reshape(lists.scores.shape[:-1])
         return Formula("nDCG").loss(lists, value, reduction)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def _ndcg(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         if self.form == "mended":

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,9 @@ class TextLoss(nn.Module):
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
         """The loss; arguments as in every loss."""
         return self.function(scores, labels, **self.options, **lists)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""

@@ -3,7 +3,7 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,9 @@ class Scorer(nn.Module):
             bad_value("offsets", f"be on the device of features, {features.device}", offsets.device)
         places = Places.flat(offsets.long(), features.shape[0], width, gathers=self.list_aware)
         return self.score(places.clean(features), places)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `(lists, n)` of padded lists, the same layers with no arithmetic of offsets: what is exported.
