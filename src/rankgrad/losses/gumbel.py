@@ -23,6 +23,7 @@ class gumbel(nn.Module):
         samples: how many noisy copies to average.
         scale: beta, of the noise.
         seed: of its own stream of noise; None takes PyTorch's.
+        options: keywords that every call of `loss` gets, such as `temperature=0.1`.
 
     Example:
         >>> from rankgrad.losses import approx_ndcg
@@ -46,7 +47,13 @@ class gumbel(nn.Module):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
-        """The mean loss over the samples; `noise`, like `scores` or `(samples, *scores.shape)`, replaces the draw."""
+        """Compute the mean loss over the samples; `noise` replaces the draw.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            noise: like `scores`, or `(samples, *scores.shape)`; None draws it.
+            arguments: other keywords of `loss`, such as `mask` and `reduction`.
+        """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
         scores = scores.to(compute_dtype(scores.dtype))  # noise in half precision would be too coarse
         if scores.is_nested:

@@ -59,7 +59,11 @@ class NeuralLoss(nn.Module):
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         if self.form == "published":
             self._check_grades(lists)
@@ -83,7 +87,13 @@ class NeuralLoss(nn.Module):
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published)."""
+        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published).
+
+        Args:
+            scores: `(lists, n)`.
+            labels: `(lists, n)`, at least 0.
+            mask: boolean `(lists, n)`, True for a real document.
+        """
         if not values_are_cheap(mask) or not bool((mask[:, 1:] <= mask[:, :-1]).all()):
             return self._estimate(scores, labels, mask)
         # Lists of like length together: a network is too dear to be run on padding.

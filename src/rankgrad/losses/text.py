@@ -37,7 +37,12 @@ class TextLoss(nn.Module):
         self.adapt = adapt
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+        """
         return self.function(scores, labels, **self.options, **lists)
 
     if TYPE_CHECKING:
@@ -49,7 +54,11 @@ class TextLoss(nn.Module):
         return {} if own is None else own.learned()
 
     def only_joint(self, what: str) -> None:
-        """Raise where the text asks for `adapt=heldout`, which `what` does not do."""
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+
+        Args:
+            what: the name of what does not, for the error.
+        """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 
@@ -62,6 +71,9 @@ def parse(text: str) -> TextLoss:
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
     is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
+
+    Args:
+        text: the loss, `name[@k][:key=value,...]`, such as `"approx_ndcg@10:temperature=0.1"`.
 
     Example:
         >>> loss = parse("lambdaloss@5")

@@ -1,4 +1,4 @@
-"""What every ranker is: features of lists in, one score a document out, in two layouts; and checks of its options."""
+"""What every ranker is: features of lists in, one score per document out, in two layouts; and checks of its options."""
 
 import copy
 from abc import abstractmethod
@@ -76,7 +76,12 @@ class Scorer(nn.Module):
 
     @abstractmethod
     def score(self, rows: Tensor, places: Places) -> Tensor:
-        """Scores `(rows,)` of `rows (rows, f)`; `places` says which rows make a list."""
+        """Compute scores, `(rows,)`.
+
+        Args:
+            rows: features, `(rows, f)`.
+            places: says which rows make a list.
+        """
 
     def _check(self, features: Tensor, dims: int, shape: str) -> None:
         if features.dim() != dims or features.shape[-1] != self.features:
