@@ -23,7 +23,7 @@ MAY_KNOW = {
     "lists": set(),
     "metrics": {"lists"},
     "relax": {"lists", "metrics.order"},
-    "kernels": set(),
+    "kernels": {"backend"},
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.kept"},

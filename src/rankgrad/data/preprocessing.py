@@ -46,11 +46,15 @@ class Steps:
         'log1p,standardise'
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # each fitted or not; applied in this order
 
     @staticmethod
     def parse(text: str) -> "Steps":
-        """From text: names with commas between, a setting after `=`; `none` or nothing is no step at all."""
+        """Make steps from text: names with commas between, a setting after `=`; `none` or nothing is no step at all.
+
+        Args:
+            text: the steps, such as `"log1p,standardise"` or `"clip=10"`; case does not matter.
+        """
         check_text("preprocessing", text)
         steps = []
         for part in filter(None, (part.strip().lower() for part in text.split(","))):
@@ -68,7 +72,11 @@ class Steps:
         return ",".join(step.name + _setting(step) for step in self.steps) or "none"
 
     def fit(self, dataset: Dataset) -> "Steps":
-        """A fitted copy; each step is fitted on what the steps before it make of the data. Give it train only."""
+        """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
+
+        Args:
+            dataset: the training lists.
+        """
         done: tuple[Step, ...] = ()
         for step in self.steps:
             before = Steps(done)
@@ -106,7 +114,12 @@ class Steps:
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Steps":
-        """The steps that `to_config` wrote down."""
+        """Make the steps that `to_config` wrote down.
+
+        Args:
+            config: the names and settings of the steps.
+            arrays: what the steps were fitted to, by name.
+        """
         steps = []
         for number, entry in enumerate(config["steps"]):
             one_of("preprocessing", entry["name"], KINDS)

@@ -58,31 +58,39 @@ class Recipe:
     """
 
     name: str  # of the file
-    title: str
+    title: str  # shown above the table
     answers: str | None  # a table of `rankgrad.experiments.printed`
-    data: tuple[Source, ...]
+    data: tuple[Source, ...]  # data sets, with their folds and seeds
     models: Mapping[str, Entrant]  # by label
     losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
     settings: Mapping[str, Any]  # of every run whose kind shares them
-    search: Mapping[str, Any]
-    trials: int
-    search_seed: int
+    search: Mapping[str, Any]  # setting -> its choices, or its range
+    trials: int  # number of settings drawn for each row
+    search_seed: int  # random seed of the draw
     choose: str  # metric
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # measured on the test lists
     refit: bool  # the final runs are trained on train and validation
     spread: str  # what ± is in the table, over seeds: the standard "deviation", or the 95% "interval" of the mean
-    tests: Significance
-    notes: str
+    tests: Significance  # how differences are judged
+    notes: str  # what the paper says, and what was chosen
     later: Mapping[str, str]  # rows of the paper that rankgrad cannot make yet -> why
     raw: Mapping[str, Any]  # as read
 
     def reduced(self, form: str) -> "Recipe":
-        """The recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away."""
+        """Return the recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away.
+
+        Args:
+            form: `"quick"` or `"smoke"`.
+        """
         one_of("form", form, FORMS)
         return parse(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
 
     def only(self, *labels: str) -> "Recipe":
-        """The recipe for some of its data sets; of a reduced recipe, take these after reducing it."""
+        """Return the recipe for some of its data sets; of a reduced recipe, take these after reducing it.
+
+        Args:
+            labels: names of data sets, as the table shows them; case does not matter.
+        """
         known = {source.label.lower(): place for place, source in enumerate(self.data)}
         for label in labels:
             if label.lower() not in known:
@@ -95,7 +103,12 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """The labels of the data sets that are there, and for each that is not, where to put it."""
+        """The labels of the data sets that are there, and for each that is not, where to put it.
+
+        Args:
+            root: the folder the sets lie in; None for the environment variable `RANKGRAD_DATA`, then the current
+                folder.
+        """
         found = {source.label: missing(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
             label: where for label, where in found.items() if where is not None
@@ -116,7 +129,11 @@ class Recipe:
         return tuned + self.final_count
 
     def rows(self, source: Source) -> list[Pairing]:
-        """The rows of a data set's table: each ranker with the recipe's losses, or with its own."""
+        """The rows of a data set's table: each ranker with the recipe's losses, or with its own.
+
+        Args:
+            source: one of `data`.
+        """
         found = []
         for model, entrant in {**self.models, **source.models}.items():
             losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
@@ -131,6 +148,9 @@ class Recipe:
         """The best run on validation for each data set, fold, ranker and loss; of equals, the first.
 
         A run that failed is not among the finished ones, or has no value; where none is left, nothing is chosen.
+
+        Args:
+            finished: tuning runs that have ended, in any order.
         """
         known = {run.cell.key: run for run in finished}
         better = 1.0 if parse_metric(self.choose).higher_is_better else -1.0
@@ -146,7 +166,11 @@ class Recipe:
         return best
 
     def final_cells(self, chosen: Iterable[Finished] = ()) -> list[Cell]:
-        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are."""
+        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are.
+
+        Args:
+            chosen: what the method `chosen` gave; without it only rows that need no choice are there.
+        """
         known = {run.cell.key: run for run in chosen}
         cells = []
         for source, group in self._groups():
@@ -183,12 +207,22 @@ class Recipe:
 
 
 def load(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`."""
+    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`.
+
+    Args:
+        path: a YAML file.
+    """
     return parse(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 
 def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
-    """A recipe from what its file holds; its quick and smoke forms are checked too."""
+    """Make a recipe from what its file holds; its quick and smoke forms are checked too.
+
+    Args:
+        raw: a mapping, as YAML reads it.
+        name: name of the recipe; `load` takes it from the file.
+        title: how errors name the recipe; None for `name`.
+    """
     problems = Problems()
     found = parts(raw, problems)
     for form in FORMS:

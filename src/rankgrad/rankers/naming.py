@@ -51,6 +51,9 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     The name is one of `MODELS` or `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
     Case does not matter.
 
+    Args:
+        text: the ranker, such as `"mlp:widths=256-128"`.
+
     Example:
         >>> parse("mlp:widths=256-128,norm=none")
         ('mlp', {'widths': [256, 128], 'norm': 'none'})
