@@ -19,6 +19,7 @@ SURFACE = {
     "rankgrad.lists": ("Lists", "as_lists", "compute_dtype", "reduce", "to_flat", "to_padded"),
     "rankgrad.losses": ("gumbel", "parse", "relaxed", "value_and_grad"),
     "rankgrad.metrics": (),
+    "rankgrad.models": (),
     "rankgrad.rankers": (),
     "rankgrad.relax": (),
     "rankgrad.surrogate": (),

@@ -2,8 +2,8 @@
 
 Packages are loaded when they are first used, so that `import rankgrad` costs little more than `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,
-`rankgrad.trees`, `rankgrad.experiments`, `rankgrad.surrogate`; `rankgrad.Ranker`, the estimator, and `rankgrad.blend`,
-a ranker of rankers.
+`rankgrad.trees`, `rankgrad.models`, `rankgrad.experiments`, `rankgrad.surrogate`; `rankgrad.Ranker`, the estimator, and
+`rankgrad.blend`, a ranker of rankers.
 """
 
 import importlib
@@ -14,14 +14,14 @@ from rankgrad.kernels import forks as _forks  # noqa: F401  # learns of forks fr
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "rankers", "relax", "surrogate",
-    "training", "trees",
+    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models", "rankers", "relax",
+    "surrogate", "training", "trees",
 ]  # fmt: skip
 
 # A public name that is loaded when it is first used is in `__all__`, and here for type checkers and editors; one that
 # is no module is in `_MEMBERS`, too, with the module that defines it.
 if TYPE_CHECKING:
-    from rankgrad import data, experiments, lists, losses, metrics, rankers, relax, surrogate, training, trees
+    from rankgrad import data, experiments, lists, losses, metrics, models, rankers, relax, surrogate, training, trees
     from rankgrad.blending import blend
     from rankgrad.ranker import Ranker
 else:

@@ -49,6 +49,7 @@ def _import(modules: Sequence[str] | None) -> Sequence[str] | None:
     return modules
 
 
+_KINDLESS = ("demo", "inspect", "convert", "measure", "pretrain-loss")  # commands that load and train no ranker by name
 # Said before the commands are imported: the module `list` then takes the place of the type in this one.
 _MODULES = Annotated[
     list[str] | None,
@@ -71,7 +72,8 @@ def _importing(command: Callable[..., None]) -> Callable[..., None]:
 
 for _verb in VERBS:
     _name = _verb.replace("-", "_")
-    app.command(_verb)(_importing(getattr(import_module(f"rankgrad.cli.{_name}"), _name)))
+    _command = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
+    app.command(_verb)(_command if _verb in _KINDLESS else _importing(_command))
 
 
 def main() -> None:

@@ -20,10 +20,8 @@ _ID = 14  # letters of a document's id, so that two lists fit 80 columns
 def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of another.")],
-    data: Annotated[
-        str | None, typer.Option(help="Known set, folder, file or cache; else that of their training.")
-    ] = None,
-    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
+    data: Annotated[str | None, typer.Option(help="Known set, folder, file or cache; else theirs.")] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold, for sets that have some.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
     split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = DEFAULT,

@@ -157,11 +157,11 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
     """The kind of ranker and its settings: those given, then those of the run that is resumed; and what was added."""
-    from rankgrad.models.registry import DEFAULT, kind_named, kind_of
+    from rankgrad.models.registry import kind_or_default
 
     kept, path = _kept(resumed)
     model = given.get("model", kept.get("model"))
-    kind = kind_named(DEFAULT) if model is None else kind_of(model)
+    kind = kind_or_default(model)
     if not kept:
         return kind, *kind.read(given)
     try:
@@ -169,7 +169,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
     except (ValueError, TypeError) as error:
         got = str(error).partition("\n")[0]
         raise ValueError(f"{path} must hold settings of a run; got {got}") from error
-    return kind, {**kept, **kind.read({"model": model, **given})[0]}, ""
+    return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
 
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
@@ -215,6 +215,7 @@ def _check(
     from rankgrad.cli.sources import KEPT
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import kind_of
 
     def named() -> None:
         if source is None:
@@ -223,6 +224,7 @@ def _check(
         source.check(None if given else out)
 
     together(
+        lambda: kind_of(settings.get("model", kind.models[0])),
         lambda: kind.check(settings),
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
@@ -275,14 +277,14 @@ def _run(
     resumed = resume and kind.resumes(out)
     if is_first() and not resumed:
         source.keep(out)
-        write_json(out / RUN, {"settings": settings}, seal=True)
+        write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
     start = None if init_model is None else load(init_model)
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
     if is_first():
         if resumed:  # and the data was that of the run
             source.keep(out)
-            write_json(out / RUN, {"settings": settings}, seal=True)
+            write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
         if not kind.has_run(out):
             model.save(out)
         _report(console, model, parts.get("test"), out)

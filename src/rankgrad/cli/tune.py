@@ -50,17 +50,26 @@ def tune(
     from rankgrad.cli.sources import Source
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tune import Search
-    from rankgrad.models.registry import kind_of
+    from rankgrad.models.registry import kind_of, kind_or_default
 
     kept = dict(pair("set", text, read_value) for text in fix or ())
     source = Source(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
-    kind, given = kind_of(model), {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device}
+    kind, given = (
+        kind_or_default(model),
+        {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
+    )
     base, _ = kind.read({**{name: value for name, value in given.items() if value is not None}, **kept})
     varied = tuple(pair("vary", text, _choices) for text in vary or ())
     search = Search(base, budget, tuple(kept), varied, seed)
     if jobs is not None and jobs < 1:
         bad_value("jobs", "be at least 1", jobs)
-    together(search.check, source.check, lambda: check_device(device), lambda: _check_folder(out, search, source))
+    together(
+        lambda: kind_of(model),
+        search.check,
+        source.check,
+        lambda: check_device(device),
+        lambda: _check_folder(out, search, source),
+    )
     console = screen(highlight=False, soft_wrap=True)
     _state(console, search)
     try:

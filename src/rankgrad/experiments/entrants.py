@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value
 from rankgrad.experiments import space
-from rankgrad.experiments.problems import Problems, kind_or_default
+from rankgrad.experiments.problems import Problems
 from rankgrad.models.protocol import RankerKind
+from rankgrad.models.registry import kind_or_default
 
 
 class Candidate(NamedTuple):

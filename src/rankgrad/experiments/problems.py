@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
-from rankgrad.models.protocol import RankerKind
-from rankgrad.models.registry import DEFAULT, kind_named, kind_of
+from rankgrad.models.registry import kind_or_default
 
 
 class RecipeError(ValueError):
@@ -93,11 +92,3 @@ class Problems:
         """Raise one error with all complaints, if there are any."""
         if self.lines:
             raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))
-
-
-def kind_or_default(model: Any) -> RankerKind:
-    """The kind of a model's text; for none, and one that is not known, the usual kind, whose checks complain of it."""
-    try:
-        return kind_named(DEFAULT) if model is None else kind_of(model)
-    except ValueError:
-        return kind_named(DEFAULT)

@@ -16,7 +16,7 @@ from rankgrad.experiments.space import check, draws
 from rankgrad.files import read_json, write_json
 from rankgrad.metrics import parse as parse_metric
 from rankgrad.models.protocol import NotFinite, RankerKind
-from rankgrad.models.registry import kind_of
+from rankgrad.models.registry import kind_of, kind_or_default
 
 SHARE = 3  # one in so many trials goes on, for so many times the epochs or trees
 _HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs or trees before the first, at least
@@ -64,7 +64,7 @@ class Search:
     @property
     def kind(self) -> RankerKind:
         """Of the model."""
-        return kind_of(self.base["model"])
+        return kind_or_default(self.base["model"])
 
     @property
     def metric(self) -> str:

@@ -77,6 +77,18 @@ def kind_of(model: Any) -> RankerKind:
     bad_value("model", "be a known name", mistyped(name[:80], known))
 
 
+def kind_or_default(model: Any) -> RankerKind:
+    """The kind of a model's text; for none, and one that is not known, neural rankers, whose checks complain of it.
+
+    Args:
+        model: as in `kind_of`, or None.
+    """
+    try:
+        return kind_named(DEFAULT) if model is None else kind_of(model)
+    except ValueError:
+        return kind_named(DEFAULT)
+
+
 def kinds() -> list[RankerKind]:
     """All kinds: those of the package, then the registered ones, then those of entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
