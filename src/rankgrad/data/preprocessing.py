@@ -20,7 +20,7 @@ from rankgrad.data.steps import (
     is_tensor,
 )
 from rankgrad.errors import bad_value, one_of
-from rankgrad.spelling import check_text, known_options, read_number, show
+from rankgrad.spec import check_text, known_options, read_number, show
 
 __all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
 

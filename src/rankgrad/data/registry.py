@@ -17,7 +17,7 @@ from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
 from rankgrad.data.memory import refuse_sparse, too_sparse
 from rankgrad.data.summary import ReadSummary
 from rankgrad.errors import bad_value, mistyped, one_of
-from rankgrad.spelling import show, spell
+from rankgrad.spec import show, spell
 
 GENERATED = ("synthetic", "web30k-shape")
 _LONGEST_PATH = 4096

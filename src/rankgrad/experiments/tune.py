@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from rankgrad import rankers, spelling
+from rankgrad import rankers, spec
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.experiments.pool import Runner, Task
@@ -93,10 +93,10 @@ class Search:
         self.base.check()
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
-        if spelling.spell("schedule", self.base.schedule).name == "cosine":
+        if spec.spell("schedule", self.base.schedule).name == "cosine":
             bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
         names = [*Settings.names(), *(f"model.{option}" for option in _options(self.base.model))]
-        spelling.known_options("a search", self.space, names)
+        spec.known_options("a search", self.space, names)
         for name, choices in self.space.items():
             for value in check(choices):
                 self.settings({name: value}).check()
@@ -129,7 +129,7 @@ class Search:
         name, options = rankers.parse(self.base.model)
         options |= {key.removeprefix("model."): value for key, value in drawn.items() if key.startswith("model.")}
         own = {key: value for key, value in drawn.items() if not key.startswith("model.")}
-        return replace(self.base, **own, model=spelling.write(name, options=options))
+        return replace(self.base, **own, model=spec.write(name, options=options))
 
     def better(self, trials: Iterable[Trial]) -> list[Trial]:
         """Best first; of equals the earlier, and those that failed last."""

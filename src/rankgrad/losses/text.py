@@ -15,7 +15,7 @@ from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.spelling import known_options, show, spell, write
+from rankgrad.spec import known_options, show, spell, write
 
 # How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
 ADAPTS = ("joint", "heldout")

@@ -16,7 +16,7 @@ from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.metrics import found, gains, pairs, stopping
 from rankgrad.metrics.order import TIES
 from rankgrad.metrics.ranked import EMPTY, Outcome, Ranked, check_cutoff
-from rankgrad.spelling import LARGEST_CUTOFF, check_text, read_value, show
+from rankgrad.spec import LARGEST_CUTOFF, check_text, read_value, show
 
 
 class Kind(NamedTuple):

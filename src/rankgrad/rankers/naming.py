@@ -16,7 +16,7 @@ from rankgrad.rankers.dasalc import DASALC
 from rankgrad.rankers.mlp import MLP, Linear
 from rankgrad.rankers.presets import PRESETS
 from rankgrad.rankers.scorer import Scorer
-from rankgrad.spelling import known_options, no_cutoff, spell
+from rankgrad.spec import known_options, no_cutoff, spell
 
 _CLASSES = (MLP, Linear, ContextAware, AttSets, AttentionMIL, DASALC)
 MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each in _CLASSES})
