@@ -2,8 +2,11 @@
 
 A text is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
 False, None, numbers joined by `-`, or text, which may stand in quotes and may be such a text itself: what is inside
-brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. Nothing in a
-text is evaluated.
+brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. A `path` is
+text up to the next comma, unless it stands in quotes or brackets. Nothing in a text is evaluated.
+
+`sequence` reads texts with commas between, `weighted_terms` a sum of texts. The prefix `native:` is reserved for the
+objectives of tree frameworks, whose texts are not read here.
 """
 
 import math

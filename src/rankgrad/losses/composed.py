@@ -84,7 +84,7 @@ def weighted_sum(*terms: tuple[float, "str | Callable[..., Tensor]"]) -> Weighte
         >>> from rankgrad.losses import bce
         >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
         >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
-        tensor(1.4335)
+        tensor(1.4342)
     """
     if not terms:
         bad_value("terms", "be pairs (weight, loss), at least one", "none")

@@ -46,10 +46,11 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """A ranker as text, `name[:option=value,...]`, as its name and options for `build`, which are checked.
+    """Read a ranker's text and check it; returns its name and options for `build`.
 
-    The name is one of `MODELS` or `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
-    Case does not matter.
+    Args:
+        text: `name[:option=value,...]` or `name(option=value, ...)`, in any case. The name is one of `MODELS` or
+            `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
 
     Example:
         >>> parse("mlp:widths=256-128,norm=none")
