@@ -91,7 +91,7 @@ for line in sys.stdin:
     try:
         model = own.TreeModel.load(line.strip())
         assert model.score(rows).shape == (200,)
-        assert model.leaves >= 0
+        assert model.size >= 0
         model.save(line.strip())
         print("ended scored", flush=True)
     except ValueError as error:

@@ -8,8 +8,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
-from rankgrad.blending import Blend, blend, read_model, standardised
+from rankgrad.blending import Blend, blend
 from rankgrad.cli import app
+from rankgrad.models import load as read_model
+from rankgrad.models.blend import standardised
 from rankgrad.ranker import Ranker
 from rankgrad.rows import RowRanker
 from rankgrad.trees import TreeRanker

@@ -17,12 +17,12 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from rankgrad import blend, lock
-from rankgrad.blending import read_model
 from rankgrad.cli import app
 from rankgrad.data import load, read_letor
 from rankgrad.data.cache import CacheError
 from rankgrad.files import aside, read_json, read_tensors, write_bytes, write_json, write_tensors
 from rankgrad.lock import locked
+from rankgrad.models import load as read_model
 from rankgrad.ranker import Ranker
 from rankgrad.surrogate import Plan, pretrain
 from rankgrad.training import Model, Settings, train

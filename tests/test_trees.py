@@ -91,7 +91,7 @@ def test_leaves_are_counted(framework):
     else:
         trees = [text.count(":leaf=") for text in model.booster.get_dump()]
     assert len(trees) == 3
-    assert model.leaves == sum(trees) > 3
+    assert model.size == sum(trees) > 3
 
 
 def test_history_has_what_was_learned_after_each_tree():

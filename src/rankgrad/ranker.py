@@ -14,9 +14,9 @@ from rankgrad import losses
 from rankgrad.data.preprocessing import StandardisePerQuery
 from rankgrad.errors import bad_value
 from rankgrad.files import write_bytes
+from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.rows import RowRanker, hold_out, row_weights
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.model import CONFIG, read_config
 from rankgrad.training.report import LOG
 
 _ROWS = 65_536  # documents scored at a time where lists do not matter

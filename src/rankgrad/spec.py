@@ -130,14 +130,25 @@ def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
 
 
 def no_cutoff(what: str, said: Spec, text: str) -> Spec:
-    """What was said, of something that has no cutoff."""
+    """Check that a text gives no cutoff, and return what it says.
+
+    Args:
+        what: the word for it in errors.
+        said: what `spell` read.
+        text: the text, for the error.
+    """
     if said.k is not None:
         bad_value(what, "be written name[:key=value,...], without a cutoff", show(text))
     return said
 
 
 def check_text(what: str, text: object) -> None:
-    """Check that this is text, and not longer than anything that is meant."""
+    """Check that this is text, and not longer than anything that is meant.
+
+    Args:
+        what: the word for it in errors.
+        text: anything.
+    """
     if not isinstance(text, str):
         bad_value(what, "be text", type(text).__name__)
     if len(text) > LONGEST:
@@ -147,7 +158,11 @@ def check_text(what: str, text: object) -> None:
 
 
 def show(value: object) -> str:
-    """A value for an error: text quoted, on one line, not longer than a reader wants."""
+    """Write a value for an error: text quoted, on one line, not longer than a reader wants.
+
+    Args:
+        value: anything.
+    """
     if isinstance(value, str):
         return repr(value if len(value) <= 80 else value[:77] + "...")
     if isinstance(value, int) and abs(value) >= 10**80:
@@ -192,6 +207,9 @@ def write_sum(terms: Iterable[tuple[float, str]]) -> str:
 def write_number(value: float) -> str:
     """Write a number as shortly as it can be read back: `3`, not `3.0`.
 
+    Args:
+        value: finite.
+
     Example:
         >>> write_number(3.0), write_number(0.1), write_number(1234567.0), write_number(1 / 3)
         ('3', '0.1', '1234567.0', '0.3333333333333333')
@@ -201,7 +219,13 @@ def write_number(value: float) -> str:
 
 
 def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that options are ones that `what` has; the error names the nearest."""
+    """Check that options are ones that `what` has; the error names the nearest.
+
+    Args:
+        what: what has options, in errors.
+        options: the names that are given.
+        known: the names that there are.
+    """
     known = list(known)
     for option in options:
         if option not in known:
@@ -209,7 +233,10 @@ def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
 
 def read_number(text: str) -> int | float | None:
-    """The number that a text is, in plain decimals; None for any other text.
+    """Read a number in plain decimals; None for any other text.
+
+    Args:
+        text: without spaces around it.
 
     Example:
         >>> read_number("12"), read_number("-1e-3"), read_number("1_000"), read_number("nan")
@@ -221,7 +248,11 @@ def read_number(text: str) -> int | float | None:
 
 
 def read_value(text: str) -> Any:
-    """What the value of an option says; nothing in it is evaluated."""
+    """Read the value of an option; nothing in it is evaluated.
+
+    Args:
+        text: without spaces around it.
+    """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     number = read_number(text)

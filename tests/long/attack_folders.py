@@ -18,9 +18,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from rankgrad.blending import Blend, read_model
+from rankgrad.blending import Blend
 from rankgrad.data import open_cache, read_letor
 from rankgrad.files import read_tensors
+from rankgrad.models import load as read_model
 from rankgrad.ranker import Ranker
 from rankgrad.training import NotFinite
 

@@ -42,7 +42,7 @@ def compare(
     from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.compare import compare as compared
     from rankgrad.metrics.evaluate import named
-    from rankgrad.training.model import read_config
+    from rankgrad.models.folder import read_config
 
     source: Source | None = None
 
@@ -96,7 +96,7 @@ def _kept(a: Path, b: Path) -> "Source":
 def _same(source: "Source") -> tuple[Any, ...]:
     """What must be equal for the lists to be the same."""
     root = None if source.root is None else Path(source.root).resolve()
-    return source.data, source.fold, root, source.missing, source.holdout
+    return source.data, source.fold, root, source.missing, source.holdout, source.seed
 
 
 def _said(source: "Source") -> str:

@@ -47,7 +47,7 @@ class Steps:
         'log1p,standardise'
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # each fitted or not; applied in this order
 
     @staticmethod
     def parse(text: str) -> "Steps":
@@ -75,7 +75,11 @@ class Steps:
         return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Steps":
-        """A fitted copy; each step is fitted on what the steps before it make of the data. Give it train only."""
+        """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
+
+        Args:
+            dataset: the training lists.
+        """
         done: tuple[Step, ...] = ()
         for step in self.steps:
             before = Steps(done)
@@ -113,7 +117,12 @@ class Steps:
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Steps":
-        """The steps that `to_config` wrote down."""
+        """Make the steps that `to_config` wrote down.
+
+        Args:
+            config: the names and settings of the steps.
+            arrays: what the steps were fitted to, by name.
+        """
         steps = []
         for number, entry in enumerate(config["steps"]):
             one_of("preprocessing", entry["name"], KINDS)

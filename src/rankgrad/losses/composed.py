@@ -92,7 +92,11 @@ def weighted_sum(*terms: tuple[float, "str | Callable[..., Tensor]"]) -> Weighte
 
 
 def takes_weights(loss: Callable[..., Tensor]) -> bool:
-    """Whether a loss takes document weights."""
+    """Whether a loss takes document weights.
+
+    Args:
+        loss: a function or module of `rankgrad.losses`.
+    """
     if isinstance(loss, gumbel):
         return takes_weights(loss.loss)
     known = getattr(loss, "takes_weights", None)
@@ -102,7 +106,11 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
 
 
 def learned(loss: nn.Module) -> dict[str, float]:
-    """The learned scalars of a loss, or of the first loss inside it that has some; empty for most."""
+    """The learned scalars of a loss, or of the first loss inside it that has some; empty for most.
+
+    Args:
+        loss: any module.
+    """
     own = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
     return {} if own is None else own.learned()
 

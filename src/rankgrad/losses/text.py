@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -37,15 +37,27 @@ class TextLoss(nn.Module):
         self.adapt = adapt
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+        """
         return self.function(scores, labels, **self.options, **lists)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""
         return learned(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise where the text asks for `adapt=heldout`, which `what` does not do."""
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+
+        Args:
+            what: the name of what does not, for the error.
+        """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 

@@ -61,8 +61,8 @@ class Metric:
         tensor(0.8597)
     """
 
-    name: str
-    k: int | None = None
+    name: str  # as in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
+    k: int | None = None  # only the first k ranks count; None: all
     settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, by name
 
     def __post_init__(self) -> None:
@@ -124,12 +124,21 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """The value for these lists; arguments as in the functions of `rankgrad.metrics`."""
+        """Measure these lists.
+
+        Args:
+            scores, labels, mask, offsets, ids, reduction: the lists and how their values are reduced; see
+                `rankgrad.metrics`.
+        """
         where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
         return self.function(scores, labels, k=self.k, **where, **self.options)
 
     def of(self, ranked: Ranked) -> Outcome:
-        """The values of lists that are ranked already."""
+        """Return the values of lists that are ranked already.
+
+        Args:
+            ranked: lists whose documents are sorted by score.
+        """
         every = {name: value for name, value in (self.defaults | self.options).items() if name not in _SHARED}
         return KINDS[self.name].ranked(ranked, k=self.k, **every)
 
@@ -137,6 +146,11 @@ class Metric:
         return replace(self, k=k)
 
     def __call__(self, **options: Any) -> "Metric":
+        """Return the same metric with these options; those that it has already stay.
+
+        Args:
+            options: options of the metric's function, such as `gain`, `empty` and `ties`.
+        """
         return replace(self, settings=tuple((self.options | options).items()))
 
     def __repr__(self) -> str:

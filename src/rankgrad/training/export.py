@@ -7,11 +7,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,19 +21,28 @@ from rankgrad.data import Steps
 from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.files import write_bytes
-from rankgrad.training.model import Model
+from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
-TOLERANCE = 1e-5
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # lists, documents
 _CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
 
 
+class Exportable(Protocol):
+    """A neural model, as far as it is exported."""
+
+    ranker: nn.Module
+    steps: Steps
+    features: int
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
+
+
 class Scoring(nn.Module):
     """What is exported: preprocessing and ranker, on padded lists of raw features. Padding may hold anything."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.ranker, self.steps = model.ranker, model.steps
 
@@ -45,18 +53,7 @@ class Scoring(nn.Module):
         return scores
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What was written, and the check that it passed."""
-
-    path: Path
-    format: str
-    engine: str  # what ran it
-    shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
-    difference: float  # the largest, to `Model.score`
-
-
-def export(model: Model, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+def export(model: Exportable, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
     """Write a model to one file, after a check: the file's scores are those of `Model.score`, at several shapes.
 
     The file takes `features (lists, n, f)`, float32 and raw, and `mask (lists, n)`, boolean, True for a real document,
@@ -69,6 +66,7 @@ def export(model: Model, path: str | os.PathLike[str], *, format: str | None = N
 
     Example:
         >>> from rankgrad import rankers
+        >>> from rankgrad.training import Model
         >>> model = Model(rankers.build("linear", features=2), Steps())
         >>> done = export(model, getfixture("tmp_path") / "model.pt2")
         >>> done.engine, done.difference < 1e-5
@@ -78,7 +76,8 @@ def export(model: Model, path: str | os.PathLike[str], *, format: str | None = N
     format = _format(path, format)
     if format == "onnx" and (missing := [name for name in _PACKAGES if find_spec(name) is None]):
         raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
-    model = Model(copy.deepcopy(model.ranker).to("cpu"), model.steps)  # others may be using the one that was given
+    model = copy.copy(model)
+    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # others may be using the one that was given
     with _quiet():
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     difference = _compare(run, model)
@@ -96,7 +95,7 @@ def _format(path: Path, format: str | None) -> str:
     return found
 
 
-def _trace(model: Model) -> torch.export.ExportedProgram:
+def _trace(model: Exportable) -> torch.export.ExportedProgram:
     rows, mask = torch.zeros(*_TRACED, model.features), torch.ones(_TRACED, dtype=torch.bool)
     with torch.no_grad():
         return torch.export.export(Scoring(model), (rows, mask), dynamic_shapes=_shapes())
@@ -160,7 +159,7 @@ def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
     return file.getvalue(), "torch.export", run
 
 
-def _compare(run: _Run, model: Model) -> float:
+def _compare(run: _Run, model: Exportable) -> float:
     """The largest difference to `Model.score`, on scores up to 1, relative beyond; too large a one is an error."""
     rng, worst = np.random.default_rng(0), 0.0
     for shape in _CHECKED:
@@ -174,8 +173,10 @@ def _compare(run: _Run, model: Model) -> float:
             raise ArithmeticError(f"exported scores must be finite; got others at {shape[0]} lists of {shape[1]}")
         scale = max(1.0, float(np.abs(expected).max()))
         worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
-    if worst > TOLERANCE:
-        raise ArithmeticError(f"exported scores must equal the model's to {TOLERANCE:g}; got a difference of {worst:g}")
+    if worst > EXPORT_TOLERANCE:
+        raise ArithmeticError(
+            f"exported scores must equal the model's to {EXPORT_TOLERANCE:g}; got a difference of {worst:g}"
+        )
     return worst
 
 

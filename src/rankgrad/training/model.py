@@ -12,23 +12,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad import rankers
-from rankgrad.data import Dataset, Steps
+from rankgrad.data import Steps
 from rankgrad.errors import bad_value
-from rankgrad.files import read_json, read_tensors, write_json, write_tensors
-from rankgrad.metrics.evaluate import Evaluation, evaluate
+from rankgrad.files import read_tensors, write_tensors
+from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.protocol import Exported, TrainedModel
 
-FORMAT, VERSION = "rankgrad model", 1
-CONFIG, WEIGHTS, PREPROCESSING, METRICS = (
-    "config.json",
-    "model.safetensors",
-    "preprocessing.safetensors",
-    "metrics.json",
-)
+WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
 _ROWS = 65_536  # documents scored at a time
 
 
 @dataclass
-class Model:
+class Model(TrainedModel):
     """A ranker in evaluation mode, the preprocessing it was trained behind, and what is known about its training.
 
     Scoring changes nothing in it, so threads may share one.
@@ -46,14 +41,11 @@ class Model:
     learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
     history: list[dict[str, Any]] = field(default_factory=list)  # a row an epoch, after training
     run: str = ""  # the mark that the files of one training run share; files of two runs are not mixed
+    features: int = field(init=False)  # columns that it takes
 
     def __post_init__(self) -> None:
         self.ranker.eval()
-
-    @property
-    def features(self) -> int:
-        """Columns it takes."""
-        return int(self.ranker.config["features"])  # type: ignore[index]
+        self.features = int(self.ranker.config["features"])  # type: ignore[index]
 
     @property
     def device(self) -> torch.device:
@@ -86,10 +78,21 @@ class Model:
                 scores[rows] = out.float().cpu().numpy()
         return scores
 
-    def evaluate(self, data: Dataset, metrics: list[str]) -> Evaluation:
-        """Metrics on labelled lists, with intervals and the values of each list."""
-        scores = self.score(data.features, data.offsets)
-        return evaluate(scores, np.asarray(data.labels), metrics, offsets=data.offsets)
+    @property
+    def size(self) -> int:
+        """Numbers that the ranker has learned."""
+        return sum(parameter.numel() for parameter in self.ranker.parameters())
+
+    def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+        """Write the model as one file for other programs, `.onnx` or `.pt2`; see `rankgrad.training.export`.
+
+        Args:
+            path: of the file.
+            format: `"onnx"` or `"torch"`; None: by the ending.
+        """
+        from rankgrad.training.export import export
+
+        return export(self, path, format=format)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the folder: `config.json`, `model.safetensors`, `preprocessing.safetensors`, `metrics.json`."""
@@ -103,7 +106,7 @@ class Model:
         write_tensors(folder / PREPROCESSING, tensors, self._mark)
         ranker, settings = self.ranker.config, self.settings
         about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._mark}
-        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **about}, seal=True)
+        write_config(folder, None, about)
 
     def save_weights(self, folder: Path) -> None:
         """Write what changes during training: weights and metrics."""
@@ -157,38 +160,6 @@ def _ranker(config: dict[str, Any], weights: dict[str, Tensor]) -> nn.Module:
     ranker: nn.Module = rankers.build(**config)
     ranker.load_state_dict(weights)
     return ranker
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The `config.json` of a model, of a version that this release reads."""
-    path = folder / CONFIG
-    if not path.is_file():
-        bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
-    config = read_json(path)
-    if config.get("format") != FORMAT:
-        bad_value(str(path), f"say format {FORMAT!r}", config.get("format"))
-    version = config.get("version")
-    if not isinstance(version, int) or version not in range(1, VERSION + 1):
-        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", version)
-    if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
-        bad_value(str(path), "hold settings by name", "something else")
-    return config
-
-
-def write_metrics(folder: Path, metrics: dict[str, Any]) -> None:
-    """Write `metrics.json`: what is known about the model's quality."""
-    write_json(folder / METRICS, metrics, seal=True)
-
-
-def read_metrics(folder: Path) -> dict[str, Any]:
-    """The `metrics.json` of a model; empty where there is none."""
-    path = folder / METRICS
-    known = read_json(path) if path.is_file() else {}
-    for part in ("validation", "test", "loss"):
-        values = known.get(part, {})
-        if not isinstance(values, dict) or not all(isinstance(each, int | float) for each in values.values()):
-            bad_value(str(path), f"hold numbers by name under {part!r}", values)
-    return known
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:

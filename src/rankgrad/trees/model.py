@@ -4,16 +4,15 @@ import os
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of, write_bytes, write_json
-from rankgrad.metrics.evaluate import Evaluation, evaluate
-from rankgrad.training.model import CONFIG, FORMAT, VERSION, read_config, read_metrics, write_metrics
+from rankgrad.files import hash_of, write_bytes
+from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.protocol import TrainedModel
 from rankgrad.trees.lightgbm_file import check_lightgbm
 from rankgrad.trees.xgboost_file import checked_xgboost
 
@@ -30,8 +29,10 @@ def framework(name: str) -> Any:
 
 
 @dataclass
-class TreeModel:
+class TreeModel(TrainedModel):
     """A booster of LightGBM or XGBoost, cut to its best number of trees, and what is known about its training."""
+
+    unit: ClassVar[str] = "tree"
 
     booster: Any
     framework: str
@@ -54,16 +55,17 @@ class TreeModel:
         return np.asarray(scores, dtype=np.float32)
 
     @property
-    def leaves(self) -> int:
-        """Of all trees: how many numbers the model has learned to add up."""
+    def size(self) -> int:
+        """Leaves of all trees: numbers that the model has learned to add up."""
         if self.framework == "lightgbm":
             said = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
             return sum(int(line.partition("=")[2]) for line in said)
         return sum(tree.count("leaf=") for tree in self.booster.get_dump())
 
-    def evaluate(self, data: Dataset, metrics: list[str]) -> Evaluation:
-        """Metrics on labelled lists, with intervals and the values of each list."""
-        return evaluate(self.score(data.features), np.asarray(data.labels), metrics, offsets=data.offsets)
+    @property
+    def kept(self) -> int:
+        """Trees."""
+        return int(self.metrics.get("trees", 0))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the folder: the booster as its framework writes it, `config.json` and `metrics.json`."""
@@ -75,10 +77,10 @@ class TreeModel:
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
         # The framework reads its file as it is, so its hash is here.
         about["files"] = {name: hash_of(content)}
-        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, "kind": KIND, **about}, seal=True)
+        write_config(folder, KIND, about)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "TreeModel":
+    def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
         """Read a folder that `save` wrote. Nothing in it is run or unpickled."""
         folder = Path(folder)
         config = read_config(folder)

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics import parse
+from rankgrad.models.folder import CONFIG
 from rankgrad.rows import RowRanker, hold_out, row_weights
-from rankgrad.training.model import CONFIG
 from rankgrad.trees.boosting import Plan, boost, check_loss, check_params
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS

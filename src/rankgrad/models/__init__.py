@@ -1,0 +1,10 @@
+"""One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and your own.
+
+`TrainedModel` is a trained ranker, `RankerKind` a way to train one; `register` adds a kind, `kind_of` finds the kind of
+a model's text, `load` reads a saved folder of any kind.
+"""
+
+from rankgrad.models.protocol import Exported, RankerKind, TrainedModel
+from rankgrad.models.registry import kind_of, load, register
+
+__all__ = ["Exported", "RankerKind", "TrainedModel", "kind_of", "load", "register"]

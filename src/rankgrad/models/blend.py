@@ -1,0 +1,273 @@
+"""Blend trained models: their scores, normalised in each list, added up with weights fitted on held-out lists."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rankgrad import losses
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.files import hash_of
+from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.models.registry import load
+from rankgrad.spec import known_options, spell
+
+KIND = "blend"
+LOSS, EVEN = "xe_ndcg", 0.1
+
+
+@dataclass
+class BlendModel(TrainedModel):
+    """Models and their weights, as one model that scores lists."""
+
+    models: list[TrainedModel]
+    weights: NDArray[np.float64]  # (models,), at least 0 and adding up to 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    features: int = field(init=False)  # columns that it takes
+
+    def __post_init__(self) -> None:
+        self.features = int(self.models[0].features)
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
+        """Compute one score per document, `(documents,)`.
+
+        Args:
+            features: `(documents, f)`.
+            offsets: `(lists + 1,)`; None: all documents are one list.
+        """
+        offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
+        return (standardised(self.models, features, offsets) @ self.weights).astype(np.float32)
+
+    @property
+    def size(self) -> int:
+        """Numbers that its models have learned, and its weights."""
+        return sum(model.size for model in self.models) + len(self.weights)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder with `config.json` and a folder for each model.
+
+        Args:
+            folder: where to write.
+        """
+        folder = Path(folder)
+        for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
+            model.save(part)
+        write_metrics(folder, self.metrics)
+        write_blend(folder, self.weights, self.settings)
+
+
+class BlendKind(RankerKind):
+    """Scores of trained models, added up with weights fitted on validation lists."""
+
+    name = KIND
+
+    def listing(self) -> list[Listing]:
+        """One line."""
+        return [Listing(KIND, "a weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise what is wrong with the settings; see `RankerKind.check`.
+
+        Args:
+            settings: `model` with the folders of its `parts`, `loss` and `even`.
+        """
+        told = _told(settings)
+        check_loss(told["loss"], told["even"])
+        for part in told["parts"]:
+            read_config(Path(part))
+
+    def fit(
+        self,
+        settings: Mapping[str, Any],
+        train: Dataset,
+        validation: Dataset | None = None,
+        *,
+        out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        init_model: TrainedModel | None = None,
+    ) -> BlendModel:
+        """Fit the weights on the validation lists, which none of the parts was trained on; see `RankerKind.fit`.
+
+        Args:
+            settings: checked ones.
+            train: taken where there are no validation lists.
+            validation: lists to fit the weights on.
+            out: a folder for the model.
+            resume: means nothing here: a blend is fitted in seconds.
+            progress: means nothing here.
+            init_model: must be None.
+        """
+        if init_model is not None:
+            bad_value("init_model", "be None for a blend, whose parts are trained", type(init_model).__name__)
+        told = _told(settings)
+        models = [load(part) for part in told["parts"]]
+        loss = check_loss(told["loss"], told["even"])
+        model = fit_weights(models, train if validation is None else validation, loss, told["even"])
+        if out is not None:
+            model.save(out)
+        return model
+
+    def load(self, folder: Path, device: str = "cpu") -> BlendModel:
+        """Read a saved blend; see `RankerKind.load`.
+
+        Args:
+            folder: of the blend.
+            device: of its parts.
+        """
+        weights, settings = read_blend(folder)
+        models = [load(part, device) for part in parts_of(folder, len(weights))]
+        return BlendModel(models, weights, settings, read_metrics(folder))
+
+
+BLEND = BlendKind()
+
+
+def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with their defaults, options of the model's text among them."""
+    given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
+    given.pop("model", None)
+    for name in ("metric", "seed"):  # of every run, and of no meaning here
+        given.pop(name, None)
+    known_options(KIND, given, ("parts", "loss", "even"))
+    parts = given.get("parts")
+    parts = [part.strip() for part in parts.split("|")] if isinstance(parts, str) else parts
+    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
+        bad_value("parts", "be folders of trained models, such as runs/a|runs/b", repr(parts))
+    return {"loss": LOSS, "even": EVEN, **given, "parts": list(parts)}
+
+
+def check_loss(loss: str, even: float) -> Any:
+    """The loss that weights are fitted by, checked.
+
+    Args:
+        loss: as text.
+        even: how strongly equal weights are preferred.
+    """
+    found = losses.parse(loss)
+    found.only_joint("a blend")
+    if isinstance(even, bool) or not isinstance(even, int | float) or not 0 <= even < float("inf"):
+        bad_value("even", "be at least 0 and finite", even)
+    return found
+
+
+def fit_weights(
+    models: Sequence[TrainedModel],
+    data: Dataset,
+    loss: Any,
+    even: float,
+    weights: NDArray[np.float32] | None = None,
+) -> BlendModel:
+    """Fit the weights of a blend.
+
+    Args:
+        models: trained on the same columns.
+        data: lists that none of them was trained on.
+        loss: what the weights minimise.
+        even: how strongly equal weights are preferred.
+        weights: one per document, for losses that take weights.
+    """
+    wanted = {model.features for model in models}
+    if wanted != {data.features.shape[1]}:
+        bad_value("rankers", f"all take {data.features.shape[1]} features, as X has", sorted(wanted))
+    lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
+    if weights is not None:
+        lists["weights"] = torch.from_numpy(weights)
+    columns = torch.from_numpy(standardised(models, data.features, data.offsets))
+    shares = _shares(columns, torch.tensor(np.asarray(data.labels)), loss, even, lists)
+    return BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
+
+
+def standardised(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each model's scores with mean 0 and standard deviation 1 in each list, `(documents, models)`; 0 where all tie."""
+    columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
+    lengths = np.diff(offsets)
+    full = lengths > 0
+    starts, lengths = offsets[:-1][full], lengths[full]
+    if not len(starts):
+        return columns
+
+    def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.repeat(np.add.reduceat(values, starts) / lengths[:, None], lengths, axis=0)
+
+    size = np.abs(columns).max(axis=0, initial=0.0)
+    columns = columns - mean(columns)
+    spread = np.sqrt(mean(columns**2))
+    # What is left of a tie by rounding is no difference.
+    told = spread > 1e-7 * size
+    return np.where(told, columns / np.where(told, spread, 1.0), 0.0)
+
+
+def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
+    """Weights that add up to 1, and a scale that is forgotten: only the order counts, but a loss wants a scale."""
+    logits = torch.zeros(columns.shape[1], dtype=torch.float64, requires_grad=True)
+    scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([logits, scale], max_iter=100, line_search_fn="strong_wolfe")
+
+    def value() -> Tensor:
+        optimiser.zero_grad()
+        shares = logits.log_softmax(0)
+        uneven = (shares.exp() * (shares + np.log(len(shares)))).sum()  # 0 for equal weights
+        total = loss(scale.exp() * (columns @ shares.exp()), labels, **lists) + even * uneven
+        total.backward()
+        return total
+
+    optimiser.step(value)
+    return logits.detach().softmax(0).numpy()
+
+
+def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, Any]) -> None:
+    """Write the `config.json` of a blend whose parts are in the folder.
+
+    Args:
+        folder: of the blend.
+        weights: one per part.
+        settings: of the fit.
+    """
+    parts = [_hash(part) for part in parts_of(folder, len(weights))]
+    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts})
+
+
+def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Read the weights and the settings of a blend, whose parts are those that it was saved with.
+
+    Args:
+        folder: of the blend.
+    """
+    config = read_config(folder)
+    if config.get("kind") != KIND:
+        bad_value(str(folder), "hold a blend", f"a model of kind {config.get('kind', 'neural')!r}")
+    weights, parts = config.get("weights"), config.get("parts")
+    if not isinstance(weights, list) or not weights or not all(isinstance(weight, int | float) for weight in weights):
+        bad_value(str(folder / CONFIG), "hold a weight for each part", weights)
+    if any(folder.resolve().is_relative_to(part.resolve()) for part in parts_of(folder, len(weights))):
+        bad_value(str(folder), "hold its parts", "a part that leads back to itself")
+    if parts is not None and parts != [_hash(part) for part in parts_of(folder, len(weights))]:
+        bad_value(str(folder), "hold the parts that it was saved with", "others: restore a copy, or save it again")
+    return np.array(weights, dtype=np.float64), config.get("settings", {})
+
+
+def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
+    """The folders of a blend's parts.
+
+    Args:
+        folder: of the blend.
+        count: of the parts.
+    """
+    return [Path(folder) / f"part-{place}" for place in range(1, count + 1)]
+
+
+def _hash(part: Path) -> str | None:
+    """Of a part's configuration, which in turn knows its other files; None where there is none."""
+    path = part / CONFIG
+    return hash_of(path.read_bytes()) if path.is_file() else None

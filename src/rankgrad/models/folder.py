@@ -1,0 +1,67 @@
+"""Read and write the files that every saved model has: `config.json` and `metrics.json`."""
+
+from pathlib import Path
+from typing import Any
+
+from rankgrad.errors import bad_value
+from rankgrad.files import read_json, write_json
+
+FORMAT, VERSION = "rankgrad model", 1
+CONFIG, METRICS = "config.json", "metrics.json"
+
+
+def write_config(folder: Path, kind: str | None, about: dict[str, Any]) -> None:
+    """Write `config.json`.
+
+    Args:
+        folder: of the model.
+        kind: the name under which the registry finds its loader; None for a neural ranker, which had none at first.
+        about: everything else, as JSON can hold it.
+    """
+    named = {} if kind is None else {"kind": kind}
+    write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the `config.json` of a model, of a version that this release knows.
+
+    Args:
+        folder: of the model.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
+    config = read_json(path)
+    if config.get("format") != FORMAT:
+        bad_value(str(path), f"say format {FORMAT!r}", config.get("format"))
+    version = config.get("version")
+    if not isinstance(version, int) or version not in range(1, VERSION + 1):
+        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", version)
+    if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
+        bad_value(str(path), "hold settings by name", "something else")
+    return config
+
+
+def write_metrics(folder: Path, metrics: dict[str, Any]) -> None:
+    """Write `metrics.json`: what is known about the model's quality.
+
+    Args:
+        folder: of the model.
+        metrics: as JSON can hold them.
+    """
+    write_json(folder / METRICS, metrics, seal=True)
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Read the `metrics.json` of a model; empty where there is none.
+
+    Args:
+        folder: of the model.
+    """
+    path = folder / METRICS
+    known = read_json(path) if path.is_file() else {}
+    for part in ("validation", "test", "loss"):
+        values = known.get(part, {})
+        if not isinstance(values, dict) or not all(isinstance(each, int | float) for each in values.values()):
+            bad_value(str(path), f"hold numbers by name under {part!r}", values)
+    return known

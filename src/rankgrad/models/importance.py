@@ -1,0 +1,52 @@
+"""Measure which features a model relies on, by shuffling them."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.metrics.evaluate import evaluate
+
+
+class Scores(Protocol):
+    """Anything that scores lists."""
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
+
+
+def permutation_importance(
+    model: Scores, data: Dataset, metric: Any, *, repeats: int = 3, seed: int = 0
+) -> NDArray[np.float64]:
+    """Compute how much a metric falls when one feature is shuffled over all documents, `(features,)`.
+
+    Args:
+        model: any trained model.
+        data: labelled lists.
+        metric: as text or object.
+        repeats: shuffles per feature, at least 1.
+        seed: of the shuffles.
+    """
+    from rankgrad.metrics import parse
+
+    if repeats < 1:
+        bad_value("repeats", "be at least 1", repeats)
+    rng, measured = np.random.default_rng(seed), parse(metric)
+    labels, sign = np.asarray(data.labels), 1.0 if measured.higher_is_better else -1.0
+
+    def value(features: NDArray[np.float32]) -> float:
+        scores = model.score(features, data.offsets)
+        return sign * next(iter(evaluate(scores, labels, [measured], offsets=data.offsets, bootstrap=0).means.values()))
+
+    shuffled = np.array(data.features, dtype=np.float32)
+    whole, drops = value(shuffled), np.zeros(shuffled.shape[1])
+    for column in range(shuffled.shape[1]):
+        own = shuffled[:, column].copy()
+        if (own == own[:1]).all():
+            continue  # nothing changes when a constant is shuffled
+        for _ in range(repeats):
+            shuffled[:, column] = rng.permutation(own)
+            drops[column] += (whole - value(shuffled)) / repeats
+        shuffled[:, column] = own
+    return drops

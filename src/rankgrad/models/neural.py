@@ -1,0 +1,218 @@
+"""Neural rankers as a kind of ranker: any network of `rankgrad.rankers` with any loss of `rankgrad.losses`."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rankgrad import rankers
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.rankers import MODELS, PRESETS
+from rankgrad.spec import spell, write
+from rankgrad.training import Model, Settings, train
+from rankgrad.training.model import WEIGHTS
+from rankgrad.training.state import LAST
+
+# What is drawn by `rankgrad tune`: settings of a run, and options of the network.
+SPACE: dict[str, Any] = {
+    "lr": {"low": 1e-4, "high": 1e-2, "log": True},
+    "weight_decay": {"low": 1e-6, "high": 1e-2, "log": True},
+    "batch_size": [16, 32, 64, 128],
+    "preprocess": ["standardise", "log1p,standardise", "quantile"],
+}
+_DROPOUT = {"low": 0.0, "high": 0.5}
+_WIDTHS = ["64-32", "128-64", "256-128", "512-256-128"]
+SPACE_OF_MODEL: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "mlp": {"widths": _WIDTHS, "norm": ["none", "batch", "layer"], "dropout": _DROPOUT},
+    "context_aware": {
+        "width": [32, 64, 128], "blocks": [1, 2, 3], "heads": [1, 2, 4], "feed_forward": [64, 128, 384],
+        "dropout": _DROPOUT,
+    },
+    "attsets": {"widths": ["64", "128", "256", "128-128"], "head": ["64", "128"], "dropout": _DROPOUT},
+    "attention_mil": {
+        "widths": ["64", "128", "256", "500"], "attention": [32, 64, 128], "gated": [False, True], "dropout": _DROPOUT,
+    },
+    "dasalc": {
+        "width": [64, 128, 256, 512], "layers": [2, 3, 4], "heads": [1, 2, 4], "dropout": _DROPOUT,
+        "noise": {"low": 0.0, "high": 1.5},
+    },
+}  # fmt: skip
+_OPTION = "model."  # before the name of an option of the network, in a search
+
+
+class NeuralKind(RankerKind):
+    """Neural networks that score documents, trained by gradient descent."""
+
+    name = "neural"
+    unit = "epoch"
+    length = "epochs"
+    rate = "lr"
+    settings = Settings.names()
+    shares_settings = True
+    elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
+    defaults = MappingProxyType(Settings().to_json())
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Networks, and the presets of papers."""
+        return (*MODELS, *PRESETS)
+
+    def listing(self) -> list[Listing]:
+        """One line per network."""
+        return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise everything that is wrong with the settings; see `RankerKind.check`.
+
+        Args:
+            settings: of `rankgrad.training.Settings`.
+        """
+        if str(settings.get("loss", "")).startswith("native:"):
+            must = "be one of rankgrad.losses; native objectives are for the trees that have them"
+            bad_value("loss", must, repr(settings["loss"]))
+        Settings.of(dict(settings)).check()
+
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return f"{super().describe(settings)}, preprocess {settings.get('preprocess', Settings.preprocess)}"
+
+    def fit(
+        self,
+        settings: Mapping[str, Any],
+        train: Dataset,
+        validation: Dataset | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        init_model: TrainedModel | None = None,
+    ) -> Model:
+        """Train a network with `rankgrad.training.train`; see `RankerKind.fit`.
+
+        Args:
+            settings: of `rankgrad.training.Settings`.
+            train: the training lists.
+            validation: lists that choose the epoch.
+            out: a folder for model, checkpoints and log.
+            resume: resume from the checkpoint in `out`.
+            progress: show a progress bar; None: on a terminal.
+            init_model: a neural model to start from.
+        """
+        told = Settings.of(dict(settings))
+        if init_model is not None:
+            bad_value("init_model", "be None here", type(init_model).__name__)
+        return _train(told, train, validation, out=out, resume=resume, progress=progress)
+
+    def load(self, folder: Path, device: str = "cpu") -> Model:
+        """Read a saved network with its preprocessing; see `RankerKind.load`.
+
+        Args:
+            folder: of the model.
+            device: where it is to compute.
+        """
+        return Model.load(folder, device)
+
+    def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Take options of the command line as settings; a preset of a paper adds its own.
+
+        Args:
+            given: options by name.
+        """
+        name = spell("model", str(given.get("model", Settings.model))).name.replace("_", "-")
+        if name not in PRESETS:
+            return dict(given), ""
+        preset, takes = PRESETS[name], {"batch_size": "batch"}
+        added = {
+            setting: value
+            for setting in Settings.names()
+            if setting not in given and (value := getattr(preset, takes.get(setting, setting), None)) is not None
+        }
+        said = ", ".join(f"{setting} {value}" for setting, value in added.items())
+        return {**added, **given}, f"{name} ({preset.source}) brings: {said or 'nothing more'}"
+
+    def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Rates, batch sizes and preprocessing, and the options of the network that its text leaves open.
+
+        Args:
+            settings: those that are given.
+        """
+        told = Settings.of(dict(settings))
+        if spell("schedule", told.schedule).name == "cosine":
+            bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
+        name, given = rankers.parse(told.model)
+        # A preset is a paper's network: its options stay as they are.
+        own = SPACE_OF_MODEL.get(name, {})
+        return {**SPACE, **{f"{_OPTION}{option}": own[option] for option in own if option not in given}}
+
+    def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
+        """Put drawn values into settings, those of the network into its text.
+
+        Args:
+            settings: to start from.
+            draw: values by the names of `space`.
+        """
+        name, options = rankers.parse(str(settings.get("model", Settings.model)))
+        of_model = {key.removeprefix(_OPTION): value for key, value in draw.items() if key.startswith(_OPTION)}
+        others = {key: value for key, value in draw.items() if not key.startswith(_OPTION)}
+        return {**settings, **others, "model": write(name, options={**options, **of_model})}
+
+    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
+        """Put the device into the settings.
+
+        Args:
+            settings: to start from.
+            device: `"auto"`, `"cpu"` or `"cuda"`.
+        """
+        return {**settings, "device": device}
+
+    def for_length(self, units: int) -> dict[str, Any]:
+        """Train for a number of epochs.
+
+        Args:
+            units: how many.
+        """
+        return {"epochs": units, "patience": None}
+
+    def has_run(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint or weights.
+
+        Args:
+            folder: maybe of a run.
+        """
+        return (folder / LAST).exists() or (folder / WEIGHTS).exists()
+
+    def resumes(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint.
+
+        Args:
+            folder: maybe of a run.
+        """
+        return (folder / LAST).is_file()
+
+
+_train = train
+NEURAL = NeuralKind()
+
+
+def _about(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0].rstrip(".").replace("`", "")
+
+
+def _options(kind: type) -> str:
+    parameters = inspect.signature(kind).parameters.values()
+    return ", ".join(f"{each.name}={_text(each.default)}" for each in parameters if each.default is not each.empty)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "-".join(map(_text, value))
+    return getattr(value, "__name__", str(value))

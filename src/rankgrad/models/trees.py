@@ -1,0 +1,155 @@
+"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with any loss of `rankgrad.losses` or a native one."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+
+_LIGHTGBM: dict[str, Any] = {
+    "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
+    "num_leaves": [7, 15, 31, 63, 127],
+    "min_data_in_leaf": [5, 20, 50, 100],
+    "feature_fraction": {"low": 0.3, "high": 1.0},
+    "lambda_l2": {"low": 1e-3, "high": 10.0, "log": True},
+}
+_XGBOOST: dict[str, Any] = {
+    "eta": {"low": 0.02, "high": 0.3, "log": True},
+    "max_depth": [2, 3, 4, 6, 8],
+    "min_child_weight": {"low": 0.01, "high": 10.0, "log": True},
+    "colsample_bytree": {"low": 0.3, "high": 1.0},
+    "lambda": {"low": 1e-3, "high": 10.0, "log": True},
+}
+
+
+class TreeKind(RankerKind):
+    """Gradient-boosted regression trees."""
+
+    unit = "tree"
+    length = "trees"
+    usual_length = 300
+    saved_as = "trees"
+    elsewhere = MappingProxyType(
+        {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
+    )
+
+    def __init__(self, framework: str, rate: str, space: Mapping[str, Any]) -> None:
+        self.name, self.rate, self._space = framework, rate, dict(space)
+        self.words = {"epochs": "trees", "lr": rate}
+
+    def listing(self) -> list[Listing]:
+        """One line."""
+        return [Listing(self.name, "boosted trees (extra: trees)", "those of the framework")]
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise what is wrong with the settings; see `RankerKind.check`.
+
+        Args:
+            settings: those of `rankgrad.trees.TreeRanker`, and any parameter of the framework.
+        """
+        self._plan(settings)
+
+    def fit(
+        self,
+        settings: Mapping[str, Any],
+        train: Dataset,
+        validation: Dataset | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        init_model: TrainedModel | None = None,
+    ) -> TrainedModel:
+        """Train trees; see `RankerKind.fit`.
+
+        Args:
+            settings: checked ones.
+            train: the training lists.
+            validation: lists that choose the number of trees.
+            out: a folder for the model and its checkpoints.
+            resume: resume from the checkpoint in `out`.
+            progress: show a progress bar; None: on a terminal.
+            init_model: trees to add to.
+        """
+        from rankgrad.trees.boosting import boost
+
+        model = boost(self._plan(settings), train, validation)
+        if out is not None:
+            model.save(out)
+        return model
+
+    def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
+        """Read saved trees; see `RankerKind.load`.
+
+        Args:
+            folder: of the model.
+            device: means nothing to trees.
+        """
+        from rankgrad.trees.model import TreeModel
+
+        return TreeModel.load(folder)
+
+    def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Take options of the command line as settings; those that trees do not have are an error.
+
+        Args:
+            given: options by name.
+        """
+        from rankgrad.training import Settings
+
+        for name in given:
+            if name in Settings.names() and name not in (*self.words, *_TAKEN, "device"):
+                bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
+        return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
+
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return super().describe({"loss": self._plan(settings).loss, **settings})
+
+    def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the framework that matter most, as far as they are not given.
+
+        Args:
+            settings: those that are given.
+        """
+        from rankgrad.spec import spell
+
+        given = {*settings, *spell("model", str(settings.get("model", self.name))).options}
+        return {name: choices for name, choices in self._space.items() if name not in given}
+
+    def for_length(self, units: int) -> dict[str, Any]:
+        """Train a number of trees.
+
+        Args:
+            units: how many.
+        """
+        return {"trees": units, "patience": None}
+
+    def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The framework's version; its package may go by another name than its module, such as xgboost-cpu.
+
+        Args:
+            settings: of the run.
+        """
+        from rankgrad.trees.model import framework
+
+        return {self.name: str(framework(self.name).__version__)}
+
+    def _plan(self, settings: Mapping[str, Any]) -> Any:
+        from rankgrad.trees.settings import ranker
+
+        return ranker(settings).plan()
+
+
+_TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the same name here
+
+LIGHTGBM = TreeKind("lightgbm", "learning_rate", _LIGHTGBM)
+XGBOOST = TreeKind("xgboost", "eta", _XGBOOST)
