@@ -16,7 +16,7 @@ from rankgrad.data.memory import refuse_sparse, too_sparse
 from rankgrad.data.splitting import hold_out
 from rankgrad.data.summary import ReadSummary
 from rankgrad.errors import bad_value, mistyped, one_of
-from rankgrad.spelling import show, spell
+from rankgrad.spec import no_cutoff, show, spell
 
 GENERATED = ("synthetic", "web30k-shape")
 _LONGEST_PATH = 4096
@@ -107,15 +107,15 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """What makes `synthetic` and its kin, with options after a colon, checked; None for any other name."""
+    """What makes `synthetic` and its kin, with options, checked; None for any other name."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
-    kind, _, text = str(name).partition(":")
+    kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
     if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None
     from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
 
-    options = spell("name", str(name)).options if text.strip() else {}
+    options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options
     shaped = _key(kind) == _key("web30k-shape")
     make: Callable[..., Splits] = web30k_shape if shaped else synthetic
     for option in options:

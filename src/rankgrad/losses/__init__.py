@@ -20,6 +20,7 @@ the gradient without a backward pass.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
+from rankgrad.losses.composed import weighted_sum as weighted_sum
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap

@@ -22,7 +22,7 @@ from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, named, summarise, values_of
 from rankgrad.metrics.measure import Metric
 from rankgrad.metrics.ranked import nan_scores, rank_padded
-from rankgrad.spelling import show
+from rankgrad.spec import show
 
 Run = dict[str, dict[str, float]]
 Qrels = dict[str, dict[str, int]]

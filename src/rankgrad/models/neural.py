@@ -12,7 +12,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
-from rankgrad.spelling import spell, write
+from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.model import WEIGHTS
 from rankgrad.training.state import LAST

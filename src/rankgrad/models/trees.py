@@ -120,7 +120,7 @@ class TreeKind(RankerKind):
         Args:
             settings: those that are given.
         """
-        from rankgrad.spelling import spell
+        from rankgrad.spec import spell
 
         given = {*settings, *spell("model", str(settings.get("model", self.name))).options}
         return {name: choices for name, choices in self._space.items() if name not in given}
