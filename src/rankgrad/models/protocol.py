@@ -213,8 +213,8 @@ class RankerKind(ABC):
         """Turn what the command line was given into settings; and a sentence about what was added, or nothing.
 
         Args:
-            given: the options that were given, by the names of the command line, as numbers and text. A `device` is left
-                out here: most kinds have no choice of one.
+            given: the options that were given, by the names of the command line, as numbers and text. A `device` is
+                left out here: most kinds have no choice of one.
         """
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
