@@ -20,7 +20,6 @@ the gradient without a backward pass.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
-from rankgrad.losses.composed import weighted_sum as weighted_sum
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap
@@ -40,7 +39,9 @@ from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
+from rankgrad.losses.text import KNOWN as _KNOWN
 from rankgrad.losses.text import parse as parse
+from rankgrad.losses.text import weighted_sum as weighted_sum
 from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 
 __all__ = [
@@ -75,3 +76,5 @@ __all__ = [
     "unique_softmax",
     "xe_ndcg",
 ]
+
+_KNOWN.update({name.lower(): globals()[name] for name in __all__})

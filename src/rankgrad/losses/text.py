@@ -1,6 +1,7 @@
 """Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,8 @@ from torch import Tensor, nn
 from rankgrad import relax
 from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
-from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.composed import learned, takes_weights, weighted_sum
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.losses.composed import WeightedSum, learned, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
@@ -21,6 +22,8 @@ from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms,
 ADAPTS = ("joint", "heldout")
 # Arguments that come with the lists, not with the text.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+# The losses by their names in lower case; `rankgrad.losses` fills it with everything in its `__all__`.
+KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
@@ -93,18 +96,47 @@ def parse(text: str) -> TextLoss:
     return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
 
 
+def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
+    """Make one loss of several: the sum of each loss times its weight.
+
+    Args:
+        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
+            (`functools.partial` gives it options) or a module.
+
+    Example:
+        >>> import torch
+        >>> from rankgrad.losses import bce
+        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
+        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+        tensor(1.4342)
+    """
+    if not terms:
+        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+    return WeightedSum([_term(term) for term in terms])
+
+
+def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
+    if not isinstance(term, list | tuple) or len(term) != 2:
+        bad_type("terms", "be pairs (weight, loss)", show(term))
+    weight, loss = term
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        bad_value("weight", "be a finite number above 0", show(weight))
+    if isinstance(loss, str):
+        loss = parse(loss)
+    if isinstance(loss, TextLoss):
+        loss.only_joint("a weighted sum")
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    return float(weight), loss
+
+
 def _one(text: str) -> TextLoss:
     """The loss of a text that is no sum."""
-    from rankgrad import losses
-
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
-    known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
-    one_of("loss", name, known)
+    one_of("loss", name, (*KNOWN, "relaxed"))
     samples, adapt = _samples(options), options.pop("adapt", None)
-    function, options = (
-        (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
-    )
+    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
     weights = takes_weights(function)
     with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
