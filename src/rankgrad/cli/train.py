@@ -150,7 +150,7 @@ def _settings(parameters: dict[str, Any], resumed: Path | None) -> tuple["Settin
     for field in fields(Settings):
         value = parameters[field.name]
         if value:
-            given[field.name] = value if field.type is str else _read(value)
+            given[field.name] = value if isinstance(field.default, str) else _read(value)
     if resumed is not None and (resumed / CONFIG).is_file():
         kept = read_config(resumed).get("settings", {})
         try:
