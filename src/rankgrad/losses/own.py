@@ -3,13 +3,13 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.lists import Lists, as_lists, to_flat
+from rankgrad.lists import Given, Lists, as_lists, to_flat
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.text import TextLoss, parse
 from rankgrad.own import OWN, Parameters, check_callable, describe, only_described, own_copy
@@ -119,38 +119,34 @@ class OwnLoss(TextLoss):
 
     def _flat(self, lists: Lists) -> Tensor:
         scores, labels, mask, offsets, weights = lists.given
+        shape = scores.shape[:-1]
         if offsets is None and not self._takes("mask"):
-            flat = [None if part is None else to_flat(part, lists.mask)[0] for part in (scores, labels, weights)]
-            values = self._flat(Lists(flat[0], flat[1], None, to_flat(scores, lists.mask)[1], flat[2]))  # type: ignore[arg-type]
-            return values.reshape(scores.shape[:-1])
-        where = {"mask": mask, "offsets": offsets, "weights": weights, "reduction": "none"}
-        values = self._call(scores, labels, **where)
+            scores, labels, mask, offsets, weights = _flattened(lists)
+        values = self._call(scores, labels, mask=mask, offsets=offsets, weights=weights, reduction="none")
         expected = scores.shape[:-1] if offsets is None else (offsets.shape[0] - 1,)
         if values.shape != expected:
-            self._wrong_shape(expected, scores, values)
-        return values
+            self._wrong_shape(tuple(expected), scores, values)
+        return values.reshape(values.shape if lists.given.offsets is not None else shape)
 
     def _padded(self, lists: Lists) -> Tensor:
         n, shape = lists.scores.shape[-1], lists.scores.shape[:-1]
-        parts = {"mask": lists.mask, "weights": lists.weights}
-        flat = {name: None if part is None else part.reshape(-1, n) for name, part in parts.items()}
-        scores = lists.scores.reshape(-1, n)
-        values = self._call(scores, lists.labels.reshape(-1, n), **flat, reduction="none")
+        scores, labels, mask = (part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask))
+        weights = None if lists.weights is None else lists.weights.reshape(-1, n)
+        values = self._call(scores, labels, mask=mask, weights=weights, reduction="none")
         if values.shape not in ((), scores.shape[:1]):
-            self._wrong_shape(f"{tuple(scores.shape[:1])}, or their mean, ()", scores, values)
+            self._wrong_shape(f"{tuple(scores.shape[:1])} or their mean ()", scores, values)
         return values.expand(scores.shape[:1]).reshape(shape)
 
     def _each(self, lists: Lists) -> Tensor:
-        n, shape = lists.scores.shape[-1], lists.scores.shape[:-1]
-        if shape.numel() == 0:
-            return lists.scores.sum(-1)
-        scores, labels, mask = (part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask))
-        weights = None if lists.weights is None else lists.weights.reshape(-1, n)
-        values = []
-        for number, real in enumerate(mask):
-            heavy = None if weights is None else weights[number][real]
-            values.append(self._of_one(scores[number][real], labels[number][real], heavy))
-        return torch.stack(values).reshape(shape)
+        scores, labels, _, offsets, weights = _flattened(lists)
+        assert offsets is not None
+        shape = offsets.shape[0] - 1 if lists.given.offsets is not None else lists.given.scores.shape[:-1]
+        lengths = offsets.diff().tolist()
+        if not lengths:
+            return scores.new_zeros(shape) + scores.sum()
+        heavy = [None] * len(lengths) if weights is None else weights.split(lengths)
+        parts = zip(scores.split(lengths), labels.to(scores.dtype).split(lengths), heavy, strict=True)
+        return torch.stack([self._of_one(*part) for part in parts]).reshape(shape)
 
     def _of_one(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         if scores.shape[0] == 0:
@@ -179,10 +175,19 @@ class OwnLoss(TextLoss):
             bad_value("loss", "be differentiable by the scores", f"values without a graph from {self}")
         return values + 0.0 * scores.sum()
 
-    def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> None:
-        shape = expected if isinstance(expected, str) else tuple(expected)  # type: ignore[arg-type]
-        must = f"give one value per list, {shape} for scores {tuple(scores.shape)}"
+    def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
+        must = f"give one value per list, {expected} for scores {tuple(scores.shape)}"
         bad_value("loss", must, f"{tuple(values.shape)} from {self}")
+
+
+def _flattened(lists: Lists) -> Given:
+    """The lists in the flat layout."""
+    given = lists.given
+    if given.offsets is not None:
+        return given
+    weights = None if given.weights is None else to_flat(given.weights, lists.mask)[0]
+    scores, offsets = to_flat(given.scores, lists.mask)
+    return Given(scores, to_flat(given.labels, lists.mask)[0], None, offsets, weights)
 
 
 def _known_name(loss: Any) -> str | None:

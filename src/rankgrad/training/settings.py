@@ -51,9 +51,7 @@ class Settings:
     warmup: float = 0.0  # epochs of a learning rate that rises from 0
     clip: float | None = None  # the largest norm of the gradient
     ema: float = 0.0  # decay of a moving average of the weights, which is then what is kept; 0: none
-    metric: str | Metric | Callable[..., Any] = (
-        "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
-    )
+    metric: Part = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
     patience: int | None = 20  # epochs without a better metric after which the run stops; None: never
     seed: int = 0
     device: str = "auto"  # auto, cpu, cuda
