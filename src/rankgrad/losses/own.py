@@ -86,8 +86,8 @@ class OwnLoss(TextLoss):
         takes = self.takes
         flat = "offsets" in takes.named or (takes.any and "mask" not in takes.named)
         form = "flat" if flat else "padded" if "mask" in takes.named else "list"
-        given = {"flat": ["offsets"], "padded": ["mask"], "list": []}[form] + [*self.options]
-        if not takes.fits(2, *given):
+        given = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction"), "list": ()}[form]
+        if not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
             bad_value("loss", _FORMS, f"{about}{takes}")
         return form
 
