@@ -32,6 +32,8 @@ from rankgrad.files import read_tensors
 from rankgrad.losses.own import OwnLoss
 from rankgrad.models.neural import NEURAL
 from rankgrad.training import SettingsError
+from rankgrad.training.graphs import GraphStep
+from rankgrad.training.loop import _Run
 
 # Resume, callbacks and a warm start
 
@@ -126,6 +128,25 @@ def test_a_model_that_does_not_fit_is_no_start(settings, message):
         run(init_model=first, **settings)
     with pytest.raises(TypeError, match="init_model must be a trained neural model; got str"):
         run(init_model="model")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    ("settings", "recorded"),
+    [
+        ({"loss": list_softmax}, False),
+        ({"model": Padded()}, False),
+        ({"loss": rg.losses.LearnDCG()}, True),
+        ({"loss": "softmax", "metric": top_label}, True),
+    ],
+)
+def test_own_code_is_not_recorded_on_a_gpu(settings, recorded, monkeypatch):
+    made = []
+    epoch = _Run._epoch
+    monkeypatch.setattr(_Run, "_epoch", lambda self: (made.append(self.step), epoch(self)))
+    model = run(**settings, device="cuda", batch_size=8)
+    assert isinstance(made[0], GraphStep) == recorded
+    assert np.isfinite(score(model)).all()
 
 
 # The estimator
