@@ -36,6 +36,7 @@ from rankgrad.models import registry
 from rankgrad.rankers.own import as_ranker
 from rankgrad.relax import neural_sort
 from rankgrad.training import Model, Settings, SettingsError
+from rankgrad.training.optimise import Average
 
 # Losses
 
@@ -185,6 +186,17 @@ def test_list_context_is_the_same_in_both_layouts():
     mask = torch.tensor([[True, True, False], [True, False, True]])
     wide = torch.randn(2, 3, 10)
     torch.testing.assert_close(padded.padded(wide, mask)[mask], flat.padded(wide, mask)[mask])
+
+
+def test_padding_is_zero_for_an_own_network():
+    class Sums(Rows):
+        def forward(self, features, mask):
+            return self.layers(features + features.sum(1, keepdim=True))
+
+    ranker, rows = as_ranker(Sums(), 10), torch.randn(5, 10)
+    both, alone = ranker(rows, torch.tensor([0, 2, 5])), ranker(rows[:2], torch.tensor([0, 2]))
+    torch.testing.assert_close(both[:2], alone)
+    padded, flat = as_ranker(Padded(), 10), as_ranker(Flat(), 10)
     nothing = padded(torch.zeros(0, 10), torch.tensor([0, 0]))
     assert nothing.shape == flat(torch.zeros(0, 10), torch.tensor([0, 0])).shape == (0,)
 
@@ -217,6 +229,13 @@ def test_lazy_layers_and_shared_weights(tmp_path):
         weights = model.ranker.state_dict()
         assert torch.equal(weights["network.first.weight"], weights["network.second.weight"])
     assert not same(plain, averaged)
+    shared = torch.ones(2)
+    average = Average([shared, shared.detach()], 0.75)
+    shared.zero_()
+    average.update()
+    for value in (0.75, 0.0):  # there and back
+        average.swap()
+        assert shared.tolist() == [value, value]
     assert np.array_equal(score(Model.load(tmp_path, model=Tied())), score(averaged))
 
 
