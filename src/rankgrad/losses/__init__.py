@@ -4,11 +4,11 @@
 are), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may hold anything, NaN included,
 and takes no gradient. Lists of one or no document are legal.
 
-**One value a list.** `reduction="none"` gives one value a list, `"sum"` adds them, `"mean"` averages over the lists
+**One value per list.** `reduction="none"` gives one value per list, `"sum"` adds them, `"mean"` averages over the lists
 that carry signal: a document (pointwise), two different labels (pairwise, ListMLE), a relevant document (the rest). A
 list without signal gives 0. So the size of the gradient does not depend on the batch size or the padding.
 
-**Weights**, where a loss takes them, are one number a document: a pair counts with the weight of its higher-labelled
+**Weights**, where a loss takes them, are one number per document: a pair counts with the weight of its higher-labelled
 document, the softmax family multiplies each document's share of the target.
 
 **Numbers.** Half precision is computed in float32, float64 stays float64. Values and gradients are finite for finite
@@ -39,7 +39,9 @@ from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
+from rankgrad.losses.text import KNOWN as _KNOWN
 from rankgrad.losses.text import parse as parse
+from rankgrad.losses.text import weighted_sum as weighted_sum
 from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 
 __all__ = [
@@ -74,3 +76,5 @@ __all__ = [
     "unique_softmax",
     "xe_ndcg",
 ]
+
+_KNOWN.update({name.lower(): globals()[name] for name in __all__})

@@ -1,8 +1,9 @@
-"""Losses by their text, `name[@k][:key=value,...]`, as the command line, recipes and saved models write them."""
+"""Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
 
 import inspect
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +11,19 @@ from torch import Tensor, nn
 from rankgrad import relax
 from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.losses.composed import WeightedSum, learned, takes_weights
 from rankgrad.losses.gumbel import gumbel
-from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.spelling import known_options, show, spell, write
+from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
 # How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
 ADAPTS = ("joint", "heldout")
 # Arguments that come with the lists, not with the text.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+# The losses by their names in lower case; `rankgrad.losses` fills it with everything in its `__all__`.
+KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
@@ -37,16 +40,27 @@ class TextLoss(nn.Module):
         self.adapt = adapt
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+        """
         return self.function(scores, labels, **self.options, **lists)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""
-        own = next((part for part in self.modules() if isinstance(part, LearnDCG)), None)
-        return {} if own is None else own.learned()
+        return learned(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise where the text asks for `adapt=heldout`, which `what` does not do."""
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+
+        Args:
+            what: the name of what does not, for the error.
+        """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 
@@ -55,30 +69,75 @@ class TextLoss(nn.Module):
 
 
 def parse(text: str) -> TextLoss:
-    """A loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
+    """Make a loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
     is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options; see `weighted_sum`.
+
+    Args:
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
 
     Example:
         >>> loss = parse("lambdaloss@5")
         >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(0.6003)
+        >>> parse("0.7*softmax+0.3*bce").takes_weights
+        True
         >>> parse("lamdaloss")
         Traceback (most recent call last):
         ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
     """
-    from rankgrad import losses
+    terms = weighted_terms("loss", text)
+    if len(terms) == 1 and terms[0][0] is None:
+        return _one(text)
+    parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
+    total = weighted_sum(*parsed)
+    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
 
+
+def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
+    """Make one loss of several: the sum of each loss times its weight.
+
+    Args:
+        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
+            (`functools.partial` gives it options) or a module.
+
+    Example:
+        >>> import torch
+        >>> from rankgrad.losses import bce
+        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
+        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+        tensor(1.4342)
+    """
+    if not terms:
+        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+    return WeightedSum([_term(term) for term in terms])
+
+
+def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
+    if not isinstance(term, list | tuple) or len(term) != 2:
+        bad_type("terms", "be pairs (weight, loss)", show(term))
+    weight, loss = term
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        bad_value("weight", "be a finite number above 0", show(weight))
+    if isinstance(loss, str):
+        loss = parse(loss)
+    if isinstance(loss, TextLoss):
+        loss.only_joint("a weighted sum")
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    return float(weight), loss
+
+
+def _one(text: str) -> TextLoss:
+    """The loss of a text that is no sum."""
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
-    known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
-    one_of("loss", name, known)
+    one_of("loss", name, (*KNOWN, "relaxed"))
     samples, adapt = _samples(options), options.pop("adapt", None)
-    function, options = (
-        (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
-    )
-    weights = "weights" in inspect.signature(getattr(function, "forward", function)).parameters
+    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
+    weights = takes_weights(function)
     with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
@@ -127,11 +186,17 @@ def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[
 def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     if "metric" not in options or "operator" not in options:
         bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"{sorted(options)}")
-    metric, operator = options.pop("metric"), options.pop("operator")
+    metric = parse_metric(str(options.pop("metric")))
+    if k is not None and metric.k is not None:
+        bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")
+    said = str(options.pop("operator"))
+    operator, _, own = no_cutoff("operator", spell("operator", said), said)
     makes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
     one_of("operator", operator, [name for name in makes if name != "Relaxation"])
     make = getattr(relax, operator)
+    for option in own:
+        if option in options:
+            bad_value("loss", f"give {option} once", f"operator={said} with {option}={show(options[option])}")
+    options |= own
     known_options(operator, options, inspect.signature(make).parameters)
-    return relaxed(
-        parse_metric(str(metric) if k is None else f"{metric}@{k}"), make(**fit_options(operator, options, make))
-    )
+    return relaxed(metric if k is None else metric @ k, make(**fit_options(operator, options, make)))

@@ -31,6 +31,7 @@ class TreeKind(RankerKind):
 
     unit = "tree"
     length = "trees"
+    usual_length = 300
     saved_as = "trees"
     elsewhere = MappingProxyType(
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
@@ -105,13 +106,21 @@ class TreeKind(RankerKind):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return super().describe({"loss": self._plan(settings).loss, **settings})
+
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the framework that matter most, as far as they are not given.
 
         Args:
             settings: those that are given.
         """
-        from rankgrad.spelling import spell
+        from rankgrad.spec import spell
 
         given = {*settings, *spell("model", str(settings.get("model", self.name))).options}
         return {name: choices for name, choices in self._space.items() if name not in given}

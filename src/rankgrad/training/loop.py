@@ -17,7 +17,7 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.files import check_plain
 from rankgrad.lock import locked
 from rankgrad.losses.own import OwnLoss, as_loss
-from rankgrad.models.protocol import Callback
+from rankgrad.models.protocol import Callback, NotFinite
 from rankgrad.rankers.own import OwnRanker, as_ranker
 from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
 from rankgrad.training.batches import Plan, Step
@@ -34,10 +34,6 @@ from rankgrad.training.state import LAST, Checkpoint, State, mark
 from rankgrad.training.warm import begin_from, fingerprint_of
 
 _DIVERGED = 1e4  # times the loss of the first step
-
-
-class NotFinite(ArithmeticError):
-    """A loss that is NaN or infinite: says the step, the queries, and the last good checkpoint."""
 
 
 def train(

@@ -9,7 +9,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.own import as_loss, loss_text
 from rankgrad.metrics.own import as_metric, metric_text
 from rankgrad.rankers.own import check_model, model_text
-from rankgrad.spelling import known_options
+from rankgrad.spec import known_options
 from rankgrad.training.optimise import check_optimiser, check_schedule
 
 Part = Any  # text, or an object of the caller
