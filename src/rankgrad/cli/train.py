@@ -116,10 +116,9 @@ def train(
     given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
     kind, settings, added = _settings(given, out if resume else None)
     if data is not None:
-        # The seed of a run that is already known to be wrong is complained of with the other settings.
-        seed = settings.get("seed", 0)
-        seed = seed if isinstance(seed, int) else 0
-        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, seed)
+        # A seed that is no number is complained of with the other settings.
+        number = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
+        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, number)
     elif source := Source.kept(out) if resume else None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, data is not None, init_model)
