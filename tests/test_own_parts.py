@@ -72,7 +72,12 @@ def test_losses_of_the_package_are_taken_as_they_are():
         "own:rankgrad.losses.approx.approx_ndcg(temperature=0.1)": functools.partial(
             rg.losses.approx_ndcg, temperature=0.1
         ),
-        "own:rankgrad.losses.learned.LearnDCG": rg.losses.LearnDCG(),
+        "own:rankgrad.losses.learned.LearnDCG(gain_base=2, discount_base=2, alpha=1, discount='log', k=3)": (
+            rg.losses.LearnDCG(k=3)
+        ),
+        "own:rankgrad.losses.composed.WeightedSum(0.7 * softmax + 0.3 * bce)": rg.losses.weighted_sum(
+            (0.7, "softmax"), (0.3, rg.losses.bce)
+        ),
     }
     for text, loss in cases.items():
         found = as_loss(loss)
@@ -87,7 +92,9 @@ def test_losses_of_the_package_are_taken_as_they_are():
     assert not as_loss(rg.losses.gumbel(rg.losses.LearnDCG())).takes_weights
     assert noisy(scores, labels, weights=torch.zeros(5), **lists).tolist() == [0.0, 0.0]
     packaged = [soft, noisy, as_loss(functools.partial(rg.losses.softmax)), as_loss(rg.losses.LearnDCG())]
-    assert [loss.packaged for loss in packaged] == [True] * 4
+    packaged += [as_loss(rg.losses.weighted_sum((1.0, loss), (2.0, "bce"))) for loss in ("mse", as_loss(list_softmax))]
+    assert [loss.packaged for loss in packaged] == [True] * 5 + [False]
+    assert packaged[-1](scores, labels, **lists).shape == (2,)
     foreign = [flat_softmax, Scaled(), rg.losses.gumbel(flat_softmax), functools.partial(rg.losses.softmax, mask=None)]
     assert [as_loss(loss).packaged for loss in foreign] == [False, False, False, True]
 

@@ -29,11 +29,11 @@ def describe(part: Any) -> str:
     """
     if isinstance(part, functools.partial):
         given = [*map(repr, part.args), *(f"{name}={value!r}" for name, value in part.keywords.items())]
-        return _on_one_line(f"{describe(part.func)}({', '.join(given)})")
+        return on_one_line(f"{describe(part.func)}({', '.join(given)})")
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        return _on_one_line(f"{type(part).__module__}.{part!r}")
+        return on_one_line(f"{type(part).__module__}.{part!r}")
     named = part if hasattr(part, "__qualname__") else type(part)
-    return _on_one_line(f"{named.__module__}.{named.__qualname__}")
+    return on_one_line(f"{named.__module__}.{named.__qualname__}")
 
 
 def only_described(what: str, text: str, must: str = "be given as an object again") -> None:
@@ -45,7 +45,7 @@ def only_described(what: str, text: str, must: str = "be given as an object agai
         must: what is to be done.
     """
     if text.strip().lower().startswith(OWN):
-        bad_value(what, must, f"{_on_one_line(text.strip())!r}, which is only a description")
+        bad_value(what, must, f"{on_one_line(text.strip())!r}, which is only a description")
 
 
 def own_copy(what: str, part: Any) -> Any:
@@ -90,7 +90,7 @@ class Parameters:
         return True
 
     def __str__(self) -> str:
-        return "(...)" if self.signature is None else _on_one_line(str(self.signature))
+        return "(...)" if self.signature is None else on_one_line(str(self.signature))
 
 
 def check_callable(what: str, part: Any, kinds: str) -> None:
@@ -105,6 +105,11 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
         bad_type(what, f"be {kinds}", type(part).__name__)
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """Make a text printable and short.
+
+    Args:
+        text: of a description.
+    """
     shown = "".join(each if each.isprintable() else " " for each in text)
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."

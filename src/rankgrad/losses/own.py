@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -10,9 +9,9 @@ from torch import Tensor, nn
 
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import Given, Lists, as_lists, to_flat
-from rankgrad.losses.gumbel import gumbel
-from rankgrad.losses.text import TextLoss, parse
-from rankgrad.own import OWN, Parameters, check_callable, describe, only_described, own_copy
+from rankgrad.losses.composed import takes_weights
+from rankgrad.losses.text import KNOWN, TextLoss, parse
+from rankgrad.own import OWN, Parameters, check_callable, describe, on_one_line, only_described, own_copy
 
 _FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
 # Names of the training log that no parameter of a loss may take.
@@ -62,20 +61,20 @@ def loss_text(loss: Any) -> str:
     """
     if isinstance(loss, str | TextLoss):
         return str(loss)
-    return _known_name(loss) or f"{OWN}{describe(loss)}"
+    return _known_name(loss) or f"{OWN}{_about(loss)}"
 
 
 class OwnLoss(TextLoss):
     """A caller's loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
 
     def __init__(self, loss: Any) -> None:
-        about = describe(loss)
+        about = _about(loss)
         loss = own_copy("loss", loss)
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
             loss, options = loss.func, dict(loss.keywords)  # a module's parameters are found where it is an attribute
         takes = Parameters(loss.forward if isinstance(loss, nn.Module) else loss)
-        super().__init__(f"{OWN}{about}", loss, options, _takes_weights(loss, takes))
+        super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes
         owner = getattr(loss, "__self__", None)
         if inspect.ismethod(loss) and isinstance(owner, nn.Module):
@@ -109,12 +108,12 @@ class OwnLoss(TextLoss):
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's parameters by name: what its `learned()` says, else its parameters of one number."""
-        own = next((part for part in self.modules() if part is not self and hasattr(part, "learned")), None)
-        if own is not None and callable(own.learned):
-            found = {str(name): float(value) for name, value in own.learned().items()}
-        else:
+        tell = [getattr(part, "learned", None) for part in self.modules() if part is not self]
+        found = next((said for each in tell if callable(each) and (said := each())), None)
+        if found is None:
             named = ((name.partition(".")[2], value) for name, value in self.named_parameters())
-            found = {name: float(value.detach()) for name, value in named if value.requires_grad and value.numel() == 1}
+            found = {name: value.detach() for name, value in named if value.requires_grad and value.numel() == 1}
+        found = {str(name): float(value) for name, value in found.items()}
         return {f"loss.{name}" if name in _TAKEN else name: value for name, value in found.items()}
 
     def _flat(self, lists: Lists) -> Tensor:
@@ -192,28 +191,25 @@ def _flattened(lists: Lists) -> Given:
 
 def _known_name(loss: Any) -> str | None:
     """The text of a function of `rankgrad.losses`, which says more than a description."""
-    from rankgrad import losses
-
-    name = getattr(loss, "__name__", "")
-    return name if name in losses.__all__ and getattr(losses, name) is loss else None
+    return next((name for name, known in KNOWN.items() if known is loss), None)
 
 
-def _takes_weights(loss: Any, takes: Parameters) -> bool:
-    said = getattr(loss, "takes_weights", None)
-    if isinstance(said, bool):
-        return said
-    if isinstance(loss, gumbel):
-        return _takes_weights(loss.loss, Parameters(getattr(loss.loss, "forward", loss.loss)))
-    return "weights" in takes.named
+def _about(loss: Any) -> str:
+    """The description of a loss; a module also says what it prints of itself."""
+    said = loss.extra_repr() if isinstance(loss, nn.Module) else ""
+    return on_one_line(f"{describe(loss)}({said})" if said else describe(loss))
 
 
-def _packaged(part: Callable[..., Any]) -> bool:
+def _packaged(part: Any) -> bool:
     """Whether a callable and the callables that it holds were defined in this package, or are containers of PyTorch."""
+    if isinstance(part, list | tuple):
+        return all(map(_packaged, part))
     if isinstance(part, functools.partial):
         return _packaged(part.func)
+    if not callable(part) or isinstance(part, type):
+        return True
     home = getattr(part if inspect.isroutine(part) else type(part), "__module__", "") or ""
     if not isinstance(part, nn.Module):
         return home.startswith("rankgrad.")
-    held = [each for each in vars(part).values() if callable(each) and not isinstance(each, type)]
     known = home.startswith(("rankgrad.", "torch.nn.modules."))
-    return known and all(map(_packaged, [*part.children(), *held]))
+    return known and all(map(_packaged, [*part.children(), *vars(part).values()]))
