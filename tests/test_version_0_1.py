@@ -1,6 +1,6 @@
 """What version 0.1.0 wrote is read: models of all kinds, runs, caches, searches, packed studies.
 
-`tests/models/v0.1.0.tar.xz` was made by that version.
+`tests/version_0_1/folders.tar.xz` was made by that version.
 """
 
 import json
@@ -24,7 +24,7 @@ _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("v0.1.0")
-    with tarfile.open(Path(__file__).parent / "models" / "v0.1.0.tar.xz") as packed:
+    with tarfile.open(Path(__file__).parent / "version_0_1" / "folders.tar.xz") as packed:
         packed.extractall(top, filter="data")
     return top
 

@@ -27,16 +27,35 @@ _ROWS = 65_536  # documents scored at a time where lists do not matter
 
 
 class Ranker(RowRanker):
-    """A ranker that is fitted on rows with a query each, and gives one score a row.
+    """Fit a neural ranker on rows with a query id each, and give one score per row.
 
     Args:
         model, loss, metric: as text, `name[@k][:key=value,...]`, such as `rankgrad list models` shows; or your own: a
             network, a loss function or module, a function of the scores and labels of a list. `fit` copies them.
+        preprocess: preprocessing as text, fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
+        epochs: passes over the training lists, at most.
+        batch_size: lists per step.
+        batch_documents: documents per step instead; None: count lists.
+        list_size: longer training lists are cut to this, with a new random draw per epoch; None: they are not.
+        optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd, with options as text.
+        lr: learning rate.
+        weight_decay: of the network; the parameters of a loss have none.
+        loss_lr: learning rate of a loss's own parameters; None: `lr`.
+        schedule: of the learning rate: constant, cosine, step or plateau, with options as text.
+        warmup: epochs in which the learning rate rises from 0.
+        clip: the largest norm of the gradient; None: any.
+        ema: decay of a moving average of the weights, which is then what is kept; 0: none.
+        patience: epochs without a better `metric` after which training stops; None: never.
+        seed: random seed of everything: weights, order of lists, dropout, the hold-out.
+        device: `"auto"`, `"cpu"` or `"cuda"`.
+        precision: `"fp32"`, `"bf16"` or `"fp16"`.
+        data_on: where the lists are during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
+        save_steps: a checkpoint every so many steps, besides one per epoch; needs `out`.
+        trackers: tensorboard, mlflow, wandb, besides `log.jsonl`; needs `out`.
         holdout: the share of the training lists that is set aside to choose the epoch where `fit` is given no
             `eval_set`; 0: none is, and the last epoch is kept.
         out: a new folder for checkpoints, log and model while `fit` runs; None keeps all in memory.
         verbose: show a progress bar.
-        preprocess, ..., trackers: as in `rankgrad.training.Settings`, with its defaults.
 
     After `fit`: `model_`, `history_` (a row an epoch), `best_epoch_` (from 1), `n_features_in_`, and
     `feature_names_in_` where X was a data frame.
@@ -151,7 +170,11 @@ class Ranker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read."""
+        """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read.
+
+        Args:
+            folder: where to write.
+        """
         check_is_fitted(self)
         self.model_.save(folder)
         self._keep(Path(folder))

@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -9,9 +11,10 @@ from torch import Tensor, nn
 
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import Given, Lists, as_lists, to_flat
-from rankgrad.losses.composed import takes_weights
+from rankgrad.losses.composed import WeightedSum, takes_weights
 from rankgrad.losses.text import KNOWN, TextLoss, parse
 from rankgrad.own import OWN, Parameters, check_callable, describe, on_one_line, only_described, own_copy
+from rankgrad.spec import show
 
 _FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
 # Names of the training log that no parameter of a loss may take.
@@ -62,6 +65,43 @@ def loss_text(loss: Any) -> str:
     if isinstance(loss, str | TextLoss):
         return str(loss)
     return _known_name(loss) or f"{OWN}{_about(loss)}"
+
+
+def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
+    """Make one loss of several: the sum of each loss times its weight.
+
+    Args:
+        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
+            (`functools.partial` gives it options), or any function or module that `as_loss` takes.
+
+    Example:
+        >>> from rankgrad.losses import bce
+        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
+        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+        tensor(1.4342)
+    """
+    if not terms:
+        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+    return WeightedSum([_term(term) for term in terms])
+
+
+def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
+    if not isinstance(term, list | tuple) or len(term) != 2:
+        bad_type("terms", "be pairs (weight, loss)", show(term))
+    weight, loss = term
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        bad_value("weight", "be a finite number above 0", show(weight))
+    if isinstance(loss, str):
+        loss = parse(loss)
+    if isinstance(loss, TextLoss):
+        loss.only_joint("a weighted sum")
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    if isinstance(loss, TextLoss) or _known_name(loss) is not None:
+        return float(weight), loss
+    own = as_loss(loss)
+    # A loss with the arguments of every loss is taken as it is, with its parameters; others need their layout made.
+    return float(weight), loss if isinstance(own, OwnLoss) and own.form == "flat" else own
 
 
 class OwnLoss(TextLoss):

@@ -1,7 +1,6 @@
 """Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from rankgrad import relax
 from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.composed import WeightedSum, learned, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
@@ -73,7 +72,7 @@ def parse(text: str) -> TextLoss:
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
     is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
-    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options; see `weighted_sum`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options.
 
     Args:
         text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
@@ -92,42 +91,10 @@ def parse(text: str) -> TextLoss:
     if len(terms) == 1 and terms[0][0] is None:
         return _one(text)
     parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
-    total = weighted_sum(*parsed)
-    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
-
-
-def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
-    """Make one loss of several: the sum of each loss times its weight.
-
-    Args:
-        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
-            (`functools.partial` gives it options) or a module.
-
-    Example:
-        >>> import torch
-        >>> from rankgrad.losses import bce
-        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
-        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
-        tensor(1.4342)
-    """
-    if not terms:
-        bad_value("terms", "be pairs (weight, loss), at least one", "none")
-    return WeightedSum([_term(term) for term in terms])
-
-
-def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
-    if not isinstance(term, list | tuple) or len(term) != 2:
-        bad_type("terms", "be pairs (weight, loss)", show(term))
-    weight, loss = term
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-        bad_value("weight", "be a finite number above 0", show(weight))
-    if isinstance(loss, str):
-        loss = parse(loss)
-    if isinstance(loss, TextLoss):
+    for _, loss in parsed:
         loss.only_joint("a weighted sum")
-    if not callable(loss):
-        bad_type("loss", "be text, a function or a module", type(loss).__name__)
-    return float(weight), loss
+    total = WeightedSum(parsed)
+    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
 
 
 def _one(text: str) -> TextLoss:

@@ -30,8 +30,8 @@ EXPORT_TOLERANCE = 1e-5  # between the scores of an exported file and of its mod
 class Exported:
     """A file that `TrainedModel.export` wrote, and the check that it passed."""
 
-    path: Path
-    format: str
+    path: Path  # of the file
+    format: str  # its name, such as `onnx`
     engine: str  # the program that ran it
     shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
     difference: float  # the largest one to the model's own scores

@@ -37,12 +37,12 @@ class Model(TrainedModel):
         (3,)
     """
 
-    ranker: nn.Module
-    steps: Steps
-    settings: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
+    ranker: nn.Module  # the network
+    steps: Steps  # preprocessing, fitted
+    settings: dict[str, Any] = field(default_factory=dict)  # of its training
+    metrics: dict[str, Any] = field(default_factory=dict)  # epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
-    history: list[dict[str, Any]] = field(default_factory=list)  # a row an epoch, after training
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
     run: str = ""  # the mark that the files of one training run share; files of two runs are not mixed
     features: int = field(init=False)  # columns that it takes
 
@@ -56,7 +56,11 @@ class Model(TrainedModel):
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
-        """Itself, moved."""
+        """Move the model to a device, and return it.
+
+        Args:
+            device: of PyTorch.
+        """
         self.ranker.to(device)
         return self
 
@@ -103,7 +107,11 @@ class Model(TrainedModel):
         self.save_weights(Path(folder))
 
     def save_config(self, folder: Path) -> None:
-        """Write what training does not change: configuration and preprocessing."""
+        """Write what training does not change: configuration and preprocessing.
+
+        Args:
+            folder: of the model.
+        """
         steps, arrays = self.steps.to_config()
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         write_tensors(folder / PREPROCESSING, tensors, self._mark)
@@ -112,7 +120,11 @@ class Model(TrainedModel):
         write_config(folder, None, about)
 
     def save_weights(self, folder: Path) -> None:
-        """Write what changes during training: weights and metrics."""
+        """Write what changes during training: weights and metrics.
+
+        Args:
+            folder: of the model.
+        """
         weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
         learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
         write_metrics(folder, self.metrics)

@@ -36,24 +36,24 @@ class Settings:
         epochs must be at least 1; got 0
     """
 
-    model: Part = "mlp"
-    loss: Part = "lambdaloss"
+    model: Part = "mlp"  # a network as text, or an object
+    loss: Part = "lambdaloss"  # what is minimised, as text or an object
     preprocess: str = "standardise"  # steps of rankgrad.data.Steps, fitted on the training lists
-    epochs: int = 100
-    batch_size: int = 64  # lists a step, over all processes
-    batch_documents: int | None = None  # documents a step instead, over all processes
+    epochs: int = 100  # passes over the training lists, at most
+    batch_size: int = 64  # lists per step, over all processes
+    batch_documents: int | None = None  # documents per step instead, over all processes
     list_size: int | None = None  # longer training lists are cut to this, a new random draw each epoch
-    optimiser: str = "adam"
-    lr: float = 1e-3
+    optimiser: str = "adam"  # with options as text
+    lr: float = 1e-3  # learning rate
     weight_decay: float = 0.0  # of the ranker; the parameters of a loss have none
     loss_lr: float | None = None  # of a loss's own parameters; None: lr
-    schedule: str = "constant"
+    schedule: str = "constant"  # of the learning rate, with options as text
     warmup: float = 0.0  # epochs of a learning rate that rises from 0
     clip: float | None = None  # the largest norm of the gradient
     ema: float = 0.0  # decay of a moving average of the weights, which is then what is kept; 0: none
     metric: Part = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
     patience: int | None = 20  # epochs without a better metric after which the run stops; None: never
-    seed: int = 0
+    seed: int = 0  # random seed of everything
     device: str = "auto"  # auto, cpu, cuda
     precision: str = "fp32"  # fp32, bf16, fp16
     data_on: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
@@ -67,7 +67,11 @@ class Settings:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Settings":
-        """From a dictionary; an unknown name is answered with the nearest known."""
+        """Make settings from a mapping; an unknown name is answered with the nearest known.
+
+        Args:
+            values: settings by name.
+        """
         known_options("a run", values, cls.names())
         trackers = values.get("trackers") or ()
         return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
