@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
+from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.options import OPTIONS, KernelOptions
 
 # Which file of `cpu/` and `cuda/` a loss is in.
@@ -131,27 +131,6 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
     return (None, by_scores, None, None, None, None, None, by_params, None, None)
 
 
-class OnceOnly(torch.autograd.Function):
-    """Passes a gradient on, and says what to do when it is differentiated again."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """The gradient as it is, made to look as if it depended on its source."""
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *_: Tensor) -> Any:
-        """Refuse."""
-        raise RuntimeError("a fused loss has no second derivative; compute it inside `with rg.backend('plain')`")
-
-
-def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
-    """Each document's slope, `(D,)`, times the factor of its list, `(L,)`."""
-    if offsets is None:
-        return (slopes.view(-1, n) * factors[:, None]).view(-1)
-    return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
-
-
 class Loss(torch.autograd.Function):
     """The operator and the reduction behind it, for eager mode on the CPU: a third of the registered one's overhead.
 
@@ -204,13 +183,6 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
         return None
     slopes: Tensor = node.saved_tensors[0]
     return (slopes * node.share).view(scores.shape)
-
-
-def is_source(node: Any, function: type, scores: Tensor) -> bool:
-    """Whether `scores`, a leaf, is the first tensor of this autograd function, as it is."""
-    if getattr(node, "_forward_cls", None) is not function:
-        return False
-    return getattr(node.next_functions[0][0], "variable", None) is scores
 
 
 def _flat(tensor: Tensor | None) -> Tensor | None:

@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
-from rankgrad.kernels.op import OnceOnly, is_source, scale
 from rankgrad.kernels.options import OPTIONS
 
 MOST = 1024  # kinds of calls that are remembered
