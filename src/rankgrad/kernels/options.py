@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
+import torch
+
 
 class Pairs(IntEnum):
     """Pairs that count under a cutoff: those with one document in the top k, or with both."""
@@ -104,7 +106,8 @@ class KernelOptions:
 
     def __post_init__(self) -> None:
         """Refuse a field of the wrong type."""
-        if self.exact():  # in less than a microsecond, which each call of a loss pays
+        # In less than a microsecond, which each call of a loss pays. `torch.compile` cannot look into `vars`.
+        if torch.compiler.is_compiling() or self.exact():
             return
         for name, kind, value in zip(self.names, self.kinds, self.values(), strict=True):
             if not isinstance(value, _TAKEN.get(kind, kind)) and not hasattr(value, _CONVERTS.get(kind, "")):
@@ -112,7 +115,7 @@ class KernelOptions:
 
     def values(self) -> tuple[Any, ...]:
         """The fields, in their order."""
-        return tuple(vars(self).values())
+        return tuple([getattr(self, name) for name in self.names])
 
     def exact(self) -> bool:
         """Whether each field has the very type it is declared with."""
@@ -125,7 +128,7 @@ class KernelOptions:
     def flat(self) -> tuple[float, ...]:
         """The fields as the numbers of the operator's schema."""
         # The sign makes a number of a member, which `torch.compile` cannot convert as it is.
-        return tuple([float(+value) for value in vars(self).values()])
+        return tuple([float(+value) for value in self.values()])
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
