@@ -15,6 +15,7 @@ _LIGHTGBM: dict[str, Any] = {
     "num_leaves": [7, 15, 31, 63, 127],
     "min_data_in_leaf": [5, 20, 50, 100],
     "feature_fraction": {"low": 0.3, "high": 1.0},
+    "bagging_fraction": {"low": 0.5, "high": 1.0},
     "lambda_l2": {"low": 1e-3, "high": 10.0, "log": True},
 }
 _XGBOOST: dict[str, Any] = {
@@ -22,6 +23,7 @@ _XGBOOST: dict[str, Any] = {
     "max_depth": [2, 3, 4, 6, 8],
     "min_child_weight": {"low": 0.01, "high": 10.0, "log": True},
     "colsample_bytree": {"low": 0.3, "high": 1.0},
+    "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
 
@@ -72,14 +74,12 @@ class TreeKind(RankerKind):
             out: a folder for the model and its checkpoints.
             resume: resume from the checkpoint in `out`.
             progress: show a progress bar; None: on a terminal.
-            init_model: trees to add to.
+            init_model: trees of the same framework to add to; `trees` counts the new ones.
         """
         from rankgrad.trees.boosting import boost
 
-        model = boost(self._plan(settings), train, validation)
-        if out is not None:
-            model.save(out)
-        return model
+        told: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
+        return boost(self._plan(settings), train, validation, **told)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
         """Read saved trees; see `RankerKind.load`.
@@ -111,10 +111,22 @@ class TreeKind(RankerKind):
         Args:
             settings: those that are given.
         """
-        from rankgrad.spelling import spell
+        from rankgrad.trees.parameters import aliases
+        from rankgrad.trees.settings import options
 
-        given = {*settings, *spell("model", str(settings.get("model", self.name))).options}
-        return {name: choices for name, choices in self._space.items() if name not in given}
+        given = {*settings, *options(settings)}
+        names = aliases if self.name == "lightgbm" else other_names
+        return {name: choices for name, choices in self._space.items() if not given & names(name)}
+
+    def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
+        """Put drawn values into settings; LightGBM draws rows only where it is told how often.
+
+        Args:
+            settings: to start from.
+            draw: values by the names of `space`.
+        """
+        often = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
+        return {**often, **settings, **draw}
 
     def for_length(self, units: int) -> dict[str, Any]:
         """Train a number of trees.
@@ -123,6 +135,26 @@ class TreeKind(RankerKind):
             units: how many.
         """
         return {"trees": units, "patience": None}
+
+    def has_run(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint or trees.
+
+        Args:
+            folder: maybe of a run.
+        """
+        from rankgrad.trees.model import FILES
+
+        return self.resumes(folder) or (folder / FILES[self.name]).exists()
+
+    def resumes(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint.
+
+        Args:
+            folder: maybe of a run.
+        """
+        from rankgrad.training.state import LAST
+
+        return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """The framework's version; its package may go by another name than its module, such as xgboost-cpu.
