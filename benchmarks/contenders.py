@@ -25,6 +25,7 @@ class Contender:
     outcome: Callable[[], tuple[Tensor, Tensor]]
     backend: str
     exact: bool = True
+    native: bool | None = None  # whether the C++ module runs; None leaves what is in force
 
 
 def step(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor, backend: str, exact: bool = True) -> Contender:
@@ -102,7 +103,7 @@ def check(contender: Contender, truth: tuple[Tensor, Tensor]) -> None:
 
 def once(contender: Contender) -> tuple[Tensor, Tensor]:
     """The value and the gradient of one run, in float64 on the CPU."""
-    with rg.backend(contender.backend):
+    with rg.backend(contender.backend, native=contender.native):
         contender.run()
     value, gradient = contender.outcome()
     return value.double().cpu(), gradient.double().cpu()
@@ -133,7 +134,7 @@ def _calls(contender: Contender, device: str, enough: float = 0.01) -> int:
 
 
 def _time(contender: Contender, calls: int, device: str) -> float:
-    with rg.backend(contender.backend):
+    with rg.backend(contender.backend, native=contender.native):
         if device == "cuda":
             torch.cuda.synchronize()
         start = time.perf_counter()

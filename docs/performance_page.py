@@ -17,6 +17,7 @@ ABOUT = {
     "losses-gpu": """\
 *nothing* is an autograd function that only writes zeros: what PyTorch itself takes for a call. It runs the backward
 pass in a thread of its own; *one thread* is the same call inside `torch.autograd.set_multithreading_enabled(False)`.
+The C++ module was on (`RANKGRAD_NATIVE=1`), which it is not by default.
 Training on one GPU runs inside CUDA graphs, with the optimisers that can be recorded and without loss scaling.
 `fastsort_ndcg` has no kernel on a GPU: plain waits for the device in every round of pooling.
 
@@ -38,7 +39,11 @@ was put together from Rax's metric and its soft ranks: `rax.approx_t12n` fails u
 """
 RAX_TABLES = (
     ("rax-cpu", "CPU", "python benchmarks/rax_losses.py --device cpu --repeats 7 --json docs/tables/rax-cpu.json"),
-    ("rax-gpu", "GPU", "python benchmarks/rax_losses.py --device cuda --repeats 5 --json docs/tables/rax-gpu.json"),
+    (
+        "rax-gpu",
+        "GPU",
+        "RANKGRAD_NATIVE=1 python benchmarks/rax_losses.py --device cuda --repeats 5 --json docs/tables/rax-gpu.json",
+    ),
 )
 ABOUT_RAX = {
     "CPU": "Where a loss is one pass over the scores, its time is that of a call, and JAX's costs less than PyTorch's.",
@@ -60,9 +65,10 @@ TAIL = """## How
   the result does not depend on the number of threads.
 - **Value and slopes in one go.** The backward pass is one product. `losses.value_and_grad(loss, scores, labels)` leaves
   that out, too: `value, gradient = ...; scores.backward(gradient)`.
-- **No Python between the kernels.** On a GPU, a call like one that was made before is run by a small C++ module, which
-  the machine's compiler builds in the background of the first call. Until then, without a compiler, or with
-  `RANKGRAD_NATIVE=0`, Python does the same.
+- **No Python between the kernels, on request.** With `RANKGRAD_NATIVE=1` or `with rg.backend("auto", native=True):` a
+  call on a GPU like one that was made before is run by a small C++ module, which the machine's compiler builds in the
+  background of the first such call. Until then, and without a compiler, Python does the same with the same results. It
+  is off by default, and then no compiler is started. `python benchmarks/native.py` measures both.
 - **Threads that are free take the next task.** Where other programs want the cores, too, OpenMP's threads wait for each
   other in a loop that takes their time: `OMP_WAIT_POLICY=passive`, set before Python starts, is better there.
 
@@ -96,14 +102,30 @@ def performance_page() -> str:
             "On two CPU cores",
             "python benchmarks/losses.py --repeats 15 --json docs/tables/losses-cpu.json",
         ),
-        ("losses-gpu", "On one GPU", f"python benchmarks/losses.py {GPU} --json docs/tables/losses-gpu.json"),
+        (
+            "losses-gpu",
+            "On one GPU",
+            f"RANKGRAD_NATIVE=1 python benchmarks/losses.py {GPU} --json docs/tables/losses-gpu.json",
+        ),
     ):
         if rows := read(name):
             about = ABOUT.get(name, "")
             if name == "losses-gpu" and not read("rax-gpu"):
                 about += UNMEASURED
             parts.append(f"## {title}\n\n{where(rows[0])}; `{command}`.\n\n{about}{table(rows)}\n")
-    return "\n".join([*parts, *beside_rax(), TAIL])
+    return "\n".join([*parts, *beside_rax(), *with_and_without(), TAIL])
+
+
+def with_and_without() -> list[str]:
+    """The section on the C++ module, where it was measured."""
+    if not (rows := read("native-gpu")):
+        return []
+    kinds = ("eager off", "eager on", "value_and_grad off", "value_and_grad on")
+    lines = [[row["loss"], *(time(row, kind) for kind in kinds)] for row in rows]
+    measured = f"{where(rows[0])}; `python benchmarks/native.py --out docs/tables/native-gpu.json`."
+    shape = f"{rows[0]['lists']} lists of {rows[0]['documents']} documents"
+    about = paragraph(f"Calls on {shape} without (*off*, the default) and with (*on*) the C++ module. {measured}")
+    return [f"## With and without C++\n\n{about}\n\n{grid(['loss', *kinds], lines)}\n"]
 
 
 def beside_rax() -> list[str]:

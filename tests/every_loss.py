@@ -16,7 +16,7 @@ from strategies import Batch, RaggedLists, ragged_lists, rich_lists
 from torch import Tensor
 
 from rankgrad import backend, losses, metrics, relax
-from rankgrad.losses import gumbel, relaxed
+from rankgrad.losses import gumbel, relaxed, weighted_sum
 
 # The readable PyTorch is what these tests are about; RANKGRAD_BACKEND=auto runs them on the kernels instead.
 BACKEND = os.environ.get("RANKGRAD_BACKEND", "plain")
@@ -256,6 +256,23 @@ def _gumbel(name: str, options: dict[str, Any], scale: float) -> Case:
     )
 
 
+def _sum(*terms: tuple[float, str, dict[str, Any]], extras: tuple[str, ...] = ()) -> Case:
+    """A weighted sum of losses that agree on which lists carry signal."""
+    plain = [(weight, _named(name, options, extras)) for weight, name, options in terms]
+
+    def reference(*lists: Any, **given: Any) -> float:
+        return sum(weight * case.reference(*lists, **given) for weight, case in plain)
+
+    return Case(
+        id="+".join(f"{weight}*{case.id}" for weight, case in plain),
+        name="weighted_sum",
+        make=lambda: weighted_sum(*((weight, case.make()) for weight, case in plain)),
+        reference=reference,
+        signal=plain[0][1].signal,
+        extras=extras,
+    )
+
+
 def _takes_weights(name: str) -> bool:
     loss = getattr(losses, name)
     return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
@@ -275,13 +292,17 @@ GUMBEL = [
     _gumbel("neural_ndcg", {"k": 2}, 0.7),
     _gumbel("LearnDCG", {"discount": "curved"}, 1.0),
 ]
+SUMS = [
+    _sum((0.7, "softmax", {}), (2.0, "poly1_softmax", {}), extras=("weights",)),
+    _sum((0.5, "LearnDCG", {"discount": "curved"}), (0.3, "approx_ndcg", {"k": 2})),
+]
 UNCUT = [_relaxed(metric, None, operator) for metric in METRICS for operator in OPERATORS]
 CUT = [_relaxed(metric, 2, operator) for metric in METRICS for operator in OPERATORS]
 # Of each metric and each kind of operator one; a quarter of them every time, in which each occurs.
 RELAXED = [_relaxed(metric, 2, operator) for metric in METRICS for operator in _one_of_each_type(OPERATORS)]
 SELDOM = [case for place, case in enumerate(RELAXED) if place % 4]
 PLAINEST = [_named(name, choices[0]) for name, choices in OPTIONS.items()]
-EVERY = [*NAMED, *GUMBEL, *RELAXED]
+EVERY = [*NAMED, *GUMBEL, *SUMS, *RELAXED]
 
 
 def every_loss(

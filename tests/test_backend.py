@@ -7,12 +7,16 @@ import torch
 
 import rankgrad
 from rankgrad import losses, metrics
-from rankgrad.backend import backend, current
+from rankgrad.backend import _native_by_default, backend, current, native
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch):
     monkeypatch.delenv("RANKGRAD_BACKEND", raising=False)
+    monkeypatch.delenv("RANKGRAD_NATIVE", raising=False)
+    _native_by_default.cache_clear()
+    yield
+    _native_by_default.cache_clear()
 
 
 def test_auto_is_the_default():
@@ -59,6 +63,50 @@ def test_wrong_names_are_told_in_one_sentence(monkeypatch):
     monkeypatch.setenv("RANKGRAD_BACKEND", "fast")
     with pytest.raises(ValueError, match=r"^RANKGRAD_BACKEND must be one of 'auto', 'fused', 'plain'; got 'fast'$"):
         current()
+
+
+def test_native_is_off_by_default_and_blocks_restore_it():
+    assert not native()
+    with backend("plain", native=True):
+        assert native()
+        with backend("fused"):  # None leaves what is in force
+            assert native()
+            with backend(native=False):
+                assert current() == "auto"
+                assert not native()
+            assert native()
+        assert current() == "plain"
+    assert not native()
+    with pytest.raises(RuntimeError), backend(native=True):
+        raise RuntimeError
+    assert not native()
+
+
+@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_decides_about_native_outside_of_a_block(monkeypatch, value, on):
+    monkeypatch.setenv("RANKGRAD_NATIVE", value)
+    assert native() == on
+    with backend():
+        assert native() == on
+    with backend(native=not on):
+        assert native() != on
+
+
+def test_native_holds_for_its_own_thread_only():
+    seen = []
+    with backend(native=True):
+        thread = threading.Thread(target=lambda: seen.append(native()))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+def test_wrong_values_of_native_are_told_in_one_sentence(monkeypatch):
+    with pytest.raises(TypeError, match=r"^native must be True, False or None; got 'yes'$"), backend(native="yes"):
+        pass
+    monkeypatch.setenv("RANKGRAD_NATIVE", "yes")
+    with pytest.raises(ValueError, match=r"^RANKGRAD_NATIVE must be one of '0', '1'; got 'yes'$"):
+        native()
 
 
 def test_it_is_public():

@@ -83,6 +83,8 @@ def test_fields():
         (" nDCG( gain = 'linear' )@5 ", nDCG(gain="linear") @ 5),
         ('rr(first="best", empty="one")', RR(first="best", empty="one")),
         ("RR()", RR),
+        ("nDCG@5:gain=linear,TIES=trec", nDCG(gain="linear", ties="trec") @ 5),
+        ("rbp:persistence=0.5", RBP(persistence=0.5)),
     ],
 )
 def test_parse(text, metric):
@@ -93,19 +95,19 @@ def test_parse(text, metric):
     ("text", "message"),
     [
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
-        ("nDCG@", "metric must read name, name@k or name(option=value)@k; got 'nDCG@'"),
-        ("nDCG@-1", "metric must read name, name@k or name(option=value)@k; got 'nDCG@-1'"),
-        ("nDCG@0", "k must be at least 1; got 0"),
+        ("nDCG@", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@'"),
+        ("nDCG@-1", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@-1'"),
+        ("nDCG@0", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@0'"),
         ("nDCG(gian='exp')", "be one that nDCG has (gain, discount, empty, ties); got 'gian'; did you mean 'gain'?"),
         ("nDCG(threshold=1)", "option must be one that nDCG has (gain, discount, empty, ties); got 'threshold'"),
         ("nDCG(gain='log')", "gain must be one of 'exp', 'linear'; got 'log'"),
         ("AP(ties='none')", "ties must be one of 'stable', 'expected', 'trec'; got 'none'"),
         ("AP(empty='two')", "empty must be one of 'skip', 'zero', 'one'; got 'two'"),
         ("RBP(persistence=2)", "persistence must be at least 0 and below 1; got 2"),
-        ("nDCG('linear')", "have options of the form (name=value, ...), values numbers or quoted text"),
-        ("nDCG(gain=print('x'))", "have options of the form (name=value, ...), values numbers or quoted text"),
-        ("nDCG(gain=)", "have options of the form (name=value, ...), values numbers or quoted text"),
-        ("nDCG(**{})", "have options of the form (name=value, ...), values numbers or quoted text"),
+        ("nDCG('linear')", "metric must give options as key=value, with commas between; got"),
+        ("nDCG(gain=print('x'))", "gain must be one of 'exp', 'linear'; got \"print('x')\""),
+        ("nDCG(gain=)", "metric must give options as key=value, with commas between; got"),
+        ("nDCG(**{})", "metric must give options as key=value, with commas between; got"),
     ],
 )
 def test_parse_errors(text, message):
@@ -119,6 +121,10 @@ def test_construction_errors():
         nDCG @ "ten"
     with pytest.raises(TypeError, match="metric must be a text such as 'nDCG@10', or a Metric; got int"):
         parse(10)
+    with pytest.raises(ValueError, match="k must be at least 1; got 0"):
+        nDCG @ 0
+    with pytest.raises(ValueError, match="k must be at most 2,147,483,647; got 2147483648"):
+        nDCG @ 2**31
     with pytest.raises(ValueError, match="metric must be a known name; got 'ndcg'; did you mean 'nDCG'"):
         Metric("ndcg")
 

@@ -1,27 +1,38 @@
-"""The C++ around the kernels of a GPU, on the CPU: its graph, and its launches through a launcher of ours."""
+"""The C++ around the kernels of a GPU, on the CPU: what starts it, its graph, its launches by a launcher of ours."""
 
+import contextlib
 import ctypes
+import threading
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+import rankgrad as rg
+
 pytest.importorskip("triton")
+from rankgrad.backend import _native_by_default
 from rankgrad.kernels.cache import Folder
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Launch
 
-pytestmark = pytest.mark.long  # the compiler takes 20 s
-if native.compiler() is None:
-    pytest.skip("needs a C++ compiler", allow_module_level=True)
+# The compiler takes 20 s.
+compiled = [pytest.mark.long, pytest.mark.skipif(native.compiler() is None, reason="needs a C++ compiler")]
 
 
 @pytest.fixture(scope="module")
-def built():
+def module():
+    """The module, built once."""
+    with rg.backend(native=True):
+        assert native.wait(), "native.cpp does not compile"
+        return native.ready()
+
+
+@pytest.fixture(params=[pytest.param("built", marks=compiled)])
+def built(module):
     """The module, and its tensors on the CPU wherever the other tests run."""
-    assert native.wait(), "native.cpp does not compile"
     with torch.device("cpu"):
-        yield native.ready()
+        yield module
 
 
 def test_the_gradient_is_the_slopes_times_what_comes_from_above(built):
@@ -142,7 +153,7 @@ def test_a_launch_that_fails_is_an_error(built):
 
 def test_without_a_driver_there_is_no_plan(monkeypatch):
     monkeypatch.setattr(native, "_driver", lambda: None)
-    assert native.plan([launch_of()], (), 0, "cuda:0") is None
+    assert native.plan(None, [launch_of()], (), 0, "cuda:0") is None
 
 
 class Driver:
@@ -178,13 +189,58 @@ def test_a_kernel_must_take_what_is_passed(sizes, scratch, fits):
         assert len(told[4]) == 8 * len(sizes) == 8 * len(told[5])
 
 
-def test_it_can_be_left_out(monkeypatch):
-    monkeypatch.setenv("RANKGRAD_NATIVE", "0")
-    monkeypatch.setattr(native, "_begun", False)
-    monkeypatch.setattr(native, "_module", None)
-    monkeypatch.setattr(native, "_builder", None)
+@pytest.fixture
+def started(monkeypatch, tmp_path):
+    """What runs a program or a thread from here on, as if nothing were built yet and a compiler were there."""
+    commands = []
+    monkeypatch.delenv("RANKGRAD_NATIVE", raising=False)
+    monkeypatch.setenv("RANKGRAD_CACHE", str(tmp_path))
+    for name, value in (("_begun", False), ("_module", None), ("_builder", None)):
+        monkeypatch.setattr(native, name, value)
+    monkeypatch.setattr(native, "compiler", lambda: "c++")
+    monkeypatch.setattr(
+        native.subprocess, "run", lambda *told, **_: commands.append(told) or SimpleNamespace(returncode=1)
+    )
+    _native_by_default.cache_clear()
+    yield commands
+    _native_by_default.cache_clear()
+
+
+@pytest.mark.parametrize("value", [None, "0", ""])
+def test_nothing_is_started_by_default(started, monkeypatch, tmp_path, value):
+    if value is not None:
+        monkeypatch.setenv("RANKGRAD_NATIVE", value)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail("a thread was started"))
     assert native.ready() is None
     assert not native.wait()
+    with rg.backend("fused"):
+        assert native.ready() is None
+    assert started == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["environment", "keyword"])
+def test_the_environment_and_the_keyword_start_the_compiler_once(started, monkeypatch, how):
+    if how == "environment":
+        monkeypatch.setenv("RANKGRAD_NATIVE", "1")
+    with rg.backend("auto", native=True) if how == "keyword" else contextlib.nullcontext():
+        assert not native.wait()  # this compiler makes nothing
+        assert native.ready() is None
+    ((command,),) = started
+    assert str(native.SOURCE) in command
+
+
+def test_a_module_that_is_built_is_used_only_where_it_is_wanted(started, monkeypatch):
+    monkeypatch.setattr(native, "_begun", True)
+    monkeypatch.setattr(native, "_module", "built")
+    assert native.ready() is None
+    with rg.backend(native=True):
+        assert native.wait()
+        assert native.ready() == "built"
+        with rg.backend(native=False):
+            assert native.ready() is None
+            assert not native.wait()
+    assert native.ready() is None
 
 
 def test_a_damaged_file_is_not_loaded(tmp_path, monkeypatch):

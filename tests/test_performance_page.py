@@ -80,3 +80,12 @@ def test_the_benchmark_without_rax_says_so():
     assert answer.returncode == 1
     assert answer.stderr.startswith("Rax was not compared: it is not installed here (pip install rax)")
     assert len(answer.stderr.strip().splitlines()) == 1
+
+
+def test_the_c_module_has_a_section_where_it_was_measured(page, tmp_path):
+    assert "## With and without C++" not in page.performance_page()
+    times = {"eager off": {"seconds": 123e-6}, "value_and_grad on": {"seconds": 21e-6}}
+    write(tmp_path, "native-gpu", {"loss": "ranknet", "lists": 64, "documents": 240, **SETTING, **times})
+    text = page.performance_page()
+    assert "Calls on 64 lists of 240 documents" in text
+    assert "| ranknet | 123 µs |  |  | 21 µs |" in text

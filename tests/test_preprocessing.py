@@ -141,7 +141,9 @@ def test_statistics_come_from_train_only(train, test):
     assert np.array_equal(before[:5], steps.transform(test.features[:5]))
 
 
-@pytest.mark.parametrize("text", [*TEXTS, "clip=0.5,quantile,standardise", "none"])
+@pytest.mark.parametrize(
+    "text", [*TEXTS, "clip=0.5,quantile,standardise", "quantile(output=uniform,sample=7),clip=1234567.5", "none"]
+)
 def test_saved_and_read_back(text, train):
     fitted = Steps.parse(text).fit(train)
     config, arrays = fitted.to_config()
@@ -156,7 +158,7 @@ def test_saved_and_read_back(text, train):
     [
         ("log1q", "preprocessing must be one of 'standardise', .* got 'log1q'"),
         ("clip=-1", "limit must be a number above 0; got"),
-        ("clip=wide", "limit must be a number above 0; got 'wide'"),
+        ("clip=wide", "limit of clip must be a finite number; got 'wide'"),
         ("quantile=3", "output must be one of 'normal', 'uniform'; got '3'"),
         ("log1p=2", "preprocessing must give log1p no setting; got '2'"),
     ],

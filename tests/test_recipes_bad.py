@@ -13,7 +13,7 @@ BAD = {
         "settings: key must be a known one; got 'epoch'; did you mean 'epochs'?",
     ),
     "value": (recipe(settings={"epochs": 0}), "settings: epochs must be at least 1; got 0"),
-    "seed": (recipe(settings={"seed": 3}), "settings: key must be a known one; got 'seed'"),
+    "seed": (recipe(settings={"seed": 3}), "settings: seed must be left to `seeds`; got 3"),
     "model": (recipe(models={"M": {"model": "mpl"}}), "models.M: model must be a known name; got 'mpl'; did you mean"),
     "no model": (recipe(models={"M": {"lr": 0.1}}), "models.M: model must be given"),
     "loss": (recipe(losses={"L": "lamdaloss"}), "losses.L: loss must be a known name; got 'lamdaloss'; did you mean"),
@@ -80,7 +80,7 @@ BAD = {
     ),
     "model of a tree loss": (
         with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),
-        "models.Trees.losses.L: key must be a setting of trees here; got 'model'",
+        "models.Trees.losses.L: key must be a setting of lightgbm here; got 'model'",
     ),
     "list": ([1, 2], "recipe: value must be a mapping; got [1, 2]"),
 }

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_recipe import TREES, finish, recipe, with_trees
 
-from rankgrad.experiments import RecipeError, load, parse, sets, trees
+from rankgrad.experiments import RecipeError, load, parse, sets
 from rankgrad.experiments.reading import merge
 from rankgrad.experiments.space import draws
+from rankgrad.models import kind_of
 from rankgrad.trees.objective import FRAMEWORKS
 
 
@@ -131,9 +132,8 @@ def test_trees_may_take_the_losses_of_the_recipe():
 
 
 def test_frameworks_are_those_of_the_trees():
-    assert trees.FRAMEWORKS == FRAMEWORKS
-    assert trees.is_tree("LightGBM: num_leaves=3")
-    assert not trees.is_tree("mlp")
+    assert [kind_of(f"{name.upper()}: num_leaves=3").name for name in FRAMEWORKS] == [*FRAMEWORKS]
+    assert kind_of("mlp").name == "neural"
 
 
 def test_folds_are_those_that_a_set_has():

@@ -4,8 +4,10 @@ import time
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rankgrad import losses, metrics, rankers
+from rankgrad import losses, metrics, rankers, spec
 from rankgrad.data import Steps, registry
 from rankgrad.training.optimise import check_optimiser, check_schedule
 
@@ -33,6 +35,21 @@ WRONG = [
     (losses.parse, "relaxed:metric=AP,operator=neural_sort,temperature=x", "temperature of neural_sort must be"),
     (losses.parse, "softmax:a\nb=1", r"loss must be printable text on one line; got 'softmax:a\nb=1'"),
     (losses.parse, "neuralloss:path=" + "x" * 400, "path must be a folder with weights.safetensors, or such a file;"),
+    (losses.parse, "0.7*softmx+0.3*bce", "loss must be a known name; got 'softmx'; did you mean 'softmax'"),
+    (losses.parse, "softmax+bcee", "loss must be a known name; got 'bcee'; did you mean 'bce'"),
+    (losses.parse, "0.7*softmax+0*bce", "loss must have finite weights above 0; got 0 in '0.7*softmax+0*bce'"),
+    (losses.parse, "softmax+-0.5*bce", "loss must have finite weights above 0; got -0.5 in 'softmax+-0.5*bce'"),
+    (losses.parse, "1e999*softmax", "loss must have finite weights above 0; got 1e999 in '1e999*softmax'"),
+    (losses.parse, "0.5*softmax+0.5*", "loss must be a loss, or a sum such as 0.7*softmax+0.3*bce; got '0.5*softmax"),
+    (losses.parse, "+softmax", "loss must be a loss, or a sum such as 0.7*softmax+0.3*bce; got '+softmax'"),
+    (losses.parse, "0.5*(softmax+bce)", "loss must be written name[@k][:key=value,...] or name(key=value, ...)[@k];"),
+    (losses.parse, "softmax+" * 30 + "bce", "loss must be a sum of at most 20 terms; got 31"),
+    (losses.parse, "bce+0.5*lambdaloss:sigma=x", "sigma of lambdaloss must be a finite number; got 'x'"),
+    (losses.parse, "bce+learndcg:adapt=heldout", "adapt must be 'joint' with a weighted sum; got 'heldout'"),
+    (losses.parse, "lambdaloss(sigma=" + "(" * 9 + ")" * 9 + ")", "loss must have at most 8 brackets inside"),
+    (losses.parse, "relaxed@5:metric=AP@3,operator=neural_sort", "loss must give k once; got 'relaxed@5' with AP@3"),
+    (losses.parse, "relaxed(metric=nDCG(gain=x)@3,operator=neural_sort)", "gain must be one of 'exp', 'linear'; got"),
+    (losses.parse, "relaxed:metric=AP,operator=neural_sort(tau=1)", "option must be one that neural_sort has"),
     (rankers.parse, "mlp:widths=abc", "widths must be a whole number, at least 1; got 'abc'"),
     (rankers.parse, "mlp:widths=99999999999", "widths of mlp must be at most 1,000,000; got 99999999999"),
     (rankers.parse, "mlp:widths=" + "8-" * 200 + "8", "widths of mlp must be at most 100 values; got 201"),
@@ -41,11 +58,16 @@ WRONG = [
     (metrics.parse, "RBP(persistence='x')", "persistence of RBP must be a finite number; got 'x'"),
     (metrics.parse, "ERR(max_label=1e999)", "max_label of ERR must be a finite number; got inf"),
     (metrics.parse, "AP(threshold=None)", "threshold of AP must be a finite number; got None"),
-    (metrics.parse, "nDCG@" + "9" * 30, "k must be at most 2,147,483,647; got 999999999999999999999999999999"),
+    (metrics.parse, "nDCG@" + "9" * 30, "metric must have a whole number of at least 1 after @, at most 2147483647"),
     (metrics.parse, "nDCG@" + "9" * 5000, "metric must be at most 1,000 characters long; got 5,005"),
-    (metrics.parse, "nDCG@²", "metric must read name, name@k or name(option=value)@k; got 'nDCG@²'"),
+    (metrics.parse, "nDCG@²", "metric must have a whole number of at least 1 after @, at most 2147483647; got"),
     (metrics.parse, "nDCG(gain=" + "-" * 90000 + "1)", "metric must be at most 1,000 characters long; got 90,012"),
-    (metrics.parse, "nDCG(gain=1if 1 else 2)", "metric must have options of the form (name=value, ...)"),
+    (metrics.parse, "nDCG(gain=1if 1 else 2)", "gain must be one of 'exp', 'linear'; got '1if 1 else 2'"),
+    (metrics.parse, "nDCG(gain", "metric must be written name[@k][:key=value,...] or name(key=value, ...)[@k]; got"),
+    (metrics.parse, "nDCG(gain=linear)@5:ties=trec", "metric must be written name[@k][:key=value,...] or name("),
+    (metrics.parse, "nDCG:gain=5", "gain must be one of 'exp', 'linear'; got '5'"),
+    (metrics.parse, "RR:threshold=true", "threshold of RR must be a finite number; got True"),
+    (metrics.parse, "AP(threshold=" + "(" * 9 + ")" * 9 + ")", "metric must have at most 8 brackets inside"),
     (metrics.parse, "nDCG(gain='exp', gain='linear')", "metric must give gain once; got"),
     (check_optimiser, "adam:betas=x", "betas of adam must be 2 numbers joined by -; got 'x'"),
     (check_optimiser, "adam:betas=0.9", "betas of adam must be 2 numbers joined by -; got 0.9"),
@@ -59,8 +81,15 @@ WRONG = [
     (check_schedule, "step:factor=10", "factor of step must be a number from 0 to 1; got 10"),
     (check_schedule, "plateau:patience=0.5", "patience of plateau must be a whole number; got 0.5"),
     (check_schedule, "cosine@3", "schedule must be written name[:key=value,...], without a cutoff; got 'cosine@3'"),
-    (Steps.parse, "clip=1_0", "limit must be a number above 0; got '1_0'"),
-    (Steps.parse, "clip=1e999", "limit must be a number above 0; got inf"),
+    (Steps.parse, "clip=1_0", "limit of clip must be a finite number; got '1_0'"),
+    (Steps.parse, "clip=1e999", "limit of clip must be a finite number; got inf"),
+    (Steps.parse, "clip=true", "limit of clip must be a finite number; got True"),
+    (Steps.parse, "clip(limit=-1)", "limit must be a number above 0; got -1.0"),
+    (Steps.parse, "clip(lmit=1)", "option must be one that clip has (limit); got 'lmit'; did you mean 'limit'?"),
+    (Steps.parse, "clip@3", "preprocessing must be written name[:key=value,...], without a cutoff; got 'clip@3'"),
+    (Steps.parse, "quantile(sample=2.5)", "sample of quantile must be a whole number; got 2.5"),
+    (Steps.parse, "quantile:output=uniform,sample=9", "preprocessing must put several options of quantile in bra"),
+    (Steps.parse, "clip=,log1p", "preprocessing must give options as key=value, with commas between; got 'clip='"),
     (Steps.parse, "none=3", "preprocessing must be one of"),
     (Steps.parse, "log1p," * 150, "preprocessing must have at most 100 steps; got 150"),
     (Steps.parse, None, "preprocessing must be text; got NoneType"),
@@ -96,6 +125,109 @@ def test_words_need_no_quotes():
     assert metrics.parse("nDCG(gain=linear)@5") == metrics.nDCG(gain="linear") @ 5
     assert metrics.parse('ERR(max_label=2, ties="expected")').options == {"max_label": 2, "ties": "expected"}
     assert str(losses.parse("lambdaloss:scheme='ndcg1'")) == "lambdaloss:scheme=ndcg1"
+
+
+# Each line is one thing, in as many ways.
+SAME = [
+    (losses.parse, ["lambdaloss@5:mu=10,sigma=2", "LambdaLoss(mu=10, sigma=2)@5", "lambdaloss@5:mu=1e1,SIGMA=2.0"]),
+    (losses.parse, ["relaxed:metric=nDCG(gain=linear)@10,operator=neural_sort,temperature=0.5",
+                    "relaxed(metric=nDCG(gain=linear)@10, operator=neural_sort, temperature=0.5)",
+                    "relaxed@10:metric=nDCG(gain='linear'),operator=neural_sort(temperature=0.5)"]),
+    (losses.parse, ["0.5*lambdaloss:scheme=ndcg1+0.5*bce", "0.5 * lambdaloss(scheme='ndcg1') + 5e-1*BCE"]),
+    (losses.parse, ["softmax+1e+1*hinge:margin=1e+1+bce", "1*softmax+10*hinge(margin=10)+1*bce"]),
+    (metrics.parse, ["nDCG(gain='linear', ties='trec')@9",
+                     "ndcg@9:gain=linear,ties=trec", 'NDCG(GAIN="linear",ties=trec) @ 9']),
+    (metrics.parse, ["MRR", "rr()", " RR "]),
+    (rankers.parse, ["mlp:widths=256-128,norm=none", "MLP(widths=256-128, norm=None)"]),
+    (rankers.parse, ["context_aware:blocks=1", "context-aware(blocks=1)"]),
+    (Steps.parse, ["quantile=uniform,clip=3", "quantile(output=uniform),clip:limit=3",
+                   "Quantile='UNIFORM', clip(limit=3.)"]),
+    (Steps.parse, ["quantile(output=uniform,sample=9),log1p", "quantile(sample=9, output='uniform') , none, log1p"]),
+    (check_optimiser, ["adam:betas=0.5-0.9,eps=1e-6", "Adam(betas=0.5-0.9, eps=1e-6)"]),
+    (check_schedule, ["step:every=2,factor=0.5", "step(every=2, factor=0.5)"]),
+]  # fmt: skip
+
+
+def meaning(made):
+    """What can be compared of a thing that was made from text."""
+    if isinstance(made, losses.text.TextLoss):
+        scores, labels = torch.tensor([[2.0, 1.0, 3.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 1.0]])
+        return made(scores, labels).item()
+    return made.to_config()[0] if isinstance(made, Steps) else made
+
+
+@pytest.mark.parametrize(("read", "texts"), SAME, ids=[texts[0][:40] for _, texts in SAME])
+def test_all_forms_say_the_same(read, texts):
+    first, *others = (meaning(read(text)) for text in texts)
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize(("read", "texts"), SAME[:10], ids=[texts[0][:40] for _, texts in SAME[:10]])
+def test_what_is_printed_is_read_back(read, texts):
+    for text in texts:
+        made = read(text)
+        printed = spec.write(made[0], options=made[1]) if read is rankers.parse else str(made)
+        again = read(printed)
+        assert meaning(again) == meaning(made)
+        assert str(again) == str(made)
+
+
+@given(
+    k=st.one_of(st.none(), st.integers(1, spec.LARGEST_CUTOFF)),
+    options=st.dictionaries(
+        st.from_regex("[a-z_]{1,9}|path", fullmatch=True),
+        st.one_of(
+            st.integers(-(10**17), 10**17),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.booleans(),
+            st.none(),
+            st.lists(st.integers(0, 99), min_size=2, max_size=4),
+            st.text("ab1(),:=+*@-'. ", max_size=8).filter(lambda text: text.lower() not in ("true", "false", "none")),
+        ),
+        max_size=4,
+    ),
+    brackets=st.booleans(),
+)
+def test_write_and_spell(k, options, brackets):
+    options = {key: str(value) if key == "path" else value for key, value in options.items()}
+    text = spec.write("x", k, options, brackets=brackets)
+    read = spec.spell("loss", text)
+    assert (read.name, read.k, list(read.options)) == ("x", k, list(options))
+    # Text that looks like numbers is written without quotes, and whoever asks for text takes these as text.
+    for key, value in options.items():
+        assert read.options[key] == value or spec.read_value(value) == read.options[key]
+    if brackets:
+        assert spec.weighted_terms("loss", f"0.5*{text}+2*{text}") == [(0.5, text), (2.0, text)]
+    assert len(spec.weighted_terms("loss", text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("lambdaloss:scheme=ndcg2++", [(None, "lambdaloss:scheme=ndcg2++")]),
+        ("lambdaloss:scheme=ndcg2+++bce", [(None, "lambdaloss:scheme=ndcg2++"), (None, "bce")]),
+        ("2e+1*hinge:margin=1e+5", [(20.0, "hinge:margin=1e+5")]),
+        ("neuralloss:path=a+bce", [(None, "neuralloss:path=a+bce")]),
+        ("neuralloss:path=it's,form=x+bce", [(None, "neuralloss:path=it's,form=x"), (None, "bce")]),
+        ("neuralloss(path=a)+0.5*bce", [(None, "neuralloss(path=a)"), (0.5, "bce")]),
+        ("neuralloss:path='a'+bce", [(None, "neuralloss:path='a'"), (None, "bce")]),
+        ("x:y='a+b'+z", [(None, "x:y='a+b'"), (None, "z")]),
+    ],
+)
+def test_a_plus_separates_terms_only(text, terms):
+    assert spec.weighted_terms("loss", text) == terms
+    known = [(weight or 1.0, term) for weight, term in terms]
+    again = [(weight, spec.spell("loss", term)) for weight, term in spec.weighted_terms("loss", spec.write_sum(known))]
+    assert again == [(weight, spec.spell("loss", term)) for weight, term in known]
+
+
+def test_a_generated_set_takes_brackets():
+    from rankgrad.data import load
+
+    one, other = load("synthetic:lists=5,features=10"), load("Synthetic(lists=5, features=10)")
+    assert (one.train.features == other.train.features).all()
+    with pytest.raises(ValueError, match=r"name must be written .*, without a cutoff"):
+        registry.check("synthetic(lists=5)@3")
 
 
 def test_options_that_are_right_pass():

@@ -1,6 +1,7 @@
 """What eager mode calls on a GPU, interpreted on the CPU: reductions, gradients, and calls that are remembered."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,12 +20,12 @@ UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
 
 
 @pytest.fixture(params=["in Python", "in C++"], autouse=True)
-def way(request, monkeypatch):
+def way(request):
     """Both ways into the graph."""
-    if request.param == "in Python":
-        monkeypatch.setattr(native, "ready", lambda: None)
-    elif not native.wait():
-        pytest.skip("needs a C++ compiler")
+    with rg.backend(native=request.param == "in C++"):
+        if request.param == "in C++" and not native.wait():
+            pytest.skip("needs a C++ compiler")
+        yield
 
 
 def batch():
@@ -126,6 +127,18 @@ def test_a_call_that_was_made_before_is_its_launches(monkeypatch):
     assert (source, result, n, tile) == (4096, out.data_ptr(), 6, 16)
     assert between - flags == 256  # each begins at a multiple of 256 bytes
     assert out.shape == (1, 2)
+
+
+def test_a_plan_runs_only_where_the_module_is_wanted(monkeypatch):
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 5, raising=False)
+    monkeypatch.setattr(native, "plan", lambda *told: ("plan", told[0]))
+    built = SimpleNamespace(run=lambda *told: [*told])
+    kernel, recording = record(torch.zeros(6))
+    assert recording.again([4096], torch.device("cpu"), built) == [("plan", built), 5, [4096]]
+    assert kernel.calls == []
+    (out,) = recording.again([4096], torch.device("cpu"))
+    assert out.shape == (1, 2)
+    assert len(kernel.calls) == 1
 
 
 def test_a_tensor_from_elsewhere_is_not_remembered():

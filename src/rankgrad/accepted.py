@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rankgrad.errors import bad_value
-from rankgrad.spelling import LARGEST_CUTOFF, show
+from rankgrad.spec import LARGEST_CUTOFF, show
 
 # The largest whole number that an option takes as text: beyond it a typo costs hours or all memory.
 LARGEST = 1_000_000

@@ -1,25 +1,34 @@
-"""Which implementation runs: the fused kernels, the plain PyTorch of the losses, or the better of the two."""
+"""Chooses the implementation that runs: fused kernels or plain PyTorch, and C++ around the kernels of a GPU."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 
-from rankgrad.errors import one_of
+from rankgrad.errors import bad_type, one_of
 
 CHOICES = ("auto", "fused", "plain")
 
 _chosen: ContextVar[str | None] = ContextVar("rankgrad_backend", default=None)
+_native: ContextVar[bool | None] = ContextVar("rankgrad_native", default=None)
 
 
 @contextmanager
-def backend(name: str) -> Iterator[None]:
+def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]:
     """Choose the implementation of the losses inside a `with` block.
 
-    `"auto"` (the default) takes the fused kernel where one exists for the loss and the device; `"fused"` does so inside
-    `torch.func` transforms too, and is an error on a device or with an option that has no kernel; `"plain"` takes the
-    readable PyTorch version, which is the truth. Losses without any kernel are plain in every case. Outside of any
-    block the environment variable `RANKGRAD_BACKEND` decides.
+    Outside of any block the environment variables `RANKGRAD_BACKEND` and `RANKGRAD_NATIVE` decide. Blocks nest; each
+    holds for its own thread.
+
+    Args:
+        name: `"auto"` (the default) takes the fused kernel where one exists for the loss and the device; `"fused"` does
+            so inside `torch.func` transforms too, and is an error on a device or with an option that has no kernel;
+            `"plain"` takes the readable PyTorch version, which is the truth. Losses without any kernel are plain in
+            every case.
+        native: whether eager calls on an NVIDIA GPU may go through a small C++ module instead of Python; the results
+            are the same. It is off unless you turn it on, because the first such call on a machine starts the C++
+            compiler in the background. None leaves what is in force.
 
     Example:
         >>> with backend("plain"):
@@ -27,15 +36,32 @@ def backend(name: str) -> Iterator[None]:
         'plain'
     """
     one_of("backend", name, CHOICES)
-    token = _chosen.set(name)
+    if native is not None and not isinstance(native, bool):
+        bad_type("native", "be True, False or None", repr(native))
+    tokens = _chosen.set(name), _native.set(_native.get() if native is None else native)
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _chosen.reset(tokens[0])
+        _native.reset(tokens[1])
 
 
 def current() -> str:
-    """The backend in force here."""
+    """Return the backend in force here: `"auto"`, `"fused"` or `"plain"`."""
     name = _chosen.get() or os.environ.get("RANKGRAD_BACKEND", "auto")
     one_of("RANKGRAD_BACKEND", name, CHOICES)
     return name
+
+
+def native() -> bool:
+    """Return whether the C++ module for eager calls on a GPU may be built and used here; off by default."""
+    chosen = _native.get()
+    return _native_by_default() if chosen is None else chosen
+
+
+@lru_cache(maxsize=1)
+def _native_by_default() -> bool:
+    """Read the environment once: every eager call asks, and a lookup takes longer than the rest of the question."""
+    wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
+    one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
+    return wanted == "1"

@@ -31,6 +31,13 @@ class Lists:
     `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding holds 0 in each,
     whatever the caller left there, and takes no gradient. `given` is what the caller passed, for kernels that need no
     padding.
+
+    Args:
+        scores: `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
+        labels: like `scores`, in any real dtype.
+        mask: boolean, like `scores`; None: all documents are real.
+        offsets: `(lists + 1,)`, for flat lists.
+        weights: like `scores`, one weight per document; None: all are 1.
     """
 
     def __init__(
@@ -65,7 +72,13 @@ class Lists:
         return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
-        """Reduce one value a list, `(...)`; see `reduce`. Without `signal`, a list with a document carries signal."""
+        """Reduce one value per list, as the function `reduce` does.
+
+        Args:
+            values: one value per list, `(...)`.
+            reduction: `"mean"`, `"sum"` or `"none"`.
+            signal: boolean `(...)`, the lists that the mean counts; None: those with a document.
+        """
         return reduce(values, self.mask.any(-1) if signal is None else signal, reduction)
 
     def _pad(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -120,7 +133,7 @@ def as_lists(
         labels: like `scores`; any integer or floating dtype.
         mask: boolean, like `scores`.
         offsets: integers `(lists + 1,)`, from 0 to the number of documents, never falling.
-        weights: like `scores`, one weight a document.
+        weights: like `scores`, one weight per document.
         lowest_label: labels below it are an error.
     """
     scores, offsets = _unnest("scores", scores, offsets)
@@ -143,7 +156,13 @@ def as_lists(
 
 
 def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
-    """`none`: one value a list; `sum`: their sum; `mean`: over the lists that carry `signal`; the others must be 0."""
+    """Reduce one value per list.
+
+    Args:
+        values: one value per list, `(...)`.
+        signal: boolean `(...)`, whether a list has anything to learn from; values of the others must be 0.
+        reduction: `"none"`, one value per list; `"sum"`, their sum; `"mean"`, over the lists that carry signal.
+    """
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":
         return values
@@ -156,6 +175,12 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
     """Flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
 
     Without `n` the width is that of the longest list, which on a GPU has to be waited for; with `n` nothing is.
+
+    Args:
+        values: `(documents, ...)`.
+        offsets: integers `(lists + 1,)`, from 0 to the number of documents.
+        n: the width; None for that of the longest list.
+        fill: what padding holds.
 
     Example:
         >>> to_padded(torch.tensor([5., 6., 7.]), torch.tensor([0, 1, 3]))
@@ -182,6 +207,10 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
     The number of documents depends on the mask, so on a GPU this waits for it.
 
+    Args:
+        values: `(..., n)`.
+        mask: boolean `(..., n)`, True for a real document.
+
     Example:
         >>> to_flat(torch.tensor([[5., 0.], [6., 7.]]), torch.tensor([[True, False], [True, True]]))
         (tensor([5., 6., 7.]), tensor([0, 1, 3]))
@@ -191,7 +220,11 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which scores of `dtype` are computed: at least float32; integers, which may be large, in float64."""
+    """The dtype in which scores of `dtype` are computed: at least float32; integers, which may be large, in float64.
+
+    Args:
+        dtype: dtype of the scores as they are given.
+    """
     if not dtype.is_floating_point:
         return torch.float64
     return torch.float64 if dtype == torch.float64 else torch.float32

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.data import Dataset, from_arrays
+from rankgrad.data.splitting import held_out
 from rankgrad.errors import bad_value
 from rankgrad.files import read_json, write_json
 from rankgrad.metrics import ndcg
@@ -177,18 +178,17 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
 def hold_out(
     data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
 ) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
-    """Some lists set aside to choose the epoch, drawn by the seed.
+    """Set some lists aside to choose the epoch; `rankgrad.data.splitting` says which.
 
-    Only lists whose labels differ are drawn: others have the same metric in every order. One list at least is trained
-    on; where the share makes less than half a list, none is set aside.
+    Args:
+        data: the training lists.
+        weights: one per document, or None.
+        share: of the lists; where it makes less than half a list, none is set aside.
+        seed: of the choice.
     """
-    owner = np.repeat(np.arange(len(data)), data.lengths)
-    first = data.labels[np.minimum(data.offsets[:-1], len(owner) - 1)]
-    differ = np.unique(owner[data.labels != first[owner]])
-    held = min(round(share * len(differ)), len(data) - 1)
-    if held == 0:
+    kept, held = held_out(data, share, seed)
+    if not len(held):
         return data, None, weights
-    chosen = np.random.default_rng(seed).permutation(differ)[:held]
-    kept = np.setdiff1d(np.arange(len(data)), chosen)
+    owner = np.repeat(np.arange(len(data)), data.lengths)
     weights = None if weights is None else weights[np.isin(owner, kept)]
-    return data.take(kept), data.take(np.sort(chosen)), weights
+    return data.take(kept), data.take(held), weights

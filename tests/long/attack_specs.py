@@ -133,13 +133,19 @@ def a_text(chance: random.Random, kind: str, names: dict[str, list[str]]) -> str
         chosen = ["metric", "operator", *(option for option in chosen if option not in ("metric", "operator"))]
     pairs = [f"{option}={a_value(chance, option)}" for option in chosen]
     cutoff = f"@{a_value(chance, 'k')}" if chance.random() < 0.2 else ""
-    if kind == "metric":
+    if kind == "metric" or (kind != "steps" and chance.random() < 0.3):
         text = name + (f"({', '.join(pairs)})" if pairs else "") + cutoff
     elif kind == "steps":
         steps = [chance.choice([*names, "clip", "quantile"]) for _ in range(chance.choice([1, 2, 3]))]
-        text = ",".join(step + (f"={a_value(chance, '')}" if chance.random() < 0.5 else "") for step in steps)
+        forms = ["", "={}", "(limit={})", "(output={}, sample=9)", "(sample={})", ":output={}"]
+        text = ",".join(
+            step + chance.choices(forms, [5, 5, 1, 1, 1, 1])[0].format(a_value(chance, "")) for step in steps
+        )
     else:
         text = name + cutoff + (":" + ",".join(pairs) if pairs else "")
+    if kind == "loss" and chance.random() < 0.3:
+        weight = chance.choice(["0.5*", "2 * ", "1e+1*", "", f"{a_value(chance, '')}*"])
+        text = chance.choice([weight + text + "+0.3*bce", f"softmax + {weight}{text}", f"1*{text}+bce+{weight}listnet"])
     for _ in range(chance.choice([0, 0, 0, 0, 1, 2])):
         at, other = chance.randint(0, len(text)), chance.randint(0, len(text))
         piece = chance.choice(["", chance.choice(ODD), chance.choice(CODE), text[min(at, other) : max(at, other)]])

@@ -1,7 +1,12 @@
 """The command line: one file a verb. A verb imports what it needs when it runs, so that `--help` stays quick."""
 
+import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
@@ -33,9 +38,42 @@ def _version(
         raise typer.Exit
 
 
+def _import(modules: Sequence[str] | None) -> Sequence[str] | None:
+    if modules:
+        from rankgrad.models.registry import IMPORTS, import_kinds
+
+        # Processes that a command starts import them, too.
+        known = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
+        os.environ[IMPORTS] = ",".join(dict.fromkeys([*known, *modules]))
+        import_kinds()
+    return modules
+
+
+_KINDLESS = ("demo", "inspect", "convert", "measure", "pretrain-loss")  # commands that load and train no ranker by name
+# Said before the commands are imported: the module `list` then takes the place of the type in this one.
+_MODULES = Annotated[
+    list[str] | None,
+    typer.Option("--import", help="Module that registers a kind of ranker.", is_eager=True, callback=_import),
+]
+
+
+def _importing(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option `--import`, for modules that register kinds of rankers of one's own."""
+
+    @wraps(command)
+    def run(*arguments: Any, own_modules: Any = None, **options: Any) -> None:
+        command(*arguments, **options)
+
+    own = Parameter("own_modules", Parameter.KEYWORD_ONLY, default=None, annotation=_MODULES)
+    run.__signature__ = Signature([*signature(command).parameters.values(), own])  # type: ignore[attr-defined]
+    run.__annotations__ = {**command.__annotations__, "own_modules": _MODULES}
+    return run
+
+
 for _verb in VERBS:
     _name = _verb.replace("-", "_")
-    app.command(_verb)(getattr(import_module(f"rankgrad.cli.{_name}"), _name))
+    _command = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
+    app.command(_verb)(_command if _verb in _KINDLESS else _importing(_command))
 
 
 def main() -> None:

@@ -4,7 +4,10 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankgrad.models import TrainedModel
 
 
 def together(*checks: Callable[[], object]) -> None:
@@ -44,8 +47,31 @@ def check_device(device: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
 
 
-def load_model(folder: Path, device: str) -> Any:
-    """The model in a folder, on a device: neural, trees or a blend."""
-    from rankgrad.models import load as read_model
+def load_model(folder: Path, device: str) -> "TrainedModel":
+    """The model in a folder, of any kind, on a device."""
+    from rankgrad.models import load
 
-    return read_model(folder, check_device(device))
+    return load(folder, check_device(device))
+
+
+def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
+    """`name=value` of an option that may be repeated."""
+    from rankgrad.errors import bad_value
+
+    name, equals, value = text.partition("=")
+    if not equals or not value.strip():
+        bad_value(option, "be written name=value", repr(text))
+    return name.strip().replace("-", "_"), read(value.strip())
+
+
+def read_value(value: str) -> Any:
+    """A number, true, false or None; anything else stays text, which the check of the setting judges."""
+    words = {"none": None, "true": True, "false": False}
+    if value.strip().lower() in words:
+        return words[value.strip().lower()]
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

@@ -20,10 +20,8 @@ _ID = 14  # letters of a document's id, so that two lists fit 80 columns
 def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of another.")],
-    data: Annotated[
-        str | None, typer.Option(help="Known set, folder, file or cache; else that of their training.")
-    ] = None,
-    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
+    data: Annotated[str | None, typer.Option(help="Known set, folder, file or cache; else theirs.")] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold, for sets that have some.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
     split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = DEFAULT,
@@ -42,7 +40,7 @@ def compare(
     from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.compare import compare as compared
     from rankgrad.metrics.evaluate import named
-    from rankgrad.training.model import read_config
+    from rankgrad.models.folder import read_config
 
     source: Source | None = None
 
@@ -96,7 +94,7 @@ def _kept(a: Path, b: Path) -> "Source":
 def _same(source: "Source") -> tuple[Any, ...]:
     """What must be equal for the lists to be the same."""
     root = None if source.root is None else Path(source.root).resolve()
-    return source.data, source.fold, root, source.missing, source.holdout
+    return source.data, source.fold, root, source.missing, source.holdout, source.seed
 
 
 def _said(source: "Source") -> str:

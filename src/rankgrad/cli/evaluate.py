@@ -26,12 +26,11 @@ def evaluate(
 
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
-    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.checks import check_device, load_model, together
     from rankgrad.cli.sources import PARTS, Source, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.metrics.evaluate import named
-    from rankgrad.models import load as read_model
-    from rankgrad.training.model import read_config
+    from rankgrad.models.folder import read_config
 
     source = Source.kept(model) if data is None else Source(data, fold, data_root, missing=missing)
 
@@ -43,7 +42,7 @@ def evaluate(
 
     together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
     assert source is not None
-    scorer = read_model(model, check_device(device))
+    scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer.features))
     # A file has no parts. But the file that a model was trained on is no test of it, unless it is asked for.

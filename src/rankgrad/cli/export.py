@@ -18,17 +18,18 @@ def export(
 
     Example: `rankgrad export runs/a model.onnx`
     """
-    from rankgrad.training import Model
-    from rankgrad.training.export import TOLERANCE
-    from rankgrad.training.export import export as write
+    from rankgrad.models import load
+    from rankgrad.models.protocol import EXPORT_TOLERANCE
 
     try:
-        done = write(Model.load(model), out, format=format)
+        done = load(model).export(out, format=format)
     except ArithmeticError as error:
         typer.echo(f"rankgrad: {error}; {out} was not written", err=True)
         raise typer.Exit(1) from None
     shapes = ", ".join(f"{lists} x {documents}" for lists, documents in done.shapes)
     size = done.path.stat().st_size / 1e6
-    typer.echo(f"checked: {done.engine} gives the model's scores to {TOLERANCE:g} at {shapes} (lists x documents);")
+    typer.echo(
+        f"checked: {done.engine} gives the model's scores to {EXPORT_TOLERANCE:g} at {shapes} (lists x documents);"
+    )
     typer.echo(f"         the largest difference is {done.difference:.1e}")
     typer.echo(f"{out}: {done.format}, {size:.2f} MB")

@@ -46,10 +46,10 @@ def _losses() -> None:
 
 def _models() -> None:
     from rankgrad.cli.tables import print_names
-    from rankgrad.rankers import MODELS, PRESETS
+    from rankgrad.models.registry import kinds
+    from rankgrad.rankers import PRESETS
 
-    rows = [(name, _about(kind), _options(_defaults(kind).items())) for name, kind in MODELS.items()]
-    rows += [(name, "boosted trees (extra: trees)", "those of the framework") for name in ("lightgbm", "xgboost")]
+    rows = [tuple(line) for kind in kinds() for line in kind.listing()]
     print_names(("model", "what it is", "options"), rows)
     presets = [
         (name, preset.model, preset.source, _options(preset.options.items())) for name, preset in PRESETS.items()

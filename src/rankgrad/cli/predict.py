@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rankgrad.cli.sources import Source
     from rankgrad.data import Dataset
-    from rankgrad.training import Model
+    from rankgrad.models import TrainedModel
 
 FORMATS = ("scores", "trec")
 _ROWS = 16_384  # documents scored at a time
@@ -35,11 +35,10 @@ def predict(
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
-    from rankgrad.cli.checks import check_device, together
+    from rankgrad.cli.checks import check_device, load_model, together
     from rankgrad.cli.sources import Source, telling
     from rankgrad.errors import bad_value, one_of
-    from rankgrad.models import load as read_model
-    from rankgrad.training.model import read_config
+    from rankgrad.models.folder import read_config
 
     def found() -> None:
         if not file.exists():
@@ -62,14 +61,14 @@ def predict(
         fits,
         lambda: check_device(device),
     )
-    scorer = read_model(model, check_device(device))
+    scorer = load_model(model, device)
     with _place(out) as write, telling():
         seen = _score(scorer, source, format, tag, write)
     if out != "-":
         typer.echo(f"{seen:,} scores: {out}")
 
 
-def _score(model: "Model", source: "Source", format: str, tag: str, write: Callable[[str], object]) -> int:
+def _score(model: "TrainedModel", source: "Source", format: str, tag: str, write: Callable[[str], object]) -> int:
     """Write the scores of all lists, and say how many documents there were."""
     row = 0
     with _lists(model, source, format == "trec") as parts:
@@ -98,7 +97,7 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 
 
 @contextmanager
-def _lists(model: "Model", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
+def _lists(model: "TrainedModel", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
     """The lists to score, some at a time; with a bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

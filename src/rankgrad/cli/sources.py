@@ -21,6 +21,7 @@ _KINDS: dict[str, Any] = {
     "cache": str | None,
     "missing": str | None,
     "holdout": int | float,
+    "seed": int | None,
 }
 
 
@@ -34,6 +35,7 @@ class Source:
     cache: str | None = None
     missing: str | None = None  # a number, or "error"; None: the set's habit
     holdout: float = 0.0  # share of the training lists that is for validation where no part of the data is
+    seed: int | None = 0  # that chooses these lists; None: as version 0.1 chose them, which noted no seed
 
     def check(self, named_in: Path | None = None) -> None:
         """See that it can be found; nothing is read. An error names the folder of the run that named it, if one did."""
@@ -44,10 +46,9 @@ class Source:
                 raise ValueError(f"{named_in / KEPT}: {error}") from error
             return
         from rankgrad.data import registry
-        from rankgrad.errors import bad_value
+        from rankgrad.data.splitting import check_share
 
-        if not 0 <= self.holdout < 1:
-            bad_value("holdout", "be at least 0 and below 1", f"{self.holdout:g}")
+        check_share(self.holdout)
         _ = self.fill
         if self._alone:
             return
@@ -76,13 +77,17 @@ class Source:
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
         """The parts, with some lists of train held out as validation part if they have none."""
         from rankgrad.data import Splits
-        from rankgrad.data.registry import hold_out
+        from rankgrad.data.splitting import hold_out, hold_out_as_in_0_1
 
         if "validation" in parts or not self.holdout:
             return parts
         train = parts["train"]
-        held = hold_out(Splits(train, None, train, train.name), self.holdout)
-        assert held.validation is not None
+        whole = Splits(train, None, train, train.name)
+        held = (
+            hold_out_as_in_0_1(whole, self.holdout) if self.seed is None else hold_out(whole, self.holdout, self.seed)
+        )
+        if held.validation is None:
+            return parts
         return {"train": held.train, "validation": held.validation, **{k: v for k, v in parts.items() if k != "train"}}
 
     def keep(self, folder: Path) -> None:
@@ -107,7 +112,7 @@ class Source:
         wrong = {name: value for name, value in told.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in told or not 0 <= told.get("holdout", 0.0) < 1:
             bad_value(str(path), "say what data a run was given; --data can say it instead", wrong or told)
-        kept = replace(Source(**told), cache=None)
+        kept = replace(Source(**{"seed": None, **told}), cache=None)
         try:
             _ = kept.fill
         except ValueError as error:

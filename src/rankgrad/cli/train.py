@@ -1,7 +1,7 @@
 """`rankgrad train`: from labelled lists to a saved model."""
 
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 
     from rankgrad.cli.sources import Source
     from rankgrad.data import Dataset
-    from rankgrad.training import Model, Settings
+    from rankgrad.models import RankerKind, TrainedModel
 
 HOLDOUT = 0.2
+RUN = "run.json"  # the settings of a run, in its folder
+PANEL = "Settings (and their defaults)"
+TEXT = "<str>"
 
 
-def _setting(help: str, default: str, kind: str = "<str>", *names: str, more: bool = False) -> Any:
+def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
     """A setting as an option. It stays text until all settings are checked together; None: not given."""
     text = f"{help} ({default})"  # a default shown by Typer would take a line of its own
-    return typer.Option(*names, help=text, metavar=kind, rich_help_panel="Settings (and their defaults)", hidden=more)
+    return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
 def _help_all(context: typer.Context, wanted: bool) -> None:
@@ -45,10 +48,10 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.", hidden=True)] = None,
-    model: Annotated[str | None, _setting("rankgrad list models; lightgbm, xgboost", "mlp")] = None,
+    model: Annotated[str | None, _setting("Ranker: rankgrad list models", "mlp")] = None,
     loss: Annotated[str | None, _setting("Loss: rankgrad list losses", "lambdaloss")] = None,
     preprocess: Annotated[str | None, _setting("Or log1p, quantile, clip=10, none", "standardise")] = None,
-    epochs: Annotated[str | None, _setting("Passes over the lists, at most", "100", "<int>")] = None,
+    epochs: Annotated[str | None, _setting("Passes over the lists, or trees, at most", "100", "<int>")] = None,
     batch_size: Annotated[str | None, _setting("Lists a step", "64", "<int>")] = None,
     lr: Annotated[str | None, _setting("Learning rate", "0.001", "<float>")] = None,
     metric: Annotated[str | None, _setting("On validation; its best epoch is kept", "nDCG@10")] = None,
@@ -91,107 +94,128 @@ def train(
     trackers: Annotated[
         list[str] | None, _setting("tensorboard, mlflow or wandb; repeatable", "none", "<str>", "--tracker", more=True)
     ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another setting of the model's kind; repeatable.", metavar="name=value"),
+    ] = None,
+    init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
     help_all: Annotated[
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=_help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep its best epoch on validation, measure it on test.
+    """Train a ranker, keep what was best on validation, measure it on test.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rankgrad.cli.checks import only_run
+    from rankgrad.cli.checks import only_run, pair, read_value
     from rankgrad.cli.screen import screen
     from rankgrad.cli.sources import Source
-    from rankgrad.cli.train_trees import is_tree, train_trees
-    from rankgrad.training import NotFinite
+    from rankgrad.models.protocol import NotFinite
 
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
+    given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
+    kind, settings, added = _settings(given, out if resume else None)
     if data is not None:
-        source: Source | None = Source(data, fold, data_root, cache, missing, holdout)
+        # The seed of a run that is already known to be wrong is complained of with the other settings.
+        seed = settings.get("seed", 0)
+        seed = seed if isinstance(seed, int) else 0
+        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, seed)
     elif source := Source.kept(out) if resume else None:
         source = replace(source, cache=cache)
-    if is_tree(model):
-        train_trees(console, context.params, source, out)
-        return
-    settings, taken = _settings(context.params, out if resume else None)
-    _check(settings, source, out, resume, data is not None)
+    _check(kind, settings, source, out, resume, data is not None, init_model)
     assert source is not None
-    if taken:
-        console.print(taken, markup=False)
+    if added:
+        console.print(added, markup=False)
     try:
         with only_run(out):
-            _check_folder(out, resume)  # once more: another run may have ended since
-            _run(console, settings, source, out, resume)
+            _check_folder(kind, out, resume)  # once more: another run may have ended since
+            _run(console, kind, settings, source, out, resume, init_model)
     except KeyboardInterrupt:
         if is_first():
-            typer.echo(f"\nStopped. {_how_to_go_on(out, settings, source)}", err=True)
+            typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source)}", err=True)
         raise typer.Exit(130) from None
     except NotFinite as error:
         typer.echo(f"rankgrad: {error}", err=True)
         raise typer.Exit(1) from None
 
 
-def _how_to_go_on(out: Path, settings: "Settings", source: "Source") -> str:
-    from rankgrad.training.state import LAST
-
-    if not (out / LAST).is_file():
-        return "No epoch was done: there is nothing to go on from."
-    cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
-    return f"To go on: rankgrad train --resume --epochs {settings.epochs} {cache}--out {shlex.quote(str(out))}"
-
-
-def _settings(parameters: dict[str, Any], resumed: Path | None) -> tuple["Settings", str]:
-    """The settings: those given, then those of the run that is resumed or of a preset; and what to say about these."""
-    from rankgrad.rankers import PRESETS
-    from rankgrad.training import Settings
-    from rankgrad.training.model import CONFIG, read_config
+def _given(context: typer.Context) -> dict[str, Any]:
+    """The settings among the options that were given; what is not text by nature is read as a number."""
+    from rankgrad.cli.checks import read_value
 
     given: dict[str, Any] = {}
-    for field in fields(Settings):
-        value = parameters[field.name]
-        if value:
-            given[field.name] = value if field.type is str else _read(value)
-    if resumed is not None and (resumed / CONFIG).is_file():
-        kept = read_config(resumed).get("settings", {})
-        try:
-            Settings.of(kept).check()
-        except (ValueError, TypeError) as error:
-            got = str(error).partition("\n")[0]
-            raise ValueError(f"{resumed / CONFIG} must hold settings of a run; got {got}") from error
-        return Settings.of({**kept, **given}), ""
-    name = given.get("model", "").partition(":")[0].strip().lower().replace("_", "-")
-    if name not in PRESETS:
-        return Settings(**given), ""
-    preset = PRESETS[name]
-    takes = {"batch_size": "batch"}
-    brought = {
-        setting: value
-        for setting in Settings.names()
-        if setting not in given and (value := getattr(preset, takes.get(setting, setting), None)) is not None
-    }
-    said = ", ".join(f"{setting} {value}" for setting, value in brought.items())
-    return Settings(**brought, **given), f"{name} ({preset.source}) brings: {said or 'nothing more'}"
-
-
-def _read(value: Any) -> Any:
-    """Trackers, a number or None; what is no number stays text, for the check to complain about."""
-    if not isinstance(value, str):
-        return tuple(value)
-    if value.strip().lower() == "none":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if getattr(parameter, "rich_help_panel", None) != PANEL or not value:
             continue
-    return value
+        several = isinstance(value, list | tuple)
+        given[str(parameter.name)] = (
+            tuple(value) if several else value if parameter.metavar == TEXT else read_value(value)
+        )
+    return given
 
 
-def _check(settings: "Settings", source: "Source | None", out: Path, resume: bool, given: bool) -> None:
+def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
+    """The kind of ranker and its settings: those given, then those of the run that is resumed; and what was added."""
+    from rankgrad.models.registry import kind_or_default
+
+    kept, path = _kept(resumed)
+    model = given.get("model", kept.get("model"))
+    kind = kind_or_default(model)
+    if not kept:
+        return kind, *kind.read(given)
+    try:
+        kind.check(kept)
+    except (ValueError, TypeError) as error:
+        got = str(error).partition("\n")[0]
+        raise ValueError(f"{path} must hold settings of a run; got {got}") from error
+    return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
+
+
+def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
+    """The settings of a run that is resumed, and the file that they are in; runs of version 0.1 have a model only."""
+    from rankgrad.errors import bad_value
+    from rankgrad.files import read_json
+    from rankgrad.models.folder import CONFIG, read_config
+
+    if folder is None:
+        return {}, None
+    path = folder / RUN
+    if path.is_file():
+        kept = read_json(path).get("settings")
+    else:
+        path = folder / CONFIG
+        kept = read_config(folder).get("settings", {}) if path.is_file() else {}
+        kept = kept if "model" in kept else {}
+    if not isinstance(kept, dict):
+        bad_value(str(path), "hold settings by name", repr(kept)[:80])
+    return kept, path
+
+
+def _how_to_resume(kind: "RankerKind", out: Path, settings: dict[str, Any], source: "Source") -> str:
+    if not kind.resumes(out):
+        return f"No {kind.unit} was done: there is nothing to resume."
+    cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
+    length = {**kind.defaults, **settings}.get(kind.length or "")
+    limit = "" if length is None else f"--epochs {length} "
+    return f"To go on: rankgrad train --resume {limit}{cache}--out {shlex.quote(str(out))}"
+
+
+def _check(
+    kind: "RankerKind",
+    settings: dict[str, Any],
+    source: "Source | None",
+    out: Path,
+    resume: bool,
+    given: bool,
+    init_model: Path | None,
+) -> None:
     """Raise one error that names all that is wrong, before anything is read."""
     from rankgrad.cli.checks import check_device, together
     from rankgrad.cli.sources import KEPT
     from rankgrad.errors import bad_value
+    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import kind_of
 
     def named() -> None:
         if source is None:
@@ -199,28 +223,45 @@ def _check(settings: "Settings", source: "Source | None", out: Path, resume: boo
             bad_value("data", f"be given{unsaid}", "nothing")
         source.check(None if given else out)
 
-    together(settings.check, lambda: check_device(settings.device), named, lambda: _check_folder(out, resume))
+    together(
+        lambda: kind_of(settings.get("model", kind.models[0])),
+        lambda: kind.check(settings),
+        lambda: check_device(str(settings.get("device", "auto"))),
+        named,
+        lambda: _check_folder(kind, out, resume),
+        lambda: None if init_model is None else read_config(init_model),
+    )
 
 
-def _check_folder(out: Path, resume: bool) -> None:
+def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
     from rankgrad.errors import bad_value
-    from rankgrad.training.model import CONFIG, WEIGHTS, read_config
-    from rankgrad.training.state import LAST
+    from rankgrad.models.folder import CONFIG
+    from rankgrad.models.registry import saved_kind
 
     if not is_first():  # the first process may have begun to write
         return
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
-    if (out / CONFIG).exists():
-        read_config(out)  # which complains of one that is not ours
-    if not resume and ((out / LAST).exists() or (out / WEIGHTS).exists()):
+    # The folder of a model of another kind is left alone; a file that is not ours is complained of.
+    other = (out / CONFIG).exists() and (saved_kind(out).saved_as or saved_kind(out).name) != (
+        kind.saved_as or kind.name
+    )
+    if other or (not resume and kind.has_run(out)):
         bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to go on with it")
 
 
-def _run(console: "Console", settings: "Settings", source: "Source", out: Path, resume: bool) -> None:
+def _run(
+    console: "Console",
+    kind: "RankerKind",
+    settings: dict[str, Any],
+    source: "Source",
+    out: Path,
+    resume: bool,
+    init_model: Path | None,
+) -> None:
     from rankgrad.cli.sources import telling
-    from rankgrad.training import train as fit
-    from rankgrad.training.state import LAST
+    from rankgrad.files import write_json
+    from rankgrad.models import load
 
     with telling(f"reading {source.data}"):
         whole = source.read()
@@ -230,27 +271,34 @@ def _run(console: "Console", settings: "Settings", source: "Source", out: Path, 
         where = "" if name in whole else held
         console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{where}", markup=False)
     if "validation" not in parts:
-        console.print("no validation lists: the last epoch is kept")
-    described = f"{settings.model} with {settings.loss}, {parts['train'].features.shape[1]} features"
-    console.print(f"training {described}, preprocess {settings.preprocess}, seed {settings.seed}", markup=False)
-    resumed = resume and (out / LAST).exists()
+        console.print("no validation lists: the training goes to its end")
+    features = parts["train"].features.shape[1]
+    console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
+    resumed = resume and kind.resumes(out)
     if is_first() and not resumed:
         source.keep(out)
+        write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
+    start = None if init_model is None else load(init_model)
     with telling():
-        model = fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume)
+        model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
     if is_first():
         if resumed:  # and the data was that of the run
             source.keep(out)
+            write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
+        if not kind.has_run(out):
+            model.save(out)
         _report(console, model, parts.get("test"), out)
 
 
-def _report(console: "Console", model: "Model", test: "Dataset | None", out: Path) -> None:
+def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> None:
     from rankgrad.cli.tables import METRICS, print_metrics
-    from rankgrad.training.model import write_metrics
+    from rankgrad.models.folder import write_metrics
 
-    epochs, seconds = len(model.history), sum(row["seconds"] + row["judge_seconds"] for row in model.history)
+    total, history = len(model.history), model.history
+    seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in history)
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
-    console.print(f"kept epoch {model.metrics.get('epoch')} of {epochs}{best}; {seconds:.1f} s", markup=False)
+    if total:
+        console.print(f"best after {model.kept} of {total} {model.unit}s{best}; {seconds:.1f} s", markup=False)
     if learned := model.metrics.get("loss"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in learned.items())
         console.print(f"learned by the loss: {values}", markup=False)

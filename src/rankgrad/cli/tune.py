@@ -1,7 +1,6 @@
 """`rankgrad tune`: good settings for one's own data, and the model trained with them."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,13 +25,13 @@ def _option(help: str, default: str = "", kind: str | None = None, *names: str) 
 def tune(
     data: Annotated[str, typer.Option(help="Known set, folder or file of LETOR text.", show_default=False)],
     model: Annotated[str, _option("Ranker; options given in its text are kept", "mlp")] = "mlp",
-    loss: Annotated[str, _option("Loss: rankgrad list losses", "lambdaloss")] = "lambdaloss",
+    loss: Annotated[str | None, _option("Loss: rankgrad list losses", "the model's")] = None,
     budget: Annotated[int, _option("Settings to try", "40")] = 40,
     out: Annotated[Path, _option("Folder for the best model", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, _option("Which fold, for sets that have folds")] = None,
     data_root: Annotated[str | None, _option("Where known sets lie; else RANKGRAD_DATA")] = None,
     holdout: Annotated[float, _option("For validation where data has none", "0.2")] = 0.2,
-    epochs: Annotated[int, _option("Of the longest trials, at most", "100")] = 100,
+    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100, trees 300")] = None,
     metric: Annotated[str, _option("On validation; it chooses", "nDCG@10")] = "nDCG@10",
     fix: Annotated[list[str] | None, _option("Kept as it is; repeatable", "", "lr=0.01", "--set")] = None,
     vary: Annotated[list[str] | None, _option("Tried; model.norm=none|layer", "", "lr=0.01..1", "--vary")] = None,
@@ -46,22 +45,31 @@ def tune(
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
     """
-    from rankgrad.cli.checks import check_device, only_run, together
+    from rankgrad.cli.checks import check_device, only_run, pair, read_value, together
     from rankgrad.cli.screen import screen
     from rankgrad.cli.sources import Source
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tune import Search
-    from rankgrad.training import Settings
+    from rankgrad.models.registry import kind_of, kind_or_default
 
-    source = Source(data, fold, data_root, holdout=holdout)
-    kept = dict(_pair("set", text, _value) for text in fix or ())
-    given = {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device}
-    base = Settings.of({**given, **kept})
-    varied = tuple(_pair("vary", text, _choices) for text in vary or ())
+    kept = dict(pair("set", text, read_value) for text in fix or ())
+    source = Source(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
+    kind, given = (
+        kind_or_default(model),
+        {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
+    )
+    base, _ = kind.read({**{name: value for name, value in given.items() if value is not None}, **kept})
+    varied = tuple(pair("vary", text, _choices) for text in vary or ())
     search = Search(base, budget, tuple(kept), varied, seed)
     if jobs is not None and jobs < 1:
         bad_value("jobs", "be at least 1", jobs)
-    together(search.check, source.check, lambda: check_device(device), lambda: _check_folder(out, search, source))
+    together(
+        lambda: kind_of(model),
+        search.check,
+        source.check,
+        lambda: check_device(device),
+        lambda: _check_folder(out, search, source),
+    )
     console = screen(highlight=False, soft_wrap=True)
     _state(console, search)
     try:
@@ -78,27 +86,14 @@ def tune(
         raise typer.Exit(1) from None
 
 
-def _pair(option: str, text: str, read: Any) -> tuple[str, Any]:
-    from rankgrad.errors import bad_value
-
-    name, equals, value = text.partition("=")
-    if not equals or not value.strip():
-        bad_value(option, "be written name=value", repr(text))
-    return name.strip().replace("-", "_"), read(value.strip())
-
-
-def _value(text: str) -> Any:
-    from rankgrad.cli.train import _read
-
-    return _read(text)
-
-
 def _choices(text: str) -> Any:
     """`low..high` is a range, on a log scale where it spans more than a factor of 10; `a|b|c` are choices."""
+    from rankgrad.cli.checks import read_value
+
     low, dots, high = text.partition("..")
     if not dots:
-        return [_value(choice.strip()) for choice in text.split("|")]
-    ends: dict[str, Any] = {"low": _value(low), "high": _value(high)}
+        return [read_value(choice.strip()) for choice in text.split("|")]
+    ends: dict[str, Any] = {"low": read_value(low), "high": read_value(high)}
     numbers = all(isinstance(end, int | float) for end in ends.values())
     return {**ends, "log": bool(numbers and 0 < 10 * ends["low"] <= ends["high"])}
 
@@ -107,7 +102,7 @@ def _check_folder(out: Path, search: "Search", source: "Source") -> None:
     """A folder that holds another search, or a model of another origin, is left alone."""
     from rankgrad.errors import bad_value
     from rankgrad.files import check_plain, read_json
-    from rankgrad.training.model import CONFIG, WEIGHTS
+    from rankgrad.models.folder import CONFIG
 
     for folder in (out, out / TRIALS):
         if folder.is_dir():
@@ -118,7 +113,7 @@ def _check_folder(out: Path, search: "Search", source: "Source") -> None:
         for name in now:
             if then.get(name) != now[name]:
                 bad_value("out", f"be a new folder, or go on with {name} {then.get(name)}", now[name])
-    elif (out / CONFIG).exists() or (out / WEIGHTS).exists():
+    elif (out / CONFIG).exists() or search.kind.has_run(out):
         bad_value("out", "be a new folder", f"{out}, which holds a model")
 
 
@@ -127,16 +122,16 @@ def _told(search: "Search", source: "Source") -> dict[str, Any]:
     import json
     from dataclasses import asdict
 
-    told = {"settings": search.base.to_json(), "space": search.space, "seed": search.seed, "data": asdict(source)}
+    settings = {**search.kind.defaults, **search.base}
+    told = {"settings": settings, "space": search.space, "seed": search.seed, "data": asdict(source)}
     return dict(json.loads(json.dumps(told)))
 
 
 def _state(console: "Console", search: "Search") -> None:
     """Say what is searched, and how, before anything is done."""
-    base = search.base
-    console.print(
-        f"{base.model} with {base.loss}, chosen by {base.metric} on validation. Drawn at random:", markup=False
-    )
+    kind = search.kind
+    console.print(f"{kind.describe(search.base)}; chosen by {search.metric} on validation", markup=False)
+    console.print("drawn at random:" if search.space else "there is nothing to draw: give --vary", markup=False)
     for name, choices in search.space.items():
         if isinstance(choices, dict):
             shown = f"{choices['low']:g} to {choices['high']:g}" + (", log scale" if choices.get("log") else "")
@@ -144,8 +139,9 @@ def _state(console: "Console", search: "Search") -> None:
             shown = ", ".join(str(choice).replace(",", " then ") for choice in choices)
         console.print(f"  {name:<18} {shown}", markup=False)
     rungs = search.rungs()
-    rounds = ", then the best ".join(f"{count} for {epochs} epochs" for count, epochs in rungs)
-    console.print(f"successive halving: {rounds}. The first trial is the default.", markup=False)
+    rounds = ", then the best ".join(f"{count} for {epochs} {kind.unit}s" for count, epochs in rungs)
+    halving = f"successive halving: {rounds}" if kind.length else f"{rungs[0][0]} trials"
+    console.print(f"{halving}. The first trial is the default.", markup=False)
 
 
 def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs: int | None) -> list[list["Trial"]]:
@@ -164,7 +160,7 @@ def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs
         for trial, turn, left in tuning.tune(search, source, out / TRIALS, pool.run):
             rounds[turn].append(trial)
             done = sum(counts[: turn + 1]) - left
-            text = f"round {turn + 1}, trial {trial.name}: {search.base.metric} {trial.value:.4f}"
+            text = f"round {turn + 1}, trial {trial.name}: {search.metric} {trial.value:.4f}"
             progress.at(text, done, sum(counts))
     return rounds
 
@@ -181,7 +177,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     for trial in order[:_SHOWN]:
         settings = ", ".join(f"{name} {value}" for name, value in trial.drawn.items()) or "the default"
         rows.append((trial.name, f"{trial.value:.4f}", f"{trial.epoch} of {trial.epochs}", settings))
-    print_names(("trial", search.base.metric, "epoch", "settings"), rows)
+    print_names(("trial", search.metric, search.kind.unit, "settings"), rows)
     drawn = [trial for trial in rounds[0] if trial.drawn]
     if len(drawn) < 10 or len({trial.value for trial in drawn}) < 2:
         console.print("importance of settings: fewer than 10 trials cannot tell")
@@ -189,9 +185,9 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     weights, fit = importance([trial.drawn for trial in drawn], [trial.value for trial in drawn])
     shown = [(w.setting, f"{w.share:.0%}", "" if w.trend is None else f"{w.trend:+.2f}") for w in weights]
     print_names(("setting", "importance", "trend"), shown)
-    _, epochs = search.rungs()[0]
+    after = f"{search.rungs()[0][1]} {search.kind.unit}s"
     console.print(
-        f"importance: what a forest's fit to the {len(drawn)} trials after {epochs} epochs loses when a setting "
+        f"importance: what a forest's fit to the {len(drawn)} trials after {after} loses when a setting "
         "is shuffled, in shares;\ntrend: rank correlation. Both describe these draws, not causes, nor longer training. "
         f"That random forest's out-of-bag R² is {fit:.2f}" + (": do not trust the shares." if fit < 0.2 else "."),
         markup=False,
@@ -201,13 +197,13 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
 def _save(console: "Console", best: "Trial", source: "Source", out: Path) -> None:
     """The best trial's model in the folder, judged once on test lists, if there are any."""
     from rankgrad.cli.tables import METRICS, print_metrics
-    from rankgrad.training import Model
+    from rankgrad.models import load
 
-    model = Model.load(out / TRIALS / best.name)
+    model = load(out / TRIALS / best.name)
     test = source.read().get("test")
     if test is not None:
         found = model.evaluate(test, METRICS)
-        model = replace(model, metrics={**model.metrics, "test": found.means})
+        model.metrics = {**model.metrics, "test": found.means}
         console.print(f"the best trial on {len(test):,} test lists, which chose nothing:")
         print_metrics(found.rows(), found.notes())
     source.keep(out)

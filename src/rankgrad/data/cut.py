@@ -12,7 +12,7 @@ POLICIES = ("none", "top", "random")
 
 
 def cut(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
-    """The data set with at most `k` documents a list, for training only; the documents left keep their order.
+    """The data set with at most `k` documents per list, for training only; the documents left keep their order.
 
     `"none"` leaves every list whole. `"top"` keeps the first `k` in the given order, or the highest under `by`.
     `"random"` draws `k`, and if it draws no relevant document (label above 0) from a list that has one, the last drawn

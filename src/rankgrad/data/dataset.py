@@ -24,7 +24,7 @@ class Dataset:
     offsets: NDArray[np.int64]  # (lists + 1,)
     qids: NDArray[Any]  # (lists,), integers where every id is one, else text
     docids: NDArray[Any] | None = None  # (documents,), text
-    name: str = ""
+    name: str = ""  # for messages and reports
     best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, where it is known
 
     def __post_init__(self) -> None:
@@ -64,7 +64,11 @@ class Dataset:
         return np.repeat(self.qids, self.lengths)
 
     def take(self, lists: Any) -> "Dataset":
-        """These lists, in this order, as a new data set."""
+        """Make a data set of these lists, in this order.
+
+        Args:
+            lists: indices of lists, a slice, or a boolean array `(lists,)`.
+        """
         lists = np.arange(len(self))[lists]
         lengths = self.lengths[lists]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -72,7 +76,13 @@ class Dataset:
         return self.take_rows(rows, offsets, self.qids[lists])
 
     def take_rows(self, rows: NDArray[Any], offsets: NDArray[np.int64], qids: NDArray[Any] | None = None) -> "Dataset":
-        """These rows, cut into lists by `offsets`."""
+        """Make a data set of these rows, cut into lists by `offsets`.
+
+        Args:
+            rows: indices of documents.
+            offsets: `(lists + 1,)`, from 0 to the number of `rows`.
+            qids: the id of each new list; None keeps those that are there.
+        """
         return replace(
             self,
             features=self.features[rows],
@@ -88,7 +98,7 @@ class Dataset:
 class Splits:
     """What a ranker is trained on, chosen on and judged on; `validation` is None where the source has none."""
 
-    train: Dataset
-    validation: Dataset | None
-    test: Dataset
-    name: str = ""
+    train: Dataset  # what a ranker is fitted on
+    validation: Dataset | None  # what chooses the epoch and the settings; None where the source has none
+    test: Dataset  # what a ranker is judged on
+    name: str = ""  # for messages and reports

@@ -105,7 +105,7 @@ def from_frame(
     To put scores back in the frame's order: `order, _, _ = group_rows(frame[qid])`, then `restored[order] = scores`.
 
     Args:
-        frame: one row a document.
+        frame: one row per document.
         label, qid, docid: names of columns.
         features: names of columns; None takes all others, which must then be numbers.
         regroup: bring the rows of a query together; False makes scattered ones an error.
@@ -148,7 +148,13 @@ def from_frame(
 
 
 def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **options: Any) -> Dataset:
-    """A data set from a Parquet file, or a folder of them; options as in `from_frame`. Reads only the columns named."""
+    """Read a data set from a Parquet file, or a folder of them; needs pyarrow (extra `frames`).
+
+    Args:
+        path: a Parquet file, or a folder of them.
+        label, qid: names of columns.
+        options: other keywords of `from_frame`; with `features`, only the columns named are read.
+    """
     try:
         import pyarrow.parquet as parquet
         from pyarrow import ArrowException

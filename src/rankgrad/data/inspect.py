@@ -55,10 +55,13 @@ class Inspection:
 
 
 def inspect(data: Splits | Dataset) -> Inspection:
-    """Look over a data set, or the splits of one; memory stays at some bytes a document, also for mapped data.
+    """Look over a data set, or the splits of one; memory stays at some bytes per document, also for mapped data.
 
     Shape and equality are exact. Statistics on values (fills, heavy tails, a feature that gives the label away) come
-    from at most 50,000 rows and pairs a split; `Overview.sampled` says when that is not all.
+    from at most 50,000 rows and pairs per split; `Overview.sampled` says when that is not all.
+
+    Args:
+        data: a `Dataset`, or `Splits`, whose parts are also compared with each other.
 
     Example:
         >>> x = np.array([[1, 0], [2, 0], [3, 0]], dtype=np.float32)

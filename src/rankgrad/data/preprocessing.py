@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.accepted import fit_options
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.steps import (
     KINDS,
@@ -20,7 +21,7 @@ from rankgrad.data.steps import (
     is_tensor,
 )
 from rankgrad.errors import bad_value, one_of
-from rankgrad.spelling import check_text, known_options, read_number, show
+from rankgrad.spec import known_options, no_cutoff, sequence, show, write, write_number
 
 __all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
 
@@ -30,7 +31,7 @@ _ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile=uniform`.
+    """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
 
     Example:
         >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
@@ -46,29 +47,39 @@ class Steps:
         'log1p,standardise'
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # each fitted or not; applied in this order
 
     @staticmethod
     def parse(text: str) -> "Steps":
-        """From text: names with commas between, a setting after `=`; `none` or nothing is no step at all."""
-        check_text("preprocessing", text)
-        steps = []
-        for part in filter(None, (part.strip().lower() for part in text.split(","))):
-            name, equals, setting = (piece.strip() for piece in part.partition("="))
-            name = name.replace("-", "_").replace("standardize", "standardise")
-            if part == "none":
+        """Make steps from their text; `none` or nothing is no step at all.
+
+        Args:
+            text: names with commas between; the first option of a step after `=` (`clip=10`), or several options in
+                brackets (`quantile(output=uniform, sample=1000)`). Case does not matter.
+        """
+        steps: list[Step] = []
+        for said in sequence("preprocessing", text):
+            name = said.name.replace("-", "_").replace("standardize", "standardise")
+            if said == ("none", None, {}):
                 continue
+            if steps and name in _settings(steps[-1]):
+                must = f"put several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
+                bad_value("preprocessing", must, show(text))
             one_of("preprocessing", name, KINDS)
-            steps.append(_make(name, setting if equals else None))
+            steps.append(_make(name, no_cutoff("preprocessing", said, text).options))
         if len(steps) > _MOST_STEPS:
             bad_value("preprocessing", f"have at most {_MOST_STEPS} steps", len(steps))
         return Steps(tuple(steps))
 
     def __str__(self) -> str:
-        return ",".join(step.name + _setting(step) for step in self.steps) or "none"
+        return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Steps":
-        """A fitted copy; each step is fitted on what the steps before it make of the data. Give it train only."""
+        """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
+
+        Args:
+            dataset: the training lists.
+        """
         done: tuple[Step, ...] = ()
         for step in self.steps:
             before = Steps(done)
@@ -106,7 +117,12 @@ class Steps:
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Steps":
-        """The steps that `to_config` wrote down."""
+        """Make the steps that `to_config` wrote down.
+
+        Args:
+            config: the names and settings of the steps.
+            arrays: what the steps were fitted to, by name.
+        """
         steps = []
         for number, entry in enumerate(config["steps"]):
             one_of("preprocessing", entry["name"], KINDS)
@@ -137,24 +153,33 @@ class Steps:
             first = last
 
 
-def _make(name: str, setting: str | None) -> Step:
+def _make(name: str, options: dict[str, Any]) -> Step:
     kind = KINDS[name]
-    names = [field.name for field in fields(kind) if field.name not in kind.fitted]
-    if setting is None:
-        return kind()
-    if not names:
-        bad_value("preprocessing", f"give {name} no setting", show(setting))
-    number = read_number(setting)
-    value = setting if number is None or isinstance(getattr(kind(), names[0]), str) else float(number)
-    return kind(**{names[0]: value})  # the step itself says what it wants
+    defaults = _settings(kind())
+    if "" in options:
+        if not defaults:
+            bad_value("preprocessing", f"give {name} no setting", show(str(options[""])))
+        options = {next(iter(defaults)): options[""]}
+    known_options(name, options, defaults)
+    given: dict[str, Any] = {}
+    for option, value in options.items():
+        number = isinstance(defaults[option], float) and isinstance(value, int) and not isinstance(value, bool)
+        given[option] = float(value) if number else value.lower() if isinstance(value, str) else value
+    return kind(**fit_options(name, given, kind))
 
 
 def _settings(step: Step) -> dict[str, Any]:
     return {field.name: getattr(step, field.name) for field in fields(step) if field.name not in step.fitted}
 
 
-def _setting(step: Step) -> str:
-    first = next(iter(_settings(step).values()), None)
-    if first is None or first == next(iter(_settings(type(step)()).values())):
-        return ""
-    return f"={first:g}" if isinstance(first, float) else f"={first}"
+def _text(step: Step) -> str:
+    """A step as text: `clip=3`, or in brackets where an option other than the first is not at its default."""
+    defaults = _settings(type(step)())
+    options = {
+        option: write_number(value) if isinstance(value, float) else value
+        for option, value in _settings(step).items()
+        if value != defaults[option]
+    }
+    if list(options) == list(defaults)[:1]:
+        return "".join(f"{step.name}={value}" for value in options.values()) or step.name
+    return write(step.name, options=options, brackets=True)

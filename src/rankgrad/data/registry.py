@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from rankgrad.accepted import fit_options
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.facts import BENCHMARKS, Facts, verify
 from rankgrad.data.layouts import SPLITS, Files, find_files, folders, has_folds
 from rankgrad.data.memory import refuse_sparse, too_sparse
+from rankgrad.data.splitting import hold_out
 from rankgrad.data.summary import ReadSummary
 from rankgrad.errors import bad_value, mistyped, one_of
-from rankgrad.spelling import show, spell
+from rankgrad.spec import no_cutoff, show, spell
 
 GENERATED = ("synthetic", "web30k-shape")
 _LONGEST_PATH = 4096
@@ -108,15 +107,15 @@ def _known(name: str | os.PathLike[str]) -> Facts | None:
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """What makes `synthetic` and its kin, with options after a colon, checked; None for any other name."""
+    """What makes `synthetic` and its kin, with options, checked; None for any other name."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
-    kind, _, text = str(name).partition(":")
+    kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
     if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None
     from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
 
-    options = spell("name", str(name)).options if text.strip() else {}
+    options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options
     shaped = _key(kind) == _key("web30k-shape")
     make: Callable[..., Splits] = web30k_shape if shaped else synthetic
     for option in options:
@@ -205,18 +204,3 @@ def _read_split(
 
     data = read_letor(paths, features=width, missing=missing, cache=place, report=note)
     return replace(data, name=f"{title} {split}")
-
-
-def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """The splits with this share of the training lists, drawn by `seed`, as validation part, if they have none."""
-    if not 0 <= share < 1:
-        bad_value("holdout", "be at least 0 and below 1", share)
-    if splits.validation is not None or share == 0:
-        return splits
-    if len(splits.train) < 2:
-        must = "be 0 for a single list, which cannot be split into training and validation lists"
-        bad_value("holdout", must, f"{share:g} with {len(splits.train)} list in {splits.train.name or 'the data'}")
-    lists = np.random.default_rng(seed).permutation(len(splits.train))
-    held = min(max(1, round(share * len(lists))), len(lists) - 1)
-    validation = replace(splits.train.take(np.sort(lists[:held])), name=f"{splits.name} validation")
-    return replace(splits, train=splits.train.take(np.sort(lists[held:])), validation=validation)

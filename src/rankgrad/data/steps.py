@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.spelling import show
+from rankgrad.spec import show
 
 Array: TypeAlias = Any  # NDArray[np.float32] or torch.Tensor, (..., f)
 _LARGEST = float(np.finfo(np.float32).max)

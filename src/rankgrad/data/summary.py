@@ -16,18 +16,18 @@ class ReadSummary:
         2.0 MB in 0.50 s (4 MB/s)
     """
 
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # their paths, in the order of reading
     bytes: int  # of text, after decompression
-    lines: int
-    documents: int
-    lists: int
-    features: int
-    blank_lines: int
-    comment_lines: int
+    lines: int  # number of lines, of all kinds
+    documents: int  # number of documents
+    lists: int  # number of lists, one per query
+    features: int  # number of features per document
+    blank_lines: int  # lines without text
+    comment_lines: int  # lines that begin with #
     missing: int = 0  # values that were not finite, and were filled
     regrouped: int = 0  # runs of documents that were moved to join their query
     replaced_docids: int = 0  # document ids with bytes that are not UTF-8, each shown as U+FFFD
-    seconds: float = 0.0
+    seconds: float = 0.0  # how long reading took
     cached: bool = False  # mapped from a cache; the other numbers are from when it was written
 
     @property
@@ -58,6 +58,11 @@ class ReadSummary:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ReadSummary":
+        """Make a summary from what `to_json` gave.
+
+        Args:
+            values: what `to_json` gave.
+        """
         return cls(**{**values, "files": tuple(values["files"])})
 
 

@@ -29,15 +29,15 @@ class Cell:
 
     data: str  # a name that `rankgrad.data.load` knows, or of a folder
     binary: bool  # all labels above 0 are set to 1
-    fold: int | None
+    fold: int | None  # from 1; None for a set without folds
     model: str  # label
     loss: str  # label
     variant: str | None  # the loss's text, where a label stands for several of which validation chooses one
     settings: dict[str, Any]  # of `rankgrad.training.Settings`, with the seed
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # measured on the test lists, or on validation when tuning
     stage: str  # "tune" or "final"
     refit: bool  # train on train and validation, for the number of epochs in the settings
-    trial: int
+    trial: int  # number of the setting that was drawn, from 0
 
     @cached_property
     def key(self) -> str:
@@ -71,7 +71,11 @@ class Cell:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Cell":
-        """From what `to_json` gave."""
+        """Make a cell from what `to_json` gave.
+
+        Args:
+            values: what `to_json` gave.
+        """
         return cls(**{**values, "metrics": tuple(values["metrics"])})
 
     def __str__(self) -> str:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from rankgrad.errors import bad_value
 from rankgrad.experiments import space
 from rankgrad.experiments.problems import Problems
-from rankgrad.experiments.trees import is_tree
+from rankgrad.models.protocol import RankerKind
+from rankgrad.models.registry import kind_or_default
 
 
 class Candidate(NamedTuple):
@@ -27,13 +28,15 @@ class Entrant(NamedTuple):
     search: dict[str, Any] | None = None
 
     @property
-    def trees(self) -> bool:
-        """Whether it is one of boosted trees: these have no settings but their own."""
-        return is_tree(self.settings.get("model"))
+    def kind(self) -> RankerKind:
+        """Of its model."""
+        return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is searched for it, where the recipe's search is the `usual` one."""
-        return self.search if self.search is not None else {} if self.trees else usual
+        if self.search is not None:
+            return self.search
+        return usual if self.kind.shares_settings else {}
 
 
 def models(path: str, value: Any, problems: Problems) -> dict[str, Entrant]:
@@ -44,24 +47,23 @@ def models(path: str, value: Any, problems: Problems) -> dict[str, Entrant]:
         settings = problems.mapping(here, entry)
         own = {key: settings.pop(key) for key in ("losses", "search") if key in settings}
         model = settings.get("model")
-        trees = model if is_tree(model) else None
-        settings = problems.settings(here, settings, without=("loss",), trees=trees)
+        settings = problems.settings(here, settings, without=("loss",), model=model)
         with problems.at(here):
             if "model" not in settings:
                 bad_value("model", "be given", "none")
-        tried = losses(f"{here}.losses", own["losses"], problems, trees) if "losses" in own else None
+        tried = losses(f"{here}.losses", own["losses"], problems, model) if "losses" in own else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
                 bad_value("value", "name at least one", "none")
-        search = searched(f"{here}.search", own["search"], problems, trees) if "search" in own else None
+        search = searched(f"{here}.search", own["search"], problems, model) if "search" in own else None
         found[label] = Entrant(settings, tried, search)
     return found
 
 
-def losses(path: str, value: Any, problems: Problems, trees: str | None = None) -> Losses:
+def losses(path: str, value: Any, problems: Problems, model: Any = None) -> Losses:
     """Each label's candidates, from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`.
 
-    `trees` is the model's text where they are for trees, whose settings are others.
+    `model` is the text of the ranker that they are for, where they are not for all: kinds have different settings.
     """
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -75,8 +77,8 @@ def losses(path: str, value: Any, problems: Problems, trees: str | None = None) 
         for place, variant in enumerate(variants):
             at = here if variant is shared else f"{here}.variants[{place}]"
             own = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
-            without = ("model",) if trees else ()
-            settings = problems.settings(at, {**shared, **own}, without=without, trees=trees)
+            without = () if kind_or_default(model).shares_settings else ("model",)
+            settings = problems.settings(at, {**shared, **own}, without=without, model=model)
             with problems.at(at):
                 if "loss" not in settings:
                     bad_value("loss", "be given", "none")
@@ -85,14 +87,14 @@ def losses(path: str, value: Any, problems: Problems, trees: str | None = None) 
     return found
 
 
-def searched(path: str, value: Any, problems: Problems, trees: str | None = None) -> dict[str, Any]:
-    """A search space: choices or a range for each setting; `trees` as for `losses`."""
+def searched(path: str, value: Any, problems: Problems, model: Any = None) -> dict[str, Any]:
+    """A search space: choices or a range for each setting; `model` as for `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
         with problems.at(f"{path}.{name}"):
             for each in space.check(choices):
-                problems.settings(f"{path}.{name}", {name: each}, trees=trees)
+                problems.settings(f"{path}.{name}", {name: each}, model=model)
     with problems.at(path):
         if "loss" in search:
             bad_value("key", "be a setting of a run", "'loss'; losses have a place of their own, and `variants`")
@@ -116,8 +118,8 @@ def settle(found: Mapping[str, Any], problems: Problems) -> None:
             places[f"{path}models.{label}"] = entrant.settings, own
             for where, settings in _settings(f"{path}models.{label}.losses", entrant.losses or {}):
                 places[where] = settings, own
-            if entrant.trees and entrant.losses is None:
-                _fit_trees(f"{path}models.{label}", entrant, {**found["losses"], **part["losses"]}, problems)
+            if not entrant.kind.shares_settings and entrant.losses is None:
+                _fit_losses(f"{path}models.{label}", entrant, {**found["losses"], **part["losses"]}, problems)
         for where, (settings, searched) in places.items():
             for name in sorted(searched & set(settings) - {"model"}):
                 with problems.at(where):
@@ -131,7 +133,7 @@ def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
     return [(f"{path}.{label}", each.settings) for label, tried in losses.items() for each in tried]
 
 
-def _fit_trees(path: str, entrant: Entrant, losses: Losses, problems: Problems) -> None:
-    """Trees that take the recipe's losses must be able to take what is said with them."""
+def _fit_losses(path: str, entrant: Entrant, losses: Losses, problems: Problems) -> None:
+    """A ranker that takes the recipe's losses must be able to take the settings that come with them."""
     for where, settings in _settings("losses", losses):
-        problems.settings(f"{path}: {where}", settings, without=("model",), trees=entrant.settings["model"])
+        problems.settings(f"{path}: {where}", settings, without=("model",), model=entrant.settings["model"])

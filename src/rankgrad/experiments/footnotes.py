@@ -23,8 +23,8 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
     yield _averaged(table, recipe.spread)
     yield from _tuned(table, recipe)
     if recipe.refit:
-        length = " or trees" if any(each.trees for each in recipe.models.values()) else ""
-        yield f"After tuning, rankers were trained anew on train and validation for the chosen number of epochs{length}"
+        units = " or ".join(dict.fromkeys(f"{each.kind.unit}s" for each in recipe.models.values()))
+        yield f"After tuning, rankers were trained anew on train and validation for the chosen number of {units}"
     yield from _tested(table, recipe.tests)
     yield from _missing(table, recipe.tests)
     if recipe.answers and any(own.printed is not None for row in table.rows for own in row.entries.values()):

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
-from rankgrad.experiments.trees import check
-from rankgrad.training import Settings
+from rankgrad.models.registry import kind_or_default
 
 
 class RecipeError(ValueError):
@@ -54,27 +53,22 @@ class Problems:
             return {str(key): inner for key, inner in value.items()}
         return {}
 
-    def settings(
-        self, path: str, values: Any, without: Collection[str] = (), trees: str | None = None
-    ) -> dict[str, Any]:
+    def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
         """Settings of a run, checked alone; `without` are those that have another place in a recipe.
 
-        With the text of a model of `trees`, they are its settings, and any parameter of its framework.
+        They are those of the `model`'s kind; without a model, those that a recipe gives for all its rankers.
         """
-        given = self.mapping(path, values)
-        if trees is not None:
-            with self.at(path):
-                if extra := [name for name in without if name in given]:
-                    bad_value("key", "be a setting of trees here", repr(extra[0]))
-                check({"model": trees, **given})
-            return given
-        # The seed and the metric of a run are the recipe's `seeds` and `choose`.
-        names = [name for name in Settings.names() if name not in ("seed", "metric", *without)]
-        given = self.known(path, given, names)
+        given, kind = self.mapping(path, values), kind_or_default(model)
+        for name, place in kind.elsewhere.items():
+            if name in given:
+                with self.at(path):
+                    bad_value(name, f"be left to {place}", repr(given.pop(name)))
+        if kind.settings is not None:
+            given = self.known(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
-            if str(given.get("loss", "")).startswith("native:"):
-                bad_value("loss", "be one of rankgrad.losses; native objectives are for trees", repr(given["loss"]))
-            Settings.of(given).check()
+            if extra := [name for name in without if name in given]:
+                bad_value("key", f"be a setting of {kind.name} here", repr(extra[0]))
+            kind.check(given if kind.shares_settings else {"model": model, **given})
         return given
 
     def whole(self, path: str, value: Any, least: int) -> int:

@@ -17,10 +17,9 @@ from rankgrad.experiments.problems import Problems
 from rankgrad.experiments.reading import FORMS, Significance, merge, parts
 from rankgrad.experiments.sets import Source, missing
 from rankgrad.experiments.space import count, draws
-from rankgrad.experiments.trees import is_tree
 from rankgrad.experiments.yaml_file import parse_yaml
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.training import Settings
+from rankgrad.models.registry import kind_of
 
 CELLS = 100_000  # of a recipe, at most; our largest have 2,000
 
@@ -59,31 +58,39 @@ class Recipe:
     """
 
     name: str  # of the file
-    title: str
+    title: str  # shown above the table
     answers: str | None  # a table of `rankgrad.experiments.printed`
-    data: tuple[Source, ...]
+    data: tuple[Source, ...]  # data sets, with their folds and seeds
     models: Mapping[str, Entrant]  # by label
     losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
-    settings: Mapping[str, Any]  # of every run, but for those of trees
-    search: Mapping[str, Any]
-    trials: int
-    search_seed: int
+    settings: Mapping[str, Any]  # of every run whose kind shares them
+    search: Mapping[str, Any]  # setting -> its choices, or its range
+    trials: int  # number of settings drawn for each row
+    search_seed: int  # random seed of the draw
     choose: str  # metric
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # measured on the test lists
     refit: bool  # the final runs are trained on train and validation
     spread: str  # what ± is in the table, over seeds: the standard "deviation", or the 95% "interval" of the mean
-    tests: Significance
-    notes: str
+    tests: Significance  # how differences are judged
+    notes: str  # what the paper says, and what was chosen
     later: Mapping[str, str]  # rows of the paper that rankgrad cannot make yet -> why
     raw: Mapping[str, Any]  # as read
 
     def reduced(self, form: str) -> "Recipe":
-        """The recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away."""
+        """Return the recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away.
+
+        Args:
+            form: `"quick"` or `"smoke"`.
+        """
         one_of("form", form, FORMS)
         return parse(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
 
     def only(self, *labels: str) -> "Recipe":
-        """The recipe for some of its data sets; of a reduced recipe, take these after reducing it."""
+        """Return the recipe for some of its data sets; of a reduced recipe, take these after reducing it.
+
+        Args:
+            labels: names of data sets, as the table shows them; case does not matter.
+        """
         known = {source.label.lower(): place for place, source in enumerate(self.data)}
         for label in labels:
             if label.lower() not in known:
@@ -96,7 +103,12 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """The labels of the data sets that are there, and for each that is not, where to put it."""
+        """The labels of the data sets that are there, and for each that is not, where to put it.
+
+        Args:
+            root: the folder the sets lie in; None for the environment variable `RANKGRAD_DATA`, then the current
+                folder.
+        """
         found = {source.label: missing(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
             label: where for label, where in found.items() if where is not None
@@ -117,7 +129,11 @@ class Recipe:
         return tuned + self.final_count
 
     def rows(self, source: Source) -> list[Pairing]:
-        """The rows of a data set's table: each ranker with the recipe's losses, or with its own."""
+        """The rows of a data set's table: each ranker with the recipe's losses, or with its own.
+
+        Args:
+            source: one of `data`.
+        """
         found = []
         for model, entrant in {**self.models, **source.models}.items():
             losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
@@ -132,6 +148,9 @@ class Recipe:
         """The best run on validation for each data set, fold, ranker and loss; of equals, the first.
 
         A run that failed is not among the finished ones, or has no value; where none is left, nothing is chosen.
+
+        Args:
+            finished: tuning runs that have ended, in any order.
         """
         known = {run.cell.key: run for run in finished}
         better = 1.0 if parse_metric(self.choose).higher_is_better else -1.0
@@ -147,7 +166,11 @@ class Recipe:
         return best
 
     def final_cells(self, chosen: Iterable[Finished] = ()) -> list[Cell]:
-        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are."""
+        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are.
+
+        Args:
+            chosen: what the method `chosen` gave; without it only rows that need no choice are there.
+        """
         known = {run.cell.key: run for run in chosen}
         cells = []
         for source, group in self._groups():
@@ -157,8 +180,7 @@ class Recipe:
                 if run is None:
                     continue
                 picked = run.cell
-                length = "trees" if is_tree(picked.settings["model"]) else "epochs"
-                settings = {length: run.epoch, "patience": None} if self.refit else {}
+                settings = kind_of(picked.settings["model"]).for_length(run.epoch) if self.refit else {}
             for seed in source.seeds:
                 own = {**picked.settings, **settings, "seed": seed}
                 cells.append(replace(picked, settings=own, metrics=self.metrics, stage="final", refit=self.refit))
@@ -172,26 +194,35 @@ class Recipe:
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
-                search = row.entrant.searched(self.search)
-                # Trees have none of the settings of a neural run.
-                shared = first if row.entrant.trees else {**self.settings, **source.settings, **first}
+                search, kind = row.entrant.searched(self.search), row.entrant.kind
+                shared = {**self.settings, **source.settings, **first} if kind.shares_settings else first
                 trials = enumerate(draws(search, self.trials, self.search_seed))
                 group = []
                 for candidate, (trial, drawn) in product(row.candidates, trials):
                     settings = {**shared, **row.entrant.settings, **candidate.settings, **drawn}
-                    told = settings if row.entrant.trees else _told(settings, search)
+                    told = _told(settings, kind.defaults, search)
                     where = source.name, source.binary, fold, row.model, row.loss, candidate.variant
                     group.append(Cell(*where, told, (self.choose,), "tune", False, trial))
                 yield source, group
 
 
 def load(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`."""
+    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`.
+
+    Args:
+        path: a YAML file.
+    """
     return parse(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 
 def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
-    """A recipe from what its file holds; its quick and smoke forms are checked too."""
+    """Make a recipe from what its file holds; its quick and smoke forms are checked too.
+
+    Args:
+        raw: a mapping, as YAML reads it.
+        name: name of the recipe; `load` takes it from the file.
+        title: how errors name the recipe; None for `name`.
+    """
     problems = Problems()
     found = parts(raw, problems)
     for form in FORMS:
@@ -212,8 +243,9 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in FORMS}
 
 
-def _told(settings: dict[str, Any], searched: Iterable[str]) -> dict[str, Any]:
+def _told(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
     """The settings that differ from their default, and those that a reader of a result looks for."""
-    defaults = Settings().to_json()
-    always = {"model", "loss", "metric", "seed", *searched}
-    return {name: value for name, value in settings.items() if name in always or value != defaults[name]}
+    usual = {
+        name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
+    }
+    return {name: value for name, value in settings.items() if name not in usual or value != usual[name]}

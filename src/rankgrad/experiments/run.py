@@ -17,10 +17,10 @@ from rankgrad.data import Dataset, Splits
 from rankgrad.experiments import facts, sets
 from rankgrad.experiments.cell import FORMAT, Cell
 from rankgrad.experiments.results import failure_file, npz, outcome_file
-from rankgrad.experiments.trained import Scorer, Trained, ranker_of
+from rankgrad.experiments.trained import Trained, ranker_of
 from rankgrad.files import write_bytes, write_json
 from rankgrad.metrics import evaluate
-from rankgrad.training import NotFinite, Settings
+from rankgrad.models.protocol import NotFinite, TrainedModel
 
 
 def run(
@@ -69,7 +69,7 @@ def run(
     record = {
         "format": FORMAT,
         "cell": cell.to_json(),
-        "validation": {cell.settings.get("metric", Settings.metric): math.nan},
+        "validation": {cell.settings.get("metric", "nDCG@10"): math.nan},
         "test": dict(test),
         "epoch": 0,
         "history": [],
@@ -79,7 +79,7 @@ def run(
         "versions": facts.versions(),
         **({} if trained is None else _said(trained)),
         "seconds": round(seconds, 3),
-        "epoch_seconds": _median([row["seconds"] for row in trained.history]) if trained else 0.0,
+        "epoch_seconds": _median([row["seconds"] for row in trained.history if "seconds" in row]) if trained else 0.0,
         "peak_memory": facts.peak_memory(),
         "peak_memory_of": "cell" if exact else "process",
         "threads": torch.get_num_threads(),
@@ -118,7 +118,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
     )
 
 
-def _judge(cell: Cell, model: Scorer, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
+def _judge(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Means by metric, and the arrays that are kept: queries, values of each, scores."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.experiments.trees import RATES
 from rankgrad.metrics import parse as parse_metric
+from rankgrad.models.registry import kinds
 
 Rows = list[dict[str, Any]]
 
@@ -78,11 +78,12 @@ def sensitivity(outcomes: Iterable[Any]) -> Rows:
     Of the variants of a loss the best counts, as in tuning; then the mean over folds and the other settings. `low` and
     `high` are the worst and the best of these.
     """
+    rates = [kind.rate for kind in kinds() if kind.rate is not None]
     best: dict[tuple[Any, ...], float] = {}
     for outcome in outcomes:
         cell, metric = outcome.cell, judged_by(outcome)
         value = outcome.validation.get(metric)
-        rate = next((cell.settings[name] for name in ("lr", *RATES) if name in cell.settings), None)
+        rate = next((cell.settings[name] for name in rates if name in cell.settings), None)
         if not _finite(value) or rate is None:
             continue
         sign = 1.0 if _higher_is_better(metric) else -1.0
@@ -91,13 +92,13 @@ def sensitivity(outcomes: Iterable[Any]) -> Rows:
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for place, value in best.items():
         groups[place[:4]].append(value)
-    rates = defaultdict(set)
+    tried = defaultdict(set)
     for *names, rate in groups:
-        rates[tuple(names)].add(rate)
+        tried[tuple(names)].add(rate)
     return [
         _row(names, lr=rate, value=np.mean(values), low=min(values), high=max(values), runs=len(values))
         for (*names, rate), values in sorted(groups.items())
-        if len(rates[tuple(names)]) > 1
+        if len(tried[tuple(names)]) > 1
     ]
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from rankgrad.data import Dataset, Splits, datasets, registry
 from rankgrad.data.facts import Facts
+from rankgrad.data.splitting import HOLDOUT, hold_out
 from rankgrad.errors import bad_value, mistyped
 from rankgrad.experiments.cell import label
-
-HOLDOUT = 0.2  # share of the training lists, drawn by seed 0, that is for validation in sets that have no such part
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def read(
         [0.0, 1.0]
     """
     splits = registry.load(place(data, root), fold=fold, root=root, cache=cache)
-    splits = registry.hold_out(splits, HOLDOUT)
+    splits = hold_out(splits, HOLDOUT)
     if not binary:
         return splits
     held = splits.validation

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rankgrad.errors import bad_value
-from rankgrad.spelling import known_options
+from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:

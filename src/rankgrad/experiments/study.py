@@ -36,7 +36,7 @@ class Study:
     losses: tuple[str, ...]
     metrics: tuple[str, ...]  # as shown
     judged_by: str  # the metric on validation
-    step: str  # what a learning curve goes along: epochs, or trees
+    step: str  # the unit of progress along a learning curve
     rows: dict[str, series.Rows]  # of charts
     explorers: dict[str, Any]  # by data set
     notes: str
@@ -99,7 +99,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
         losses=tuple(dict.fromkeys(row.loss for source in recipe.data for row in recipe.rows(source))),
         metrics=tuple(made[0].short(metric) for metric in made[0].metrics) if made else (),
         judged_by=recipe.choose,
-        step=" or ".join(dict.fromkeys("tree" if own.trees else "epoch" for own in recipe.models.values())),
+        step=" or ".join(dict.fromkeys(own.kind.unit for own in recipe.models.values())),
         rows={
             "curves": series.curves(judged or recipe.chosen(results.tuned())),
             "learned": series.learned(final),

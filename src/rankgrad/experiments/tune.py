@@ -1,52 +1,25 @@
 """Find good settings for one's own data: random draws, of which successive halving trains the better ones longer."""
 
 import hashlib
-import inspect
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from rankgrad import rankers, spelling
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.experiments.pool import Runner, Task
 from rankgrad.experiments.space import check, draws
 from rankgrad.files import read_json, write_json
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.training import NotFinite, Settings, train
+from rankgrad.models.protocol import NotFinite, RankerKind
+from rankgrad.models.registry import kind_of, kind_or_default
 
-SHARE = 3  # one in so many trials goes on, for so many times the epochs
-_HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs before the first, at least
-
-# What is drawn: settings of a run, and options of the ranker after `model.`.
-EVERY: dict[str, Any] = {
-    "lr": {"low": 1e-4, "high": 1e-2, "log": True},
-    "weight_decay": {"low": 1e-6, "high": 1e-2, "log": True},
-    "batch_size": [16, 32, 64, 128],
-    "preprocess": ["standardise", "log1p,standardise", "quantile"],
-}
-_DROPOUT = {"low": 0.0, "high": 0.5}
-_WIDTHS = ["64-32", "128-64", "256-128", "512-256-128"]
-OF_MODEL: dict[str, dict[str, Any]] = {
-    "linear": {},
-    "mlp": {"widths": _WIDTHS, "norm": ["none", "batch", "layer"], "dropout": _DROPOUT},
-    "context_aware": {
-        "width": [32, 64, 128], "blocks": [1, 2, 3], "heads": [1, 2, 4], "feed_forward": [64, 128, 384],
-        "dropout": _DROPOUT,
-    },
-    "attsets": {"widths": ["64", "128", "256", "128-128"], "head": ["64", "128"], "dropout": _DROPOUT},
-    "attention_mil": {
-        "widths": ["64", "128", "256", "500"], "attention": [32, 64, 128], "gated": [False, True], "dropout": _DROPOUT,
-    },
-    "dasalc": {
-        "width": [64, 128, 256, 512], "layers": [2, 3, 4], "heads": [1, 2, 4], "dropout": _DROPOUT,
-        "noise": {"low": 0.0, "high": 1.5},
-    },
-}  # fmt: skip
+SHARE = 3  # one in so many trials goes on, for so many times the epochs or trees
+_HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs or trees before the first, at least
 
 
 class Readable(Protocol):
@@ -62,7 +35,7 @@ class Trial(NamedTuple):
 
     drawn: dict[str, Any]
     name: str  # of its folder
-    epochs: int
+    epochs: int  # or trees; 0 for a kind of ranker that knows no length
     value: float
     epoch: int  # of that value
     seconds: float
@@ -73,42 +46,51 @@ class Search:
     """A search: what is fixed, what is drawn, how many draws.
 
     Example:
-        >>> search = Search(Settings(model="mlp:widths=64-32", loss="softmax", epochs=90), budget=27)
+        >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
         >>> "model.widths" in search.space, "model.dropout" in search.space
         (False, True)
         >>> search.rungs()
         [(27, 10), (9, 30), (3, 90)]
-        >>> search.settings({"lr": 0.01, "model.dropout": 0.2}).model
+        >>> search.settings({"lr": 0.01, "model.dropout": 0.2})["model"]
         'mlp:widths=64-32,dropout=0.2'
     """
 
-    base: Settings
+    base: Mapping[str, Any]  # settings of a run, `model` among them
     budget: int
     fixed: tuple[str, ...] = ()  # settings that are as in `base`; options in its model's text are fixed, too
     vary: tuple[tuple[str, Any], ...] = ()  # a list or a range for a setting, over the space that is stated here
     seed: int = 0
 
+    @property
+    def kind(self) -> RankerKind:
+        """Of the model."""
+        return kind_or_default(self.base["model"])
+
+    @property
+    def metric(self) -> str:
+        """What chooses, on the validation lists."""
+        return str(self.base.get("metric", "nDCG@10"))
+
+    @property
+    def length(self) -> int:
+        """Epochs or trees of the longest trials; 0 for a kind of ranker that knows no length."""
+        kind = self.kind
+        return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
+
     def check(self) -> None:
         """Raise what is wrong; needs no data."""
-        self.base.check()
+        self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
-        if spelling.spell("schedule", self.base.schedule).name == "cosine":
-            bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
-        names = [*Settings.names(), *(f"model.{option}" for option in _options(self.base.model))]
-        spelling.known_options("a search", self.space, names)
         for name, choices in self.space.items():
             for value in check(choices):
-                self.settings({name: value}).check()
+                self.kind.check(self.settings({name: value}))
 
     @property
     def space(self) -> dict[str, Any]:
         """What is drawn from, by setting."""
-        name, given = rankers.parse(self.base.model)
-        # A preset is a paper's ranker: its options stay as they are.
-        own = {f"model.{option}": choices for option, choices in OF_MODEL.get(name, {}).items() if option not in given}
-        every = {name: choices for name, choices in {**EVERY, **own}.items() if name not in self.fixed}
-        return {**every, **dict(self.vary)}
+        usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
+        return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
         """The settings to try; the first are those that would be used without a search."""
@@ -116,24 +98,23 @@ class Search:
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
     def rungs(self) -> list[tuple[int, int]]:
-        """How many trials are trained for how many epochs in all, round by round."""
-        trials, epochs = len(self.draws()), self.base.epochs
-        halvings = max(0, min(_HALVINGS, _log(trials), _log(epochs / _LEAST)))
+        """How many trials are trained for how many epochs or trees in all, round by round."""
+        trials, length = len(self.draws()), self.length
+        halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
         return [
-            (math.ceil(trials / SHARE**turn), max(1, round(epochs / SHARE ** (halvings - turn))))
+            (math.ceil(trials / SHARE**turn), max(min(length, 1), round(length / SHARE ** (halvings - turn))))
             for turn in range(halvings + 1)
         ]
 
-    def settings(self, drawn: Mapping[str, Any]) -> Settings:
-        """Of a run."""
-        name, options = rankers.parse(self.base.model)
-        options |= {key.removeprefix("model."): value for key, value in drawn.items() if key.startswith("model.")}
-        own = {key: value for key, value in drawn.items() if not key.startswith("model.")}
-        return replace(self.base, **own, model=spelling.write(name, options=options))
+    def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
+        """Of a run, for a number of epochs or trees where that is given."""
+        kind = self.kind
+        limit = {} if length is None or kind.length is None else {kind.length: length}
+        return {**kind.drawn(self.base, drawn), **limit}
 
     def better(self, trials: Iterable[Trial]) -> list[Trial]:
         """Best first; of equals the earlier, and those that failed last."""
-        sign = -1.0 if parse_metric(self.base.metric).higher_is_better else 1.0
+        sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
@@ -154,9 +135,8 @@ def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iter
         drawn = drawn[:count]
         tasks, known = {}, []
         for own in drawn:
-            settings = replace(search.settings(own), epochs=epochs)
             name = hashlib.sha256(_canonical(own).encode()).hexdigest()[:8]
-            arguments = (settings.to_json(), source, str(folder / name), own)
+            arguments = (search.settings(own, epochs), source, str(folder / name), own, epochs, search.metric)
             tasks[name] = Task(name, run_trial, arguments, near="data")
             path = _file(folder / name, epochs)
             if path.is_file():
@@ -174,19 +154,23 @@ def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iter
         drawn = [trial.drawn for trial in search.better(known)]
 
 
-def run_trial(settings: dict[str, Any], source: Readable, folder: str, drawn: dict[str, Any]) -> None:
-    """Train a trial to its number of epochs, from where it stands, and write what it has come to."""
-    parts, told = _parts(source), Settings.of(settings)
-    found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": told.epochs}
+def run_trial(
+    settings: dict[str, Any], source: Readable, folder: str, drawn: dict[str, Any], epochs: int, metric: str
+) -> None:
+    """Train a trial to its number of epochs or trees, resuming its checkpoint, and write what it has come to."""
+    parts, kind = _parts(source), kind_of(settings["model"])
+    found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
-        model = train(told, parts["train"], parts["validation"], out=folder, resume=True, progress=False)
+        model = kind.fit(settings, parts["train"], parts["validation"], out=folder, resume=True, progress=False)
     except NotFinite:
         found |= {"value": None, "epoch": 0, "seconds": 0.0}
     else:
-        seconds = sum(row["seconds"] + row["judge_seconds"] for row in model.history)
-        value = model.metrics["validation"][told.metric]
-        found |= {"value": None if math.isnan(value) else value, "epoch": model.metrics["epoch"], "seconds": seconds}
-    write_json(_file(Path(folder), told.epochs), found, seal=True)
+        if not kind.has_run(Path(folder)):
+            model.save(folder)
+        seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in model.history)
+        value = model.validated(parts["validation"], metric)[metric]
+        found |= {"value": None if math.isnan(value) else value, "epoch": model.kept, "seconds": seconds}
+    write_json(_file(Path(folder), epochs), found, seal=True)
 
 
 @lru_cache(maxsize=1)
@@ -211,12 +195,6 @@ def _read(path: Path) -> Trial:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} must say what a trial came to; got {error}: remove it to try again") from error
-
-
-def _options(model: str) -> list[str]:
-    name, _ = rankers.parse(model)
-    kind = rankers.PRESETS[name].model if name in rankers.PRESETS else name
-    return [option for option in inspect.signature(rankers.MODELS[kind]).parameters if option != "features"]
 
 
 def _log(value: float) -> int:

@@ -4,11 +4,11 @@
 are), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may hold anything, NaN included,
 and takes no gradient. Lists of one or no document are legal.
 
-**One value a list.** `reduction="none"` gives one value a list, `"sum"` adds them, `"mean"` averages over the lists
+**One value per list.** `reduction="none"` gives one value per list, `"sum"` adds them, `"mean"` averages over the lists
 that carry signal: a document (pointwise), two different labels (pairwise, ListMLE), a relevant document (the rest). A
 list without signal gives 0. So the size of the gradient does not depend on the batch size or the padding.
 
-**Weights**, where a loss takes them, are one number a document: a pair counts with the weight of its higher-labelled
+**Weights**, where a loss takes them, are one number per document: a pair counts with the weight of its higher-labelled
 document, the softmax family multiplies each document's share of the target.
 
 **Numbers.** Half precision is computed in float32, float64 stays float64. Values and gradients are finite for finite
@@ -20,6 +20,7 @@ the gradient without a backward pass.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
+from rankgrad.losses.composed import weighted_sum as weighted_sum
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap

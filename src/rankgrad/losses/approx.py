@@ -31,10 +31,10 @@ def approx_ndcg(
               \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
         temperature: tau; the smaller, the closer to NDCG and the fewer pairs have a gradient.
+        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
 
     Example:
         >>> approx_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -66,6 +66,13 @@ def approx_precision(
     r"""Minus precision at k, at sigmoid ranks with a sigmoid cutoff.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by the sigmoid with sharpness `beta`; also the divisor.
+        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
+        beta: sharpness of the sigmoid that cuts off at `k`.
+        threshold: t; a document is relevant when its label is above it.
 
     Example:
         >>> approx_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=2)
@@ -102,6 +109,13 @@ def approx_mrr(
     The relevant document of the highest score has the smallest rank, so the weights tend to pick the maximum at the
     pace at which the ranks tend to whole numbers.
 
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
+        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
+        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
+        threshold: t; a document is relevant when its label is above it.
+
     Example:
         >>> approx_mrr(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(-0.5000)
@@ -136,6 +150,13 @@ def approx_ap(
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
+        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
+        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
+        threshold: t; a document is relevant when its label is above it.
 
     Example:
         >>> approx_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 1.]]))

@@ -1,7 +1,7 @@
 """Any loss, averaged over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and the rest."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ class gumbel(nn.Module):
         samples: how many noisy copies to average.
         scale: beta, of the noise.
         seed: of its own stream of noise; None takes PyTorch's.
+        options: keywords that every call of `loss` gets, such as `temperature=0.1`.
 
     Example:
         >>> from rankgrad.losses import approx_ndcg
@@ -46,7 +47,13 @@ class gumbel(nn.Module):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
-        """The mean loss over the samples; `noise`, like `scores` or `(samples, *scores.shape)`, replaces the draw."""
+        """Compute the mean loss over the samples; `noise` replaces the draw.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            noise: like `scores`, or `(samples, *scores.shape)`; None draws it.
+            arguments: other keywords of `loss`, such as `mask` and `reduction`.
+        """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
         scores = scores.to(compute_dtype(scores.dtype))  # noise in half precision would be too coarse
         if scores.is_nested:
@@ -61,6 +68,9 @@ class gumbel(nn.Module):
         noise = noise.to(scores.dtype)
         values = [self.loss(scores + self.scale * g, labels, **self.options, **arguments) for g in noise]
         return torch.stack(values).mean(0)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def _draw(self, scores: Tensor) -> Tensor:
         generator = None

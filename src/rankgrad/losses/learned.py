@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ class LearnDCG(nn.Module):
         discount: `"log"` or `"curved"`.
         learn: which of `"gain"`, `"discount"`, `"alpha"` are learned; with none it equals `approx_ndcg`.
         k: cutoff, by a sigmoid of sharpness `beta`; None for the whole list.
+        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
 
     Example:
         >>> learn = LearnDCG(discount="curved")
@@ -94,7 +95,11 @@ class LearnDCG(nn.Module):
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         options = (self.k or 0, self.beta, 0.0, LEARNED_CURVED if self.discount == "curved" else LEARNED)
         raw = (self.raw_gain, self.raw_discount, self.raw_alpha)
@@ -109,6 +114,9 @@ class LearnDCG(nn.Module):
         if self.discount == "log":
             value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
         return Formula("nDCG", self.k).loss(lists, value, reduction)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def _gain(self, labels: Tensor) -> Tensor:
         """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""

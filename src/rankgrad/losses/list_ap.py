@@ -29,9 +29,9 @@ def list_ap(
     where x is the list's scores brought to 1 (best) to `bins` (worst), h counts all documents and h+ the relevant ones.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`; relevant above `threshold`.
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         bins: levels, at least 2; the cost is n x bins.
+        threshold: a document is relevant when its label is above it.
 
     Example:
         >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

@@ -25,6 +25,9 @@ def softmax(
 
     .. math:: \ell(s, y) = -\sum_i w_i y_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}
 
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+
     Example:
         >>> softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(1.4076)
@@ -56,8 +59,7 @@ def listnet(
     For binary labels it bounds -log MRR and -log NDCG from above.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         targets: `"sum"` divides the labels by their sum; `"softmax"` takes their softmax, as allRank does.
 
     Example:
@@ -91,8 +93,7 @@ def xe_ndcg(
               \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         gamma: a number in [0, 1], or a tensor of them like `labels` (the paper draws them anew at each step).
 
     Example:
@@ -135,6 +136,10 @@ def poly1_softmax(
     .. math:: \ell(s, y) = \mathrm{softmax}(s, y) + \epsilon \Bigl(1 - \sum_i \frac{w_i y_i}{\sum_j w_j y_j}
               \frac{e^{s_i}}{\sum_j e^{s_j}}\Bigr)
 
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        epsilon: weight of the added term; 0 gives `softmax`.
+
     Example:
         >>> poly1_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(2.1629)
@@ -158,6 +163,9 @@ def unique_softmax(
     r"""Softmax cross entropy of each document against those of lower label only.
 
     .. math:: \ell(s, y) = -\sum_i w_i (2^{y_i} - 1) \log \frac{e^{s_i}}{e^{s_i} + \sum_{j:\, y_j < y_i} e^{s_j}}
+
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
 
     Example:
         >>> unique_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -194,6 +202,7 @@ def listmle(
               \pi \text{ sorts } y \text{ downwards}
 
     Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         ties: `"together"`: a document competes with all that are not above it, its ties among them (Breslow's
             likelihood), so that the order of tied documents means nothing. `"position"`: they are to be ranked in the
             order in which they happen to stand, which is what a ranker then learns: for labels that are an order.
@@ -232,8 +241,9 @@ def p_listmle(
     and the size of the loss would double with each document.
 
     Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         ties: as in `listmle`. Of documents that tie `"together"` each counts the mean of the v of their ranks: from
-            rank a on, m of them count :math:`(2^{n-a+1} (1 - 2^{-m}) / m - 1) / (2^{n-1} - 1)`.
+            rank a on, m of them count `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -257,6 +267,9 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
     .. math:: \ell(s, y) = \frac{1}{2} \Bigl(1 - \frac{\sum_i s_i y_i}{\lVert s \rVert \lVert y \rVert}\Bigr)
 
     A list whose scores are all 0 has no angle: its value is 1/2 and its gradient 0.
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
 
     Example:
         >>> rank_cosine(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

@@ -1,7 +1,7 @@
 """NeuralLoss: a network, trained beforehand on generated lists, that stands for the metric."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,11 @@ class NeuralLoss(nn.Module):
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         if self.form == "published":
             self._check_grades(lists)
@@ -72,6 +76,9 @@ class NeuralLoss(nn.Module):
             value = self._ndcg(*flat).reshape(lists.scores.shape[:-1])
         return Formula("nDCG").loss(lists, value, reduction)
 
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
+
     def _ndcg(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         if self.form == "mended":
             return self.estimate(scores, labels, mask)
@@ -80,7 +87,13 @@ class NeuralLoss(nn.Module):
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published)."""
+        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published).
+
+        Args:
+            scores: `(lists, n)`.
+            labels: `(lists, n)`, at least 0.
+            mask: boolean `(lists, n)`, True for a real document.
+        """
         if not values_are_cheap(mask) or not bool((mask[:, 1:] <= mask[:, :-1]).all()):
             return self._estimate(scores, labels, mask)
         # Lists of like length together: a network is too dear to be run on padding.

@@ -35,9 +35,11 @@ def ranknet(
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
-        k: count only pairs with a document ranked in the top k (or, with `pairs="both"`, with both there).
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: count only pairs with a document ranked in the top k (or, with `pairs="both"`, with both there); None counts
+            all.
+        pairs: which pairs `k` keeps: `"any"`, those with at least one document in the top k, or `"both"`; without `k`
+            all pairs count.
         sigma: steepness of the logistic.
 
     Example:
@@ -70,6 +72,10 @@ def hinge(
     r"""Pairwise hinge loss: the higher-labelled document should be ahead by a margin.
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \max(0, m - (s_i - s_j))
+
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        margin: m, how far ahead the higher-labelled document should be, in units of the score.
 
     Example:
         >>> hinge(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -105,10 +111,10 @@ def lambdarank(
     The weights are constants of the gradient. Ranks break ties by position.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff of the metric; None for its own, or the whole list.
         metric: whose swap differences weigh the pairs: `nDCG`, `P@k`, `AP` or `RR`.
+        sigma: steepness of the logistic.
 
     Example:
         >>> lambdarank(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -148,14 +154,15 @@ def lambdaloss(
               \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff of the metric; None for the whole list.
         scheme: the weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
             (LambdaRank's plus `mu` times ndcg2's), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
         truncation: `"sound"`, Eq. 16-17, the default of `ndcg2`: a pair with a document beyond k is weighted up by
             1 / (1 - 1 / D(max rank)); `"heuristic"`, Eq. 15 (V1), all other schemes: pairs wholly beyond k are dropped.
         metric: `P@k`, `AP` or `RR` weigh the pairs by that metric's swap difference instead of by a scheme.
+        mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
+        sigma: steepness of the logistic.
 
     Example:
         >>> lambdaloss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)

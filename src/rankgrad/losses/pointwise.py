@@ -18,6 +18,9 @@ def mse(
 
     .. math:: \ell(s, y) = \frac{1}{n} \sum_i w_i (s_i - y_i)^2
 
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+
     Example:
         >>> mse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(3.6667)
@@ -47,8 +50,7 @@ def rmse(
     The root is taken in each list; at a perfect fit, where it has no derivative, the gradient is zero.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         levels: the number of grades, L.
 
     Example:
@@ -81,6 +83,10 @@ def bce(
 
     .. math:: \ell(s, y) = -\frac{1}{n} \sum_i w_i \bigl(r_i \log \sigma(s_i) + (1 - r_i) \log \sigma(-s_i)\bigr),
               \quad r_i = [y_i > \text{threshold}]
+
+    Args:
+        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        threshold: a document is relevant, r_i = 1, when its label is above it.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

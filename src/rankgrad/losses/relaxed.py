@@ -52,7 +52,11 @@ class relaxed:
     def __call__(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         return relaxed_loss(self._formula, self.relaxation, lists, reduction, self.beta)
 

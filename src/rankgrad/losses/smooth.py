@@ -34,8 +34,7 @@ def smooth_ndcg(
     As printed: the gain of the expected label. `relaxed(nDCG, smoothi())` takes the expected gain; same limit.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
         alpha, delta, stop_gradient: of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
 
@@ -79,6 +78,12 @@ def smooth_precision(
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
 
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, also the divisor; the cost is k softmaxes over the list.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
+        threshold: t; a document is relevant when its label is above it.
+
     Example:
         >>> smooth_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
         tensor(-0.2447)
@@ -113,6 +118,12 @@ def smooth_ap(
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
               \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff; the cost is k softmaxes over the list. None for the whole list.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
+        threshold: t; a document is relevant when its label is above it.
 
     Example:
         >>> smooth_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

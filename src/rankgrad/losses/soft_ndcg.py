@@ -31,8 +31,7 @@ def neural_ndcg(
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`.
-        labels: like `scores`.
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         temperature: tau of NeuralSort.
         transposed: scale the transpose of P, and so sum discounts over documents (NeuralNDCG^T).
@@ -70,6 +69,11 @@ def softrank_ndcg(
 
     The rank distributions p are exact, in O(n^3): for lists of up to a few hundred documents.
 
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff; None for the whole list.
+        sigma: standard deviation of the noise, in units of the score; the smaller, the closer to NDCG.
+
     Example:
         >>> softrank_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(-0.6743)
@@ -97,6 +101,12 @@ def softsort_ndcg(
 
     The form on the permutation itself is `relaxed(nDCG, soft_sort())`.
 
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: tau of `rankgrad.relax.soft_sort`; the smaller, the closer to the exact ranks.
+        p: power of the distance between scores, 1 or 2.
+
     Example:
         >>> softsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(-0.6309)
@@ -123,6 +133,13 @@ def fastsort_ndcg(
     reduction: str = "mean",
 ) -> Tensor:
     r"""Minus NDCG at the ranks of FastSort, in O(n log n), put into ApproxNDCG's formula as SmoothI's authors do.
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: epsilon of `rankgrad.relax.fast_sort`; the smaller, the closer to the exact ranks and the fewer
+            documents have a gradient.
+        regularisation: `"l2"` or `"entropic"`.
 
     Example:
         >>> fastsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -154,6 +171,13 @@ def ot_ndcg(
     reduction: str = "mean",
 ) -> Tensor:
     r"""Minus NDCG at the ranks of optimal transport, put into ApproxNDCG's formula as SmoothI's authors do.
+
+    Args:
+        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: epsilon of `rankgrad.relax.optimal_transport`; the smaller, the closer to the exact ranks and the
+            more rounds it takes.
+        rounds: number of Sinkhorn rounds, at least 1.
 
     Example:
         >>> ot_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

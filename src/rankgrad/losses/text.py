@@ -1,8 +1,8 @@
-"""Losses by their text, `name[@k][:key=value,...]`, as the command line, recipes and saved models write them."""
+"""Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ from rankgrad import relax
 from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
 from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.composed import learned, takes_weights, weighted_sum
 from rankgrad.losses.gumbel import gumbel
-from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.spelling import known_options, show, spell, write
+from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
 # How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
 ADAPTS = ("joint", "heldout")
@@ -37,16 +37,27 @@ class TextLoss(nn.Module):
         self.adapt = adapt
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """The loss; arguments as in every loss."""
+        """Compute the loss.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+        """
         return self.function(scores, labels, **self.options, **lists)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""
-        own = next((part for part in self.modules() if isinstance(part, LearnDCG)), None)
-        return {} if own is None else own.learned()
+        return learned(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise where the text asks for `adapt=heldout`, which `what` does not do."""
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+
+        Args:
+            what: the name of what does not, for the error.
+        """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 
@@ -55,19 +66,35 @@ class TextLoss(nn.Module):
 
 
 def parse(text: str) -> TextLoss:
-    """A loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
+    """Make a loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
     is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options; see `weighted_sum`.
+
+    Args:
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
 
     Example:
         >>> loss = parse("lambdaloss@5")
         >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(0.6003)
+        >>> parse("0.7*softmax+0.3*bce").takes_weights
+        True
         >>> parse("lamdaloss")
         Traceback (most recent call last):
         ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
     """
+    terms = weighted_terms("loss", text)
+    if len(terms) == 1 and terms[0][0] is None:
+        return _one(text)
+    parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
+    total = weighted_sum(*parsed)
+    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
+
+
+def _one(text: str) -> TextLoss:
+    """The loss of a text that is no sum."""
     from rankgrad import losses
 
     name, k, options = spell("loss", text)
@@ -78,7 +105,7 @@ def parse(text: str) -> TextLoss:
     function, options = (
         (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
     )
-    weights = "weights" in inspect.signature(getattr(function, "forward", function)).parameters
+    weights = takes_weights(function)
     with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
@@ -127,11 +154,17 @@ def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[
 def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     if "metric" not in options or "operator" not in options:
         bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"{sorted(options)}")
-    metric, operator = options.pop("metric"), options.pop("operator")
+    metric = parse_metric(str(options.pop("metric")))
+    if k is not None and metric.k is not None:
+        bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")
+    said = str(options.pop("operator"))
+    operator, _, own = no_cutoff("operator", spell("operator", said), said)
     makes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
     one_of("operator", operator, [name for name in makes if name != "Relaxation"])
     make = getattr(relax, operator)
+    for option in own:
+        if option in options:
+            bad_value("loss", f"give {option} once", f"operator={said} with {option}={show(options[option])}")
+    options |= own
     known_options(operator, options, inspect.signature(make).parameters)
-    return relaxed(
-        parse_metric(str(metric) if k is None else f"{metric}@{k}"), make(**fit_options(operator, options, make))
-    )
+    return relaxed(metric if k is None else metric @ k, make(**fit_options(operator, options, make)))

@@ -14,7 +14,7 @@ scores rank first. Labels are integers or floats; half precision is computed in 
   document `ids` (text, by code point; shaped like `scores`) first; without ids, the later position.
 - `empty`: the value of a list in which there is nothing to find (each function says when; a list of no documents
   always): `"zero"`, `"one"`, or `"skip"`: NaN under `reduction="none"`, and left out of the mean.
-- `reduction`: `"mean"` over the lists (0 when there are none), `"sum"`, or `"none"`: one value a list, `(...)`.
+- `reduction`: `"mean"` over the lists (0 when there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
 
 A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with each other. On the CPU a warning says
 how many there are. On other devices nothing is looked at, so that no synchronisation is forced.

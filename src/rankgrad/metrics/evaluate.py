@@ -25,13 +25,13 @@ _MOST_PADDING, _SMALL = 8, 1_000_000  # places per document; places that are nev
 class Evaluation:
     """Means by the metric's name, `result["nDCG@10"]`; printed, a table with the conventions beside each number."""
 
-    means: dict[str, float]
+    means: dict[str, float]  # the mean over the lists, by the metric's name
     values: dict[str, Values]  # (lists,) each; NaN where an empty list is skipped
     intervals: dict[str, tuple[float, float]]  # percentile bootstrap over lists
     conventions: dict[str, dict[str, str]]  # gain, empty, ties, k
-    lists: int
+    lists: int  # number of lists
     nan_scores: int = 0  # documents whose score was NaN, ranked last
-    confidence: float = 0.95
+    confidence: float = 0.95  # share of the resampled means that each interval holds
     queries: tuple[str, ...] | None = None  # the name of each list, where lists have one
 
     def __getitem__(self, name: str) -> float:
@@ -73,7 +73,11 @@ class Evaluation:
         return [f"{self.nan_scores} scores are NaN; their documents are ranked last"] if self.nan_scores else []
 
     def to_json(self, values: bool = False) -> str:
-        """The result as JSON text, with the values of each list on demand (null where an empty list is skipped)."""
+        """Return the result as JSON text.
+
+        Args:
+            values: whether to include the value of each list (null where an empty list is skipped).
+        """
         metrics = {}
         for name, mean in self.means.items():
             metrics[name] = {"mean": mean, "interval": list(self.intervals[name]), "lists": self._counted(name)}

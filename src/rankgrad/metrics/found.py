@@ -31,6 +31,8 @@ def precision(
     As in trec_eval the divisor is `k` also for a shorter list; with `k=None` it is the length of the list.
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         threshold: t; a document is relevant when its label is above it.
 
     Example:
@@ -59,6 +61,8 @@ def recall(
     .. math:: \mathrm{R@}k = \sum_{i:\, r_i \le k} [y_i > t] \;/\; \sum_i [y_i > t]
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         threshold: t; a document is relevant when its label is above it.
 
     Example:
@@ -89,6 +93,8 @@ def ap(
     As in trec_eval (`map_cut`) the divisor counts every relevant document, whatever `k`.
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         threshold: t; a document is relevant when its label is above it.
 
     Example:
@@ -122,6 +128,8 @@ def rbp(
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         persistence: p, at least 0 and below 1.
         threshold: t; a document is relevant when its label is above it.
 

@@ -38,6 +38,8 @@ def dcg(
     A list is empty when no document has a positive gain.
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         gain: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
         discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
 
@@ -74,6 +76,8 @@ def ndcg(
     A list is empty when its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         gain: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
         discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
 

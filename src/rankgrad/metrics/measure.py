@@ -1,7 +1,6 @@
 """Metrics as values: `nDCG(gain='linear')@10` is Python, a command line argument and a table header at once."""
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,11 +11,11 @@ import torch
 from torch import Tensor
 
 from rankgrad.accepted import fit_options
-from rankgrad.errors import bad_type, bad_value, mistyped, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.metrics import found, gains, pairs, stopping
 from rankgrad.metrics.order import TIES
 from rankgrad.metrics.ranked import EMPTY, Outcome, Ranked, check_cutoff
-from rankgrad.spelling import LARGEST_CUTOFF, check_text, read_value, show
+from rankgrad.spec import LARGEST_CUTOFF, known_options, show, spell
 
 
 class Kind(NamedTuple):
@@ -62,8 +61,8 @@ class Metric:
         tensor(0.8597)
     """
 
-    name: str
-    k: int | None = None
+    name: str  # as in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
+    k: int | None = None  # only the first k ranks count; None: all
     settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, by name
 
     def __post_init__(self) -> None:
@@ -72,11 +71,9 @@ class Metric:
         if self.k is not None and self.k > LARGEST_CUTOFF:
             bad_value("k", f"be at most {LARGEST_CUTOFF:,}", show(self.k))
         known = self.defaults
-        for option, _ in self.settings:
-            if option not in known:
-                bad_value("option", f"be one that {self.name} has ({', '.join(known)})", mistyped(option, known))
-        fit_options(self.name, dict(self.settings), self.function)
-        settings = {option: value for option, value in self.settings if value != known[option]}
+        known_options(self.name, dict(self.settings), known)
+        fitted = fit_options(self.name, dict(self.settings), self.function)
+        settings = {option: value for option, value in fitted.items() if value != known[option]}
         object.__setattr__(self, "settings", tuple(sorted(settings.items())))
         one_of("empty", settings.get("empty", "zero"), EMPTY)
         one_of("ties", settings.get("ties", "stable"), TIES)
@@ -127,12 +124,21 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """The value for these lists; arguments as in the functions of `rankgrad.metrics`."""
+        """Measure these lists.
+
+        Args:
+            scores, labels, mask, offsets, ids, reduction: the lists and how their values are reduced; see
+                `rankgrad.metrics`.
+        """
         where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
         return self.function(scores, labels, k=self.k, **where, **self.options)
 
     def of(self, ranked: Ranked) -> Outcome:
-        """The values of lists that are ranked already."""
+        """Return the values of lists that are ranked already.
+
+        Args:
+            ranked: lists whose documents are sorted by score.
+        """
         every = {name: value for name, value in (self.defaults | self.options).items() if name not in _SHARED}
         return KINDS[self.name].ranked(ranked, k=self.k, **every)
 
@@ -140,6 +146,11 @@ class Metric:
         return replace(self, k=k)
 
     def __call__(self, **options: Any) -> "Metric":
+        """Return the same metric with these options; those that it has already stay.
+
+        Args:
+            options: options of the metric's function, such as `gain`, `empty` and `ties`.
+        """
         return replace(self, settings=tuple((self.options | options).items()))
 
     def __repr__(self) -> str:
@@ -148,14 +159,17 @@ class Metric:
 
 
 def parse(text: "str | Metric") -> Metric:
-    """The metric that a text names: `name[(option=value, ...)][@k]`; the case of the name does not matter.
+    """Make the metric that a text names; the case of the name does not matter.
 
     MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or text, in quotes or not; nothing is
     evaluated.
 
+    Args:
+        text: `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`, or a metric, which is returned.
+
     Example:
-        >>> parse("ndcg(gain='linear')@5"), parse("MRR@10")
-        (nDCG(gain='linear')@5, RR@10)
+        >>> parse("ndcg(gain='linear')@5"), parse("MRR@10"), parse("nDCG@5:gain=linear,ties=trec")
+        (nDCG(gain='linear')@5, RR@10, nDCG(gain='linear', ties='trec')@5)
     """
     if isinstance(text, Metric):
         return text
@@ -166,32 +180,10 @@ def parse(text: "str | Metric") -> Metric:
 
 @lru_cache(maxsize=1000)
 def _parse(text: str) -> Metric:
-    check_text("metric", text)
-    match = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*(?:@\s*([0-9]+))?\s*", text, re.DOTALL)
-    if match is None:
-        bad_value("metric", "read name, name@k or name(option=value)@k", show(text))
-    name, options, k = match.groups()
+    name, k, options = spell("metric", text, keep_case=True)
     if name.lower() not in _KNOWN:
         one_of("metric", name, [*KINDS, "MRR", "MAP", "Precision", "Recall"])
-    return Metric(_KNOWN[name.lower()], None if k is None else int(k), tuple(_options(options or "", text).items()))
-
-
-# One `name=value` of a metric's text, the value a number, a word or quoted text.
-_OPTION = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*([-+.\w]+|'[^'\\]*'|"[^"\\]*")\s*(,|$)""")
-
-
-def _options(options: str, text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    at = 0
-    while options[at:].strip():
-        match = _OPTION.match(options, at)
-        if match is None:
-            bad_value("metric", "have options of the form (name=value, ...), values numbers or quoted text", show(text))
-        name, value, at = match[1], match[2], match.end()
-        if name in found:
-            bad_value("metric", f"give {name} once", show(text))
-        found[name] = read_value(value)
-    return found
+    return Metric(_KNOWN[name.lower()], k, tuple(options.items()))
 
 
 def _text(value: Any, quoted: bool = False) -> str:

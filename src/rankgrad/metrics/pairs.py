@@ -27,6 +27,10 @@ def arp(
 
     With `k` a document below rank k counts as if at rank k + 1. A list without a label above 0 is empty.
 
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+
     Example:
         >>> arp(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 2]))
         tensor(1.3333)
@@ -56,6 +60,10 @@ def opa(
 
     With `k` only pairs count whose better document is among the first k, against the most that any order brings there.
     A list without a pair of different labels is empty. Time n log^2 n, memory linear in n.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
 
     Example:
         >>> opa(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 3, 0, 1]))

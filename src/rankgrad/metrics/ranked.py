@@ -16,7 +16,7 @@ EMPTY = ("skip", "zero", "one")
 
 
 class Outcome(NamedTuple):
-    """One value a list, and whether the list had anything to find; `settle` gives the others their value."""
+    """One value per list, and whether the list had anything to find; `settle` gives the others their value."""
 
     values: Tensor  # (...)
     full: Tensor  # (...), bool

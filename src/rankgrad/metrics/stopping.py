@@ -30,6 +30,8 @@ def success(
     .. math:: \mathrm{Success@}k = [\,\exists i:\, r_i \le k,\ y_i > t\,]
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         threshold: t; a document is relevant when its label is above it. A list without one is empty.
 
     Example:
@@ -59,6 +61,8 @@ def rr(
     .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         first: `"relevant"`, any document with a label above the threshold; or `"best"`, only those that have the
             highest label of the list besides (allRank's rule, with which some papers print MRR).
         threshold: t. A list without a label above it is empty.
@@ -93,6 +97,8 @@ def err(
     A list without a label above 0 is empty.
 
     Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
         max_label: y_max, the highest grade of the scale (4 for the five grades of web search), which no label exceeds.
             It is given, not looked up, so that the value of a list does not depend on the lists beside it.
 

@@ -22,7 +22,7 @@ from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, named, summarise, values_of
 from rankgrad.metrics.measure import Metric
 from rankgrad.metrics.ranked import nan_scores, rank_padded
-from rankgrad.spelling import show
+from rankgrad.spec import show
 
 Run = dict[str, dict[str, float]]
 Qrels = dict[str, dict[str, int]]
@@ -36,6 +36,9 @@ _QRELS = "query iteration document label"
 def read_run(path: PathLike) -> Run:
     """Read a run: lines of `query Q0 document rank score tag`, plain or gzip. As in trec_eval, the score decides.
 
+    Args:
+        path: the file; gzip is known by its first bytes.
+
     Example:
         >>> import tempfile; path = Path(tempfile.mkdtemp(), "run.txt")
         >>> _ = path.write_text("q1 Q0 d7 1 0.5 mine")
@@ -48,6 +51,9 @@ def read_run(path: PathLike) -> Run:
 def read_qrels(path: PathLike) -> Qrels:
     """Read judgements: lines of `query iteration document label`, plain or gzip.
 
+    Args:
+        path: the file; gzip is known by its first bytes.
+
     Example:
         >>> import tempfile; path = Path(tempfile.mkdtemp(), "qrels.txt")
         >>> _ = path.write_text("q1 0 d7 2")
@@ -58,7 +64,13 @@ def read_qrels(path: PathLike) -> Qrels:
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
-    """Write a run in trec_eval's order, ranks from 1; gzip where the name ends in `.gz`. Scores read back exactly."""
+    """Write a run in trec_eval's order, ranks from 1; gzip where the name ends in `.gz`. Scores read back exactly.
+
+    Args:
+        path: the file to write; an older one is replaced.
+        run: `{query: {document: score}}`; ids are text without spaces.
+        tag: the name of the run, in the last column.
+    """
     lines = []
     for query, documents in run.items():
         ranked = sorted(documents.items(), key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
@@ -68,7 +80,12 @@ def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str =
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write judgements; gzip where the name ends in `.gz`."""
+    """Write judgements; gzip where the name ends in `.gz`.
+
+    Args:
+        path: the file to write; an older one is replaced.
+        qrels: `{query: {document: label}}`; ids are text without spaces.
+    """
     _write(path, [(q, "0", d, str(int(label))) for q, judged in qrels.items() for d, label in judged.items()])
 
 
@@ -113,6 +130,15 @@ def measure_run(
     go by document id, unless a metric says `ties='expected'`. Queries in both run and judgements are measured; with
     `complete` (trec_eval's `-c`) a judged query that the run lacks counts as one for which nothing was retrieved.
     trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
+
+    Args:
+        run: `{query: {document: score}}`.
+        qrels: `{query: {document: label}}`.
+        metrics: texts such as `"nDCG@10"`, or `Metric` values.
+        complete: whether judged queries that the run lacks are measured, too.
+        bootstrap: number of resamples of the queries for the intervals; 0: the interval is the mean itself.
+        seed: random seed of the resampling.
+        confidence: share of the resampled means that the interval holds.
 
     Example:
         >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means

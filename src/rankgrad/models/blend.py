@@ -18,7 +18,7 @@ from rankgrad.files import hash_of
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
-from rankgrad.spelling import known_options, spell
+from rankgrad.spec import known_options, spell
 
 KIND = "blend"
 LOSS, EVEN = "xe_ndcg", 0.1

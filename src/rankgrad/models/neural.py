@@ -12,7 +12,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
-from rankgrad.spelling import spell, write
+from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.model import WEIGHTS
 from rankgrad.training.state import LAST
@@ -52,6 +52,7 @@ class NeuralKind(RankerKind):
     unit = "epoch"
     length = "epochs"
     rate = "lr"
+    settings = Settings.names()
     shares_settings = True
     elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
     defaults = MappingProxyType(Settings().to_json())
@@ -71,7 +72,18 @@ class NeuralKind(RankerKind):
         Args:
             settings: of `rankgrad.training.Settings`.
         """
+        if str(settings.get("loss", "")).startswith("native:"):
+            must = "be one of rankgrad.losses; native objectives are for the trees that have them"
+            bad_value("loss", must, repr(settings["loss"]))
         Settings.of(dict(settings)).check()
+
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return f"{super().describe(settings)}, preprocess {settings.get('preprocess', Settings.preprocess)}"
 
     def fit(
         self,

@@ -23,6 +23,8 @@ from rankgrad.models.folder import CONFIG
 # Receives the log row of each epoch or tree; a true return value ends the training after it.
 Callback = Callable[[dict[str, Any]], Any]
 
+EXPORT_TOLERANCE = 1e-5  # between the scores of an exported file and of its model
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -100,6 +102,20 @@ class TrainedModel(ABC):
 
         return permutation_importance(self, data, metric, repeats=repeats, seed=seed)
 
+    def validated(self, validation: Dataset, metric: str) -> dict[str, float]:
+        """The metric on the validation lists, by its name: as noted in training, otherwise measured.
+
+        Args:
+            validation: the lists that training was given.
+            metric: as text.
+        """
+        known = self.metrics.get("validation", {})
+        if metric in known:
+            return {metric: float(known[metric])}
+        scores, labels = self.score(validation.features, validation.offsets), np.asarray(validation.labels)
+        found = evaluate(scores, labels, [metric], offsets=validation.offsets, bootstrap=0)
+        return {metric: next(iter(found.means.values()))}
+
     @property
     def kept(self) -> int:
         """Epochs or trees that it keeps of its training; 0 where that is not known."""
@@ -109,6 +125,10 @@ class TrainedModel(ABC):
     def size(self) -> int:
         """Numbers that it has learned; 0 where that is not known."""
         return 0
+
+
+class NotFinite(ArithmeticError):
+    """Training that came to a loss or scores which are NaN or infinite; says where, and the last good checkpoint."""
 
 
 class Listing(NamedTuple):
@@ -130,7 +150,9 @@ class RankerKind(ABC):
     saved_as: str | None = None  # what `config.json` of a saved model says under `kind`; None: the name
     unit: str = "epoch"  # of progress, as in `TrainedModel`
     length: str | None = None  # the setting that limits the number of units; None: there is none
+    usual_length: int = 100  # of the longest trials of a search, where it is not given
     rate: str | None = None  # the setting that is the learning rate
+    settings: Sequence[str] | None = None  # names of all settings; None: any, which `check` judges
     shares_settings: bool = False  # whether a recipe's settings for all rankers are meant for it
     elsewhere: Mapping[str, str] = MappingProxyType({})  # settings that an experiment decides -> where that is written
     words: Mapping[str, str] = MappingProxyType({})  # options of the command line -> the setting's name here
@@ -191,9 +213,20 @@ class RankerKind(ABC):
         """Turn what the command line was given into settings; and a sentence about what was added, or nothing.
 
         Args:
-            given: the options that were given, by the names of the command line, as numbers and text.
+            given: the options that were given, by the names of the command line, as numbers and text. A `device` is left
+                out here: most kinds have no choice of one.
         """
-        return {self.words.get(name, name): value for name, value in given.items()}, ""
+        return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
+
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        told = {**self.defaults, **settings}
+        loss = f" with {told['loss']}" if "loss" in told else ""
+        return f"{told.get('model', self.name)}{loss}, seed {told.get('seed', 0)}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """What `rankgrad tune` draws by default: choices or a range `{low, high, log}` per setting.

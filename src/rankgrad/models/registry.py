@@ -7,6 +7,7 @@ loaded when its name is asked for. Nothing that stands in a model folder is impo
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -40,7 +41,7 @@ def register(kind: RankerKind) -> RankerKind:
     """
     if not isinstance(kind, RankerKind):
         bad_type("kind", "be a RankerKind", type(kind).__name__)
-    taken = {*_BUILT_IN, *_SAVED_AS, *_built_in(DEFAULT).models}
+    taken = {*_BUILT_IN, *_SAVED_AS, *kind_named(DEFAULT).models}
     for name in (kind.name, *([kind.saved_as] if kind.saved_as else []), *kind.models):
         if name in taken:
             bad_value("name of a kind", "not be one of the package's own", repr(name))
@@ -62,13 +63,13 @@ def kind_of(model: Any) -> RankerKind:
         ValueError: model must be a known name; got 'lightgmb'; did you mean 'lightgbm'?
     """
     if not isinstance(model, str):
-        return _built_in(DEFAULT)
+        return kind_named(DEFAULT)
     name = re.split(r"[:(@]", model.strip().lower(), maxsplit=1)[0].strip()
     if name in _BUILT_IN and name != DEFAULT:
-        return _built_in(name)
-    plain = {each.replace("-", "_") for each in _built_in(DEFAULT).models}
+        return kind_named(name)
+    plain = {each.replace("-", "_") for each in kind_named(DEFAULT).models}
     if name.replace("-", "_") in plain:
-        return _built_in(DEFAULT)
+        return kind_named(DEFAULT)
     for kind in _foreign(name):
         if name in kind.models:
             return kind
@@ -76,9 +77,21 @@ def kind_of(model: Any) -> RankerKind:
     bad_value("model", "be a known name", mistyped(name[:80], known))
 
 
+def kind_or_default(model: Any) -> RankerKind:
+    """The kind of a model's text; for none, and one that is not known, neural rankers, whose checks complain of it.
+
+    Args:
+        model: as in `kind_of`, or None.
+    """
+    try:
+        return kind_named(DEFAULT) if model is None else kind_of(model)
+    except ValueError:
+        return kind_named(DEFAULT)
+
+
 def kinds() -> list[RankerKind]:
     """All kinds: those of the package, then the registered ones, then those of entry points."""
-    found = [_built_in(name) for name in _BUILT_IN]
+    found = [kind_named(name) for name in _BUILT_IN]
     return [*found, *_foreign(None)]
 
 
@@ -100,7 +113,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     """
     said = read_config(Path(folder)).get("kind")
     if said is None or (isinstance(said, str) and said in _SAVED_AS):
-        return _built_in(_SAVED_AS[said])
+        return kind_named(_SAVED_AS[said])
     for kind in _foreign(None):
         if (kind.saved_as or kind.name) == said:
             return kind
@@ -109,7 +122,12 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
 
 
 @cache
-def _built_in(name: str) -> RankerKind:
+def kind_named(name: str) -> RankerKind:
+    """A kind of the package by its own name.
+
+    Args:
+        name: of the kind, not of a model.
+    """
     module, _, attribute = _BUILT_IN[name].partition(":")
     kind: RankerKind = getattr(import_module(module), attribute)
     return kind
@@ -117,8 +135,7 @@ def _built_in(name: str) -> RankerKind:
 
 def _foreign(name: str | None) -> Iterator[RankerKind]:
     """Kinds from elsewhere; with a name, of the entry points only the one of that name is loaded."""
-    for module in filter(None, (part.strip() for part in os.environ.get(IMPORTS, "").split(","))):
-        _imported(module)
+    import_kinds()
     yield from list(_registered.values())
     for point in entry_points(group=GROUP):
         if name is None or point.name == name:
@@ -130,8 +147,16 @@ def _foreign(name: str | None) -> Iterator[RankerKind]:
                 yield kind
 
 
+def import_kinds() -> None:
+    """Import the modules that `RANKGRAD_IMPORT` names, which register kinds of rankers."""
+    for module in filter(None, (part.strip() for part in os.environ.get(IMPORTS, "").split(","))):
+        _imported(module)
+
+
 @cache
 def _imported(module: str) -> None:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: a module of one's own stands in for no other
     try:
         import_module(module)
     except ImportError as error:

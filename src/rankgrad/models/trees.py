@@ -26,6 +26,8 @@ _XGBOOST: dict[str, Any] = {
     "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
+# Other names of XGBoost's parameters above.
+_OTHER = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
 
 
 class TreeKind(RankerKind):
@@ -33,6 +35,7 @@ class TreeKind(RankerKind):
 
     unit = "tree"
     length = "trees"
+    usual_length = 300
     saved_as = "trees"
     elsewhere = MappingProxyType(
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
@@ -105,14 +108,22 @@ class TreeKind(RankerKind):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
+    def describe(self, settings: Mapping[str, Any]) -> str:
+        """Say in a few words what is trained.
+
+        Args:
+            settings: of the run.
+        """
+        return super().describe({"loss": self._plan(settings).loss, **settings})
+
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the framework that matter most, as far as they are not given.
 
         Args:
             settings: those that are given.
         """
-        from rankgrad.trees.parameters import aliases
-        from rankgrad.trees.settings import options
+        given = self._given(settings)
+        return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
         given = {*settings, *options(settings)}
         names = aliases if self.name == "lightgbm" else other_names
@@ -126,7 +137,21 @@ class TreeKind(RankerKind):
             draw: values by the names of `space`.
         """
         often = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
-        return {**often, **settings, **draw}
+        if often and self._given(settings) & self._names("bagging_freq"):
+            often = {}
+        return {**settings, **draw, **often}
+
+    def _given(self, settings: Mapping[str, Any]) -> set[str]:
+        """Names of all settings, those in the model's text among them."""
+        from rankgrad.spec import spell
+
+        return {*settings, *spell("model", str(settings.get("model", self.name))).options}
+
+    def _names(self, name: str) -> set[str]:
+        """A parameter and its other names."""
+        from rankgrad.trees.parameters import aliases
+
+        return aliases(name) if self.name == "lightgbm" else {name, *_OTHER.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
         """Train a number of trees.

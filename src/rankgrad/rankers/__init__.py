@@ -1,4 +1,4 @@
-"""Rankers: modules that turn the features of lists into one score a document. What they share is said here, once.
+"""Rankers: modules that turn the features of lists into one score per document. What they share is said here, once.
 
 **Two layouts.** `ranker(features, offsets)` takes flat lists, features `(documents, f)` with `offsets (lists + 1,)`,
 and gives scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask `(lists, n)`,

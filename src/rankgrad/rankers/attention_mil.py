@@ -11,7 +11,7 @@ from rankgrad.rankers.pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):
-    r"""Attention MIL: a list is pooled by one attention weight a document, plain or gated.
+    r"""Attention MIL: a list is pooled by one attention weight per document, plain or gated.
 
     .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
               a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i

@@ -16,7 +16,7 @@ from rankgrad.rankers.dasalc import DASALC
 from rankgrad.rankers.mlp import MLP, Linear
 from rankgrad.rankers.presets import PRESETS
 from rankgrad.rankers.scorer import Scorer
-from rankgrad.spelling import known_options, no_cutoff, spell
+from rankgrad.spec import known_options, no_cutoff, spell
 
 _CLASSES = (MLP, Linear, ContextAware, AttSets, AttentionMIL, DASALC)
 MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each in _CLASSES})
@@ -46,10 +46,11 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """A ranker as text, `name[:option=value,...]`, as its name and options for `build`, which are checked.
+    """Read a ranker's text and check it; returns its name and options for `build`.
 
-    The name is one of `MODELS` or `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
-    Case does not matter.
+    Args:
+        text: `name[:option=value,...]` or `name(option=value, ...)`, in any case. The name is one of `MODELS` or
+            `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
 
     Example:
         >>> parse("mlp:widths=256-128,norm=none")

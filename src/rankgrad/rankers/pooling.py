@@ -51,7 +51,11 @@ class PoolingScorer(Scorer):
 
     @abstractmethod
     def logits(self, rows: Tensor) -> Tensor:
-        """What the softmax over a list is taken of: `(rows, width)`, or `(rows, 1)`."""
+        """What the softmax over a list is taken of: `(rows, width)`, or `(rows, 1)`.
+
+        Args:
+            rows: h of each document, `(rows, width)`.
+        """
 
     def score(self, rows: Tensor, places: Places) -> Tensor:
         """Scores `(rows,)`."""

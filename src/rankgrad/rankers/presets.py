@@ -20,11 +20,11 @@ class Preset:
     options: Mapping[str, Any]  # of the model
     source: str  # the paper and section, and what is ours
     preprocess: str | None = None  # as text: steps of `rankgrad.data`
-    optimiser: str | None = None
-    lr: float | None = None
-    batch: int | None = None  # lists a step
+    optimiser: str | None = None  # as text: a name with options
+    lr: float | None = None  # learning rate
+    batch: int | None = None  # lists per step
     list_size: int | None = None  # longer lists are cut to it in training
-    epochs: int | None = None
+    epochs: int | None = None  # number of passes over the training lists
     schedule: str | None = None  # as text: a name with options
     loss: str | None = None  # as text; None: the paper compares several
 

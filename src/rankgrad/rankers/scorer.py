@@ -1,9 +1,9 @@
-"""What every ranker is: features of lists in, one score a document out, in two layouts; and checks of its options."""
+"""What every ranker is: features of lists in, one score per document out, in two layouts; and checks of its options."""
 
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,9 @@ class Scorer(nn.Module):
         places = Places.flat(offsets.long(), features.shape[0], width, gathers=self.list_aware)
         return self.score(places.clean(features), places)
 
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
+
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `(lists, n)` of padded lists, the same layers with no arithmetic of offsets: what is exported.
 
@@ -73,7 +76,12 @@ class Scorer(nn.Module):
 
     @abstractmethod
     def score(self, rows: Tensor, places: Places) -> Tensor:
-        """Scores `(rows,)` of `rows (rows, f)`; `places` says which rows make a list."""
+        """Compute scores, `(rows,)`.
+
+        Args:
+            rows: features, `(rows, f)`.
+            places: says which rows make a list.
+        """
 
     def _check(self, features: Tensor, dims: int, shape: str) -> None:
         if features.dim() != dims or features.shape[-1] != self.features:

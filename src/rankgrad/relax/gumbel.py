@@ -9,6 +9,11 @@ def gumbel_noise(
 ) -> Tensor:
     """Standard Gumbel noise in the device and dtype of `like`.
 
+    Args:
+        shape: shape of the noise, such as `(samples, *scores.shape)`.
+        like: a floating-point tensor, whose device and dtype the noise has.
+        generator: source of the random numbers; None takes PyTorch's.
+
     Example:
         >>> noise = gumbel_noise((100_000,), like=torch.zeros(1), generator=torch.Generator().manual_seed(0))
         >>> round(float(noise.mean()), 1)  # Euler's constant, 0.577

@@ -18,6 +18,11 @@ class neural_sort(Relaxation):
     Rows sum to 1, columns need not: `sinkhorn_rounds` of scaling mend that, each of columns first, then rows;
     `transposed` scales the transpose instead, so that it is the columns that sum to 1 in the end.
 
+    Args:
+        temperature: tau, above 0; the smaller, the closer to the exact order.
+        sinkhorn_rounds: number of rounds of scaling; 0 for none.
+        transposed: whether to scale the transpose; without rounds it changes nothing.
+
     Example:
         >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])
         >>> neural_sort(temperature=1.0).permutation(torch.tensor([0.5, 0.2, 0.1, 0.01, 0.65, 0.3])) @ y

@@ -21,6 +21,10 @@ class Relaxation:
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:
         """The soft permutation, `(..., n, n)`: row r says how much of each document stands at rank r + 1.
 
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+
         Example:
             >>> from rankgrad.relax import neural_sort
             >>> neural_sort(temperature=0.01).permutation(torch.tensor([1.0, 3.0, 2.0])).round()
@@ -31,17 +35,33 @@ class Relaxation:
         return self._permutation(*check(scores, mask))
 
     def ranks(self, scores: Any, mask: Any = None) -> Tensor:
-        """The soft rank of each document, from 1, `(..., n)`."""
+        """The soft rank of each document, from 1, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
         scores, mask = check(scores, mask)
         return torch.where(mask, self._ranks(scores, mask), 0.0)
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """The scores in soft descending order, `(..., n)`."""
+        """The scores in soft descending order, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
         scores, mask = check(scores, mask)
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
-        """How much of each document is among the first k, `(..., n)`."""
+        """How much of each document is among the first k, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            k: number of ranks, at least 1.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
         if k < 1:
             bad_value("k", "be at least 1", k)
         return self._permutation(*check(scores, mask))[..., :k, :].sum(-2)
@@ -64,6 +84,10 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
     .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
 
     Columns of real documents sum to 1; at whole ranks it is the permutation itself.
+
+    Args:
+        ranks: `(..., n)`, from 1.
+        mask: boolean `(..., n)`, True for a real document.
 
     Example:
         >>> lift(torch.tensor([1.0, 1.75]), torch.tensor([True, True]))

@@ -19,6 +19,10 @@ class optimal_transport(Relaxation):
     Scores are brought to [0, 1] first, so the result does not depend on their scale. The smaller epsilon, the
     `temperature`, the more rounds it takes: grow them as 1 / epsilon.
 
+    Args:
+        temperature: epsilon, above 0; the smaller, the closer to the exact order.
+        rounds: number of Sinkhorn rounds, at least 1.
+
     Example:
         >>> optimal_transport(temperature=1e-3, rounds=500).ranks(torch.tensor([1.0, 3.0, 2.0]))
         tensor([3., 1., 2.])

@@ -45,7 +45,13 @@ class smoothi(Relaxation):
         return self.indicators(shifted(scores, mask), mask, scores.shape[-1])
 
     def indicators(self, scores: Tensor, mask: Tensor, k: int) -> Tensor:
-        """The indicators of ranks 1 to k, `(..., k, n)`, of scores taken as they are: positive, please."""
+        """Return the indicators of ranks 1 to k, `(..., k, n)`, of scores taken as they are.
+
+        Args:
+            scores: `(..., n)`, at least 0, as `permutation` makes them by shifting.
+            mask: boolean `(..., n)`, True for a real document.
+            k: number of ranks.
+        """
         lowest = torch.finfo(scores.dtype).min
         left, rows = torch.ones_like(scores), []
         for _ in range(k):

@@ -17,6 +17,10 @@ class soft_rank(Relaxation):
 
     Columns sum to 1. It takes n steps of size n x n: O(n^3) in all, meant for short lists.
 
+    Args:
+        sigma: standard deviation of the noise, above 0, in units of the score; the smaller, the closer to the exact
+            order.
+
     Example:
         >>> soft_rank(sigma=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))
         tensor([3., 1., 2.])

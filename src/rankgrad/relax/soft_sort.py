@@ -16,6 +16,10 @@ class soft_sort(Relaxation):
 
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\bigl(-|s_{(r)} - s_j|^p / \tau\bigr)
 
+    Args:
+        temperature: tau, above 0; the smaller, the closer to the exact order.
+        p: power of the distance between scores, 1 or 2.
+
     Example:
         >>> soft_sort(temperature=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))
         tensor([3.0000, 1.0000, 2.0000])

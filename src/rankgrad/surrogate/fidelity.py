@@ -41,12 +41,13 @@ def fidelity(
     """Rank correlations of a surrogate with the truth, on lists that no pretraining drew.
 
     Args:
-        surrogate: scores on [0, 1], labels and mask, `(lists, n)`, to one number a list.
+        surrogate: scores on [0, 1], labels and mask, `(lists, n)`, to one number per list.
         target: what this number estimates: `"dcg"`, of linear gain, or `"ndcg"`, of exponential gain.
         grades: 3 or 5.
         lengths, shapes: of the lists.
         lists: of each length and shape.
         seed: of the lists.
+        device: where to draw the lists and run the surrogate.
 
     Example:
         >>> exact = lambda scores, labels, mask: ndcg(scores, labels, mask=mask, reduction="none")

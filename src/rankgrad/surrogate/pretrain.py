@@ -29,7 +29,7 @@ class Recipe:
 
     lengths: tuple[int, int]
     lists: int  # an epoch
-    batch: int  # lists a step, all of one length
+    batch: int  # lists per step, all of one length
     lr: float
     schedule: str
     pairing: str
@@ -51,12 +51,12 @@ class Plan:
         (1, 200)
     """
 
-    form: str = "mended"
-    grades: int = 5
+    form: str = "mended"  # of the network: "mended" or "published"
+    grades: int = 5  # number of label values, 3 or 5
     lists: int | None = None  # an epoch
-    epochs: int = 20
-    batch: int | None = None
-    seed: int = 0
+    epochs: int = 20  # number of epochs
+    batch: int | None = None  # lists per step, all of one length
+    seed: int = 0  # random seed of the weights and the lists
 
     def check(self) -> None:
         """Raise an error about the first thing that is wrong."""

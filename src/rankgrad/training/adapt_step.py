@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset
+from rankgrad.data.splitting import HOLDOUT, held_out
 from rankgrad.errors import bad_value
 from rankgrad.losses.text import TextLoss
 from rankgrad.training.adapt import heldout_gradient, step_scale
 from rankgrad.training.batches import Plan, Step
 from rankgrad.training.feed import Batch, Resident, Stream
 from rankgrad.training.objective import EagerStep, Objective
-
-SHARE = 0.2  # of the training lists that are held out
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,11 @@ class PartPlan(Plan):
 
 
 def hold_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of the lists to train on, and of those to hold out: some whose labels differ, drawn by the seed."""
-    labels, owner = np.asarray(data.labels), np.repeat(np.arange(len(data)), data.lengths)
-    first = labels[np.minimum(data.offsets[:-1], max(len(owner) - 1, 0))]
-    differ = np.unique(owner[labels != first[owner]])
-    held = round(SHARE * len(differ))
-    if held == 0:
-        bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(differ))
-    chosen = np.sort(np.random.default_rng([seed, 1]).permutation(differ)[:held])
-    return np.setdiff1d(np.arange(len(data)), chosen), chosen
+    """The numbers of the lists to train on, and of those to hold out; `rankgrad.data.splitting` says which."""
+    kept, held = held_out(data, HOLDOUT, seed)
+    if not len(held):
+        bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
+    return kept, held
 
 
 def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:

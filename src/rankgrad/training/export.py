@@ -21,10 +21,9 @@ from rankgrad.data import Steps
 from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.files import write_bytes
-from rankgrad.models.protocol import Exported
+from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
-TOLERANCE = 1e-5
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # lists, documents
 CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
@@ -199,8 +198,10 @@ def compare(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> 
             raise ArithmeticError(f"exported scores must be finite; got others at {shape[0]} lists of {shape[1]}")
         scale = max(1.0, float(np.abs(expected).max()))
         worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
-    if worst > TOLERANCE:
-        raise ArithmeticError(f"exported scores must equal the model's to {TOLERANCE:g}; got a difference of {worst:g}")
+    if worst > EXPORT_TOLERANCE:
+        raise ArithmeticError(
+            f"exported scores must equal the model's to {EXPORT_TOLERANCE:g}; got a difference of {worst:g}"
+        )
     return worst
 
 

@@ -16,6 +16,7 @@ from rankgrad.data import Dataset, Steps
 from rankgrad.errors import bad_value
 from rankgrad.files import check_plain
 from rankgrad.lock import locked
+from rankgrad.models.protocol import NotFinite
 from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
 from rankgrad.training.batches import Plan, Step
 from rankgrad.training.devices import start
@@ -30,10 +31,6 @@ from rankgrad.training.settings import Settings
 from rankgrad.training.state import LAST, Checkpoint, State, mark
 
 _DIVERGED = 1e4  # times the loss of the first step
-
-
-class NotFinite(ArithmeticError):
-    """A loss that is NaN or infinite: says the step, the queries, and the last good checkpoint."""
 
 
 def train(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rankgrad.accepted import LARGEST, fit_options
 from rankgrad.errors import bad_value, one_of
-from rankgrad.spelling import known_options, no_cutoff, show, spell
+from rankgrad.spec import known_options, no_cutoff, show, spell
 
 OPTIMISERS: dict[str, Any] = {
     "adagrad": torch.optim.Adagrad,

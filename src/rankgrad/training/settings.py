@@ -8,7 +8,7 @@ from rankgrad import losses, rankers
 from rankgrad.data import Steps
 from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics import parse as parse_metric
-from rankgrad.spelling import known_options
+from rankgrad.spec import known_options
 from rankgrad.training.optimise import check_optimiser, check_schedule
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}

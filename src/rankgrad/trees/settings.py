@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankgrad.errors import bad_value
-from rankgrad.spelling import spell
+from rankgrad.spec import spell
 from rankgrad.trees.ranker import TreeRanker
 
 

@@ -1,8 +1,8 @@
 """Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
 
-The first call on a machine starts the compiler in the background, once; until it is done, and wherever there is no
-compiler or no private folder to keep the file in, calls go through Python and have the same results.
-`RANKGRAD_NATIVE=0` leaves it at that.
+It is off by default: no compiler is started unless `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` asks for
+it. Then the first call on a machine starts the compiler in the background, once; until it is done, and wherever there
+is no compiler or no private folder to keep the file in, calls go through Python and have the same results.
 """
 
 import ctypes
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rankgrad.backend import native as wanted
 from rankgrad.kernels import cache
 
 if TYPE_CHECKING:
@@ -38,23 +39,24 @@ _begun = False
 
 
 def ready() -> Any:
-    """The built module, or None while there is none."""
+    """The built module; None where it is not wanted, and while there is none."""
+    if not wanted():
+        return None
     if not _begun:
         _begin()
     return _module
 
 
 def wait() -> bool:
-    """Wait until the module is there, for measurements and tests; whether it is."""
-    if ready() is None and _builder is not None:
+    """Wait until the module is there, for measurements and tests; whether it is, and is wanted."""
+    if ready() is None and wanted() and _builder is not None:
         _builder.join()
-    return _module is not None
+    return ready() is not None
 
 
 def compiler() -> str | None:
-    """The C++ compiler; None where there is none, or it is not wanted."""
-    wanted = os.environ.get("RANKGRAD_NATIVE") != "0" and hasattr(os, "memfd_create")
-    return shutil.which(os.environ.get("CXX", "c++")) if wanted else None
+    """The C++ compiler; None where there is none, or what it makes could not be loaded from memory."""
+    return shutil.which(os.environ.get("CXX", "c++")) if hasattr(os, "memfd_create") else None
 
 
 def _begin() -> None:
@@ -111,19 +113,16 @@ def _load(folder: cache.Folder) -> bool:
 
 
 def plan(
-    launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
+    built: Any, launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
 ) -> Any:
-    """The plan of recorded launches, for `run`; None where there cannot be one."""
-    driver, native = _driver(), ready()
-    if driver is None or native is None:
+    """The plan of recorded launches, for `run` of the built module; None where there cannot be one."""
+    if (driver := _driver()) is None:
         return None
     told = [_told(launch, driver) for launch in launches]
     if None in told:
         return None
     launcher = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
-    return native.plan(
-        launcher, device, scratch, told, [([*shape], dtype == torch.float64) for shape, dtype in outputs]
-    )
+    return built.plan(launcher, device, scratch, told, [([*shape], dtype == torch.float64) for shape, dtype in outputs])
 
 
 def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:

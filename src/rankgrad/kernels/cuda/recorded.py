@@ -119,14 +119,15 @@ class Recording:
             launch.tensors[:] = [(at, *(place or (0, 0))) for (at, _), place in zip(launch.tensors, found, strict=True)]
         self._kept, self._rooms, self._places, self._views = [], [], {}, {}
 
-    def again(self, inputs: list[int], device: torch.device) -> list[Tensor]:
-        """The same on other inputs, told by their addresses; returns new outputs."""
+    def again(self, inputs: list[int], device: torch.device, built: Any = None) -> list[Tensor]:
+        """The same on other inputs, told by their addresses; returns new outputs. `built` is the C++, where it runs."""
         stream = torch._C._cuda_getCurrentRawStream(device.index)
-        if self._plan is None and native.ready() is not None:
-            self._plan = native.plan(self._launches, self._outputs, self._bytes, str(device)) or ()
-        if self._plan:
-            found: list[Tensor] = native.ready().run(self._plan, stream, inputs)
-            return found
+        if built is not None:
+            if self._plan is None:
+                self._plan = native.plan(built, self._launches, self._outputs, self._bytes, str(device)) or ()
+            if self._plan:
+                found: list[Tensor] = built.run(self._plan, stream, inputs)
+                return found
         outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self._outputs]
         scratch = torch.empty(self._bytes, dtype=torch.uint8, device=device) if self._bytes else None
         bases = [*inputs, 0 if scratch is None else scratch.data_ptr(), *[output.data_ptr() for output in outputs]]

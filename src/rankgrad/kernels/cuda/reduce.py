@@ -33,11 +33,12 @@ def eager(
     gradient: bool,
 ) -> Tensor:
     """The reduced loss, differentiable by scores and those `params` that are tensors, all of them or none."""
-    made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient)
+    built = native.ready()
+    made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient, built)
     if not gradient:
         return made[0]
     learned = params if params and isinstance(params[0], Tensor) else ()
-    if (built := native.ready()) is not None and reduction != "none":
+    if built is not None and reduction != "none":
         value: Tensor = built.connect(*made, scores, *learned)
     else:
         value = Connected.apply((made, reduction, offsets, n), scores, *learned)
@@ -104,8 +105,9 @@ def reduced(
     params: tuple[Any, ...],
     options: tuple[float, ...],
     gradient: bool,
+    built: Any,
 ) -> list[Tensor]:
-    """The reduced value and its derivatives by scores, in their shape.
+    """The reduced value and its derivatives by scores, in their shape; `built` is the C++ module, where it runs.
 
     Where some params are tensors, the derivatives by scores and then by these are one tensor, `(documents + P,)`. Of
     `"none"` it is one value a list, the slopes, and, by params, what the operator calls extras, `(L, P)`.
@@ -127,7 +129,7 @@ def reduced(
     kind = (name, reduction, sizes, numbers, options, gradient, dtype, device, _uneven(addresses))
     if (recording := _known.get(kind)) is not None:
         with _on(device):
-            return recording.again(addresses, device)
+            return recording.again(addresses, device, built)
     flat = [None if tensor is None else tensor.detach().view(-1) for tensor in tensors[:5]]
     learned = [tensor.detach() for tensor in tensors[5:] if tensor is not None]
     with _on(device), Recording([*flat, *learned]) as recording:

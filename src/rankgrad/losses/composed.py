@@ -1,0 +1,137 @@
+"""Weighted sums of losses, `0.7*softmax+0.3*bce`, as one loss."""
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.losses.gumbel import gumbel
+from rankgrad.losses.learned import LearnDCG
+from rankgrad.spec import show
+
+
+class WeightedSum(nn.Module):
+    r"""Add losses, each times its weight; `weighted_sum` makes one.
+
+    .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
+
+    Arguments are those of every loss. `reduction="none"` gives the weighted sum of the terms' values per list; `"mean"`
+    gives the weighted sum of the terms' means, each over the lists that carry signal for that term, so terms with
+    different signal divide by different numbers of lists. `takes_weights` says whether all terms take document weights.
+    Terms with parameters are submodules: their parameters train with the rest.
+
+    Args:
+        terms: weights above 0, and losses: functions or modules of `rankgrad.losses`.
+    """
+
+    def __init__(self, terms: list[tuple[float, Callable[..., Tensor]]]) -> None:
+        super().__init__()
+        self.terms = tuple(terms)
+        self.parts = nn.ModuleList(loss for _, loss in terms if isinstance(loss, nn.Module))
+        self.takes_weights = all(takes_weights(loss) for _, loss in terms)
+
+    def forward(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        mask: Any = None,
+        offsets: Any = None,
+        weights: Any = None,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """Compute the weighted sum; arguments as in every loss."""
+        lists = {"mask": mask, "offsets": offsets, "reduction": reduction}
+        if weights is not None:
+            if not self.takes_weights:
+                without = next(loss for _, loss in self.terms if not takes_weights(loss))
+                bad_value("weights", f"be None for a sum with {_name(without)}, which takes no weights", "weights")
+            lists["weights"] = weights
+        (weight, first), *others = self.terms
+        total = weight * first(scores, labels, **lists)
+        for weight, loss in others:
+            total = total + weight * loss(scores, labels, **lists)
+        return total
+
+    def learned(self) -> dict[str, float]:
+        """The learned scalars of all terms by name; names that two terms share begin with `term1.`, `term2.`, ..."""
+        found = [learned(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
+        shared = Counter(name for each in found for name in each)
+        return {
+            name if shared[name] == 1 else f"term{number}.{name}": value
+            for number, each in enumerate(found, start=1)
+            for name, value in each.items()
+        }
+
+    def extra_repr(self) -> str:
+        """The sum, for print."""
+        return " + ".join(f"{weight:g} * {_name(loss)}" for weight, loss in self.terms)
+
+
+def weighted_sum(*terms: tuple[float, "str | Callable[..., Tensor]"]) -> WeightedSum:
+    """Make one loss of several: the sum of each loss times its weight.
+
+    Args:
+        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
+            (`functools.partial` gives it options) or a module.
+
+    Example:
+        >>> import torch
+        >>> from rankgrad.losses import bce
+        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
+        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+        tensor(1.4342)
+    """
+    if not terms:
+        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+    return WeightedSum([_term(term) for term in terms])
+
+
+def takes_weights(loss: Callable[..., Tensor]) -> bool:
+    """Whether a loss takes document weights.
+
+    Args:
+        loss: a function or module of `rankgrad.losses`.
+    """
+    if isinstance(loss, gumbel):
+        return takes_weights(loss.loss)
+    known = getattr(loss, "takes_weights", None)
+    if known is not None:
+        return bool(known)
+    return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
+
+
+def learned(loss: nn.Module) -> dict[str, float]:
+    """The learned scalars of a loss, or of the first loss inside it that has some; empty for most.
+
+    Args:
+        loss: any module.
+    """
+    own = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
+    return {} if own is None else own.learned()
+
+
+def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
+    if not isinstance(term, list | tuple) or len(term) != 2:
+        bad_type("terms", "be pairs (weight, loss)", show(term))
+    weight, loss = term
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        bad_value("weight", "be a finite number above 0", show(weight))
+    from rankgrad.losses.text import TextLoss, parse
+
+    if isinstance(loss, str):
+        loss = parse(loss)
+    if isinstance(loss, TextLoss):
+        loss.only_joint("a weighted sum")
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    return float(weight), loss
+
+
+def _name(loss: Any) -> str:
+    """A loss for print: its text or its name."""
+    return str(getattr(loss, "text", None) or getattr(loss, "__name__", None) or type(loss).__name__)

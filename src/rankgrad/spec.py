@@ -1,0 +1,365 @@
+"""Read and write the one text grammar of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
+
+A text is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
+False, None, numbers joined by `-`, or text, which may stand in quotes and may be such a text itself: what is inside
+brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. A `path` is
+text up to the next comma, unless it stands in quotes or brackets. Nothing in a text is evaluated.
+
+`sequence` reads texts with commas between, `weighted_terms` a sum of texts. The prefix `native:` is reserved for the
+objectives of tree frameworks, whose texts are not read here.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from rankgrad.errors import bad_value, mistyped
+
+LONGEST = 1000  # characters of a text
+DEEPEST = 8  # brackets inside brackets
+MOST_TERMS = 20  # of a sum
+LARGEST_CUTOFF = 2**31 - 1  # what every kernel can count to
+_FORM = "be written name[@k][:key=value,...] or name(key=value, ...)[@k]"
+_WORDS = {"true": True, "false": False, "none": None}
+_DECIMALS = r"(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
+_NUMBER = re.compile(f"[+-]?{_DECIMALS}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a longer one is read as a float, which cannot be a size
+_PART = re.compile(r"[0-9]{1,18}|[0-9]*[.][0-9]+|[0-9]+[.]")
+_KEY = re.compile("[a-z0-9_]+")
+_NAME = re.compile("[^:(@=]*")
+_PATH = re.compile(r"\s*path\s*=\s*", re.IGNORECASE)
+_WEIGHT = re.compile(rf"\s*(-?{_DECIMALS})\s*[*]")
+_NEXT_TERM = re.compile(rf"[+](?=\s*(?:-?{_DECIMALS}\s*[*]|[A-Za-z_]))")
+
+
+class Spec(NamedTuple):
+    """A text that has been read: a name in lower case, a cutoff, options."""
+
+    name: str
+    k: int | None
+    options: dict[str, Any]
+
+
+def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
+    """Read one text.
+
+    Args:
+        what: the word for it in errors.
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in any case; a `path` is text, whatever it says.
+        keep_case: leave the name as it is written, for errors that show it.
+
+    Example:
+        >>> spell("loss", "LambdaLoss@5:scheme=ndcg2++,mu=10")
+        Spec(name='lambdaloss', k=5, options={'scheme': 'ndcg2++', 'mu': 10})
+        >>> spell("loss", "relaxed(metric=nDCG(gain='linear', ties=trec)@10, operator=neural_sort)").options
+        {'metric': "nDCG(gain='linear', ties=trec)@10", 'operator': 'neural_sort'}
+        >>> spell("model", "mlp:widths=256-128").options
+        {'widths': [256, 128]}
+    """
+    check_text(what, text)
+    text = text.strip()
+    name, rest = _head(text)
+    bracketed = rest[:1] == "("
+    inside = ""
+    if bracketed:
+        close = _spans(what, text).get(len(name), 0)
+        inside, rest = text[len(name) + 1 : close], text[close + 1 :].strip()
+    cutoff, colon, after = rest.partition(":")
+    # A bracket that is not closed leaves the text as it was, which begins with no @.
+    if not name.strip() or cutoff[:1] not in ("", "@") or (colon and (bracketed or not after.strip())):
+        bad_value(what, _FORM, show(text))
+    name = name.strip() if keep_case else name.strip().lower()
+    return Spec(name, _cutoff(what, cutoff, text), _options(what, inside if bracketed else after, text))
+
+
+def sequence(what: str, text: str) -> list[Spec]:
+    """Read texts with commas between; several options of one need brackets, and `name=value` gives it one by no name.
+
+    Args:
+        what: the word for it in errors.
+        text: such as `log1p,clip=10,quantile(output=uniform, sample=1000)`.
+
+    Example:
+        >>> [(name, options) for name, _, options in sequence("preprocessing", "log1p,clip=10")]
+        [('log1p', {}), ('clip', {'': 10})]
+    """
+    check_text(what, text)
+    found: list[Spec] = []
+    for part in _split(what, text):
+        name, rest = _head(part)
+        if rest[:1] != "=":
+            found.append(spell(what, part))
+        elif not name.strip() or not rest[1:].strip():
+            bad_value(what, "give options as key=value, with commas between", f"{show(part)} in {show(text)}")
+        else:
+            found.append(Spec(name.strip().lower(), None, {"": read_value(rest[1:].strip())}))
+    return found
+
+
+def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
+    """Split a weighted sum of texts, `0.7*softmax+0.3*bce`, into weights and texts; None is a weight that is not given.
+
+    A `+` separates terms outside brackets, quotes and paths, where `number*` or a name follows it.
+
+    Args:
+        what: the word for it in errors.
+        text: a text or a sum of texts; weights are finite and above 0.
+
+    Example:
+        >>> weighted_terms("loss", "softmax + 0.5*lambdaloss:scheme=ndcg2+++0.5*bce")
+        [(None, 'softmax'), (0.5, 'lambdaloss:scheme=ndcg2++'), (0.5, 'bce')]
+    """
+    check_text(what, text)
+    spans, found = _spans(what, text), []
+    weight = _WEIGHT.match(text)
+    body = weight.end() if weight else 0
+    for at in [*_outside(text, spans), len(text)]:
+        if at < body or (at < len(text) and not _NEXT_TERM.match(text, at)):
+            continue
+        term = text[body:at].strip()
+        if not term and (weight or at < len(text)):
+            bad_value(what, "be a loss, or a sum such as 0.7*softmax+0.3*bce", show(text))
+        found.append((_positive(what, weight[1], text) if weight else None, term))
+        weight = _WEIGHT.match(text, at + 1)
+        body = weight.end() if weight else at + 1
+    if len(found) > MOST_TERMS:
+        bad_value(what, f"be a sum of at most {MOST_TERMS} terms", len(found))
+    return found
+
+
+def no_cutoff(what: str, said: Spec, text: str) -> Spec:
+    """Check that a text gives no cutoff, and return what it says.
+
+    Args:
+        what: the word for it in errors.
+        said: what `spell` read.
+        text: the text, for the error.
+    """
+    if said.k is not None:
+        bad_value(what, "be written name[:key=value,...], without a cutoff", show(text))
+    return said
+
+
+def check_text(what: str, text: object) -> None:
+    """Check that this is text, and not longer than anything that is meant.
+
+    Args:
+        what: the word for it in errors.
+        text: anything.
+    """
+    if not isinstance(text, str):
+        bad_value(what, "be text", type(text).__name__)
+    if len(text) > LONGEST:
+        bad_value(what, f"be at most {LONGEST:,} characters long", f"{len(text):,}: {show(text)}")
+    if not text.strip().isprintable():
+        bad_value(what, "be printable text on one line", show(text))
+
+
+def show(value: object) -> str:
+    """Write a value for an error: text quoted, on one line, not longer than a reader wants.
+
+    Args:
+        value: anything.
+    """
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else value[:77] + "...")
+    if isinstance(value, int) and abs(value) >= 10**80:
+        return "a number of more than 80 digits"  # Python does not print one of thousands
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def write(name: str, k: int | None = None, options: Mapping[str, Any] | None = None, *, brackets: bool = False) -> str:
+    """Write the text that `spell` reads.
+
+    Args:
+        name, k, options: as `spell` gives them.
+        brackets: write `name(key=value,...)@k`, which can stand inside another text.
+
+    Example:
+        >>> write("mlp", options={"widths": [256, 128], "norm": "layer"})
+        'mlp:widths=256-128,norm=layer'
+        >>> write("quantile", options={"output": "uniform", "sample": 1000}, brackets=True)
+        'quantile(output=uniform,sample=1000)'
+    """
+    pairs = ",".join(f"{key}={_written(value)}" for key, value in (options or {}).items())
+    cutoff = f"@{k}" if k else ""
+    if brackets:
+        return name + (f"({pairs})" if pairs else "") + cutoff
+    return name + cutoff + (f":{pairs}" if pairs else "")
+
+
+def write_sum(terms: Iterable[tuple[float, str]]) -> str:
+    """Write the text that `weighted_terms` reads; options stand in brackets, so that it is plain where a term ends.
+
+    Args:
+        terms: weights above 0, and texts that `spell` reads.
+
+    Example:
+        >>> write_sum([(0.7, "lambdaloss@5:mu=10"), (1.0, "bce")])
+        '0.7*lambdaloss(mu=10)@5+1*bce'
+    """
+    return "+".join(f"{write_number(weight)}*{write(*spell('term', text), brackets=True)}" for weight, text in terms)
+
+
+def write_number(value: float) -> str:
+    """Write a number as shortly as it can be read back: `3`, not `3.0`.
+
+    Args:
+        value: finite.
+
+    Example:
+        >>> write_number(3.0), write_number(0.1), write_number(1234567.0), write_number(1 / 3)
+        ('3', '0.1', '1234567.0', '0.3333333333333333')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Check that options are ones that `what` has; the error names the nearest.
+
+    Args:
+        what: what has options, in errors.
+        options: the names that are given.
+        known: the names that there are.
+    """
+    known = list(known)
+    for option in options:
+        if option not in known:
+            bad_value("option", f"be one that {what} has ({', '.join(known) or 'none'})", mistyped(option, known))
+
+
+def read_number(text: str) -> int | float | None:
+    """Read a number in plain decimals; None for any other text.
+
+    Args:
+        text: without spaces around it.
+
+    Example:
+        >>> read_number("12"), read_number("-1e-3"), read_number("1_000"), read_number("nan")
+        (12, -0.001, None, None)
+    """
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def read_value(text: str) -> Any:
+    """Read the value of an option; nothing in it is evaluated.
+
+    Args:
+        text: without spaces around it.
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    number = read_number(text)
+    if number is not None:
+        return number
+    parts = text.split("-")
+    if len(parts) > 1 and all(map(_PART.fullmatch, parts)):
+        return [float(part) if "." in part else int(part) for part in parts]
+    return _unquoted(text)
+
+
+def _head(text: str) -> tuple[str, str]:
+    """What stands before the first of `:`, `(`, `@` and `=`, and the rest."""
+    name = _NAME.match(text)[0]  # type: ignore[index]
+    return name, text[len(name) :]
+
+
+def _cutoff(what: str, cutoff: str, text: str) -> int | None:
+    """The k of `@k`; None where it is not given."""
+    if not cutoff:
+        return None
+    # Not `isdigit`, which is true for digits of all scripts and for a superscript two.
+    if not (re.fullmatch("[0-9]+", digits := cutoff[1:].strip()) and 1 <= int(digits) <= LARGEST_CUTOFF):
+        bad_value(what, f"have a whole number of at least 1 after @, at most {LARGEST_CUTOFF}", show(text))
+    return int(digits)
+
+
+def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
+    """What `key=value,...` says."""
+    options: dict[str, Any] = {}
+    for pair in _split(what, pairs):
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        key = key.lower()
+        if not (_KEY.fullmatch(key) and equals and value):
+            bad_value(what, "give options as key=value, with commas between", f"{show(pair)} in {show(text)}")
+        if key in options:
+            bad_value(what, f"give {key} once", show(text))
+        options[key] = _unquoted(value) if key == "path" else read_value(value)
+    return options
+
+
+def _positive(what: str, number: str, text: str) -> float:
+    weight = float(number)
+    if not 0 < weight < math.inf:
+        bad_value(what, "have finite weights above 0", f"{number[:40]} in {show(text)}")
+    return weight
+
+
+def _unquoted(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+def _written(value: Any) -> str:
+    """A value as text; in quotes where it would not be read as one value. Words and numbers as text need none."""
+    if not isinstance(value, str):
+        return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    bare = value == value.strip() and value[:1] not in ("", "'", '"')
+    for text in (value, f"'{value}'", f'"{value}"')[0 if bare else 1 :]:
+        pair = f"x={text}"
+        outside = _outside(pair, _spans("value", pair))
+        if not any(pair[at] in "()," or _NEXT_TERM.match(pair, at) for at in outside):
+            return text
+    return value
+
+
+def _split(what: str, text: str) -> list[str]:
+    """The parts of a text between the commas that stand outside brackets and quotes, without empty ones."""
+    cuts = [-1, *(at for at in _outside(text, _spans(what, text)) if text[at] == ","), len(text)]
+    parts = (text[start + 1 : end].strip() for start, end in pairwise(cuts))
+    return [part for part in parts if part]
+
+
+def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
+    """The places of a text outside all spans."""
+    at = 0
+    while at < len(text):
+        if at in spans:
+            at = spans[at]
+        else:
+            yield at
+        at += 1
+
+
+def _spans(what: str, text: str) -> dict[int, int]:
+    """Where brackets, quotes and paths begin, and where they end; a quote begins only where an option or value does."""
+    spans: dict[int, int] = {}
+    opened: list[int] = []
+    at, begins = 0, True
+    while at < len(text):
+        letter = text[at]
+        if letter == "(":
+            opened.append(at)
+        elif letter == ")" and opened:
+            if len(opened) > DEEPEST:
+                bad_value(what, f"have at most {DEEPEST} brackets inside each other", show(text))
+            spans[opened.pop()] = at
+        elif begins and letter in "'\"" and text.find(letter, at + 1) > 0:
+            spans[at] = text.find(letter, at + 1)
+            at = spans[at]
+        elif begins and not opened and (path := _PATH.match(text, at)):
+            at = path.end() - 1  # at a space or the equals sign
+            if text[at + 1 : at + 2] not in ("'", '"', ",", ""):
+                end = text.find(",", at)
+                spans[at + 1] = (len(text) if end < 0 else end) - 1
+                at = spans[at + 1]
+            letter = "="
+        begins = letter in "=,:(" or (begins and letter.isspace())
+        at += 1
+    return spans

@@ -1,0 +1,211 @@
+"""The interface of all rankers: the registry, a kind from outside, and what every trained model can do."""
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from tiny_study import one_thread
+
+import rankgrad as rg
+from rankgrad import models
+from rankgrad.data import load
+from rankgrad.models import kind_of, registry
+from rankgrad.models.folder import CONFIG, write_config
+
+KINDS = Path(__file__).parent / "kinds"
+TINY = "synthetic:lists=40,features=10"
+
+_one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
+
+
+def test_a_foreign_kind_has_at_most_30_lines_of_its_own():
+    source = (KINDS / "least_squares.py").read_text().splitlines()
+    lines = [line for line in source if line.strip() and not line.startswith(("import ", "from ", '"""'))]
+    assert len(lines) <= 30
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """Run a command with the foreign kind, in a folder where nothing but its module lies."""
+    top = tmp_path_factory.mktemp("foreign")
+    (top / "least_squares.py").write_text((KINDS / "least_squares.py").read_text())
+    told = {**os.environ, "COLUMNS": "200"}
+
+    def run(*words, code=0, plain=False):
+        own = [] if plain else ["--import", "least_squares"]
+        line = [sys.executable, "-m", "rankgrad.cli", *map(str, words), *own]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=top, env=told, timeout=300)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    return run, top
+
+
+def test_a_foreign_kind_goes_through_every_command(command):
+    run, top = command
+    told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a")
+    assert "training least_squares" in told
+    assert "nDCG@10" in told
+    assert json.loads((top / "a" / CONFIG).read_text())["kind"] == "least_squares"
+    run("train", "--data", TINY, "--model", "linear", "--epochs", 2, "--out", "b")
+    assert "nDCG@10" in run("evaluate", "a")
+    (top / "some.txt").write_text("".join(f"1 qid:1 {' '.join(f'{j}:{i}' for j in range(1, 11))}\n" for i in range(3)))
+    run("predict", "a", "some.txt", "--out", "scores.txt")
+    with pytest.raises(ValueError, match=r"must say a kind that is known here .*--import.*; got 'least_squares'"):
+        models.load(top / "a")  # the kind is registered in the other process only
+    assert len((top / "scores.txt").read_text().split()) == 3
+    assert "a - b" in run("compare", "a", "b")
+    told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 6, "--jobs", 2, "--out", "best")
+    assert "6 trials. The first trial is the default" in told
+    assert "ridge" in told
+    assert json.loads((top / "best" / CONFIG).read_text())["kind"] == "least_squares"
+    recipe = {
+        "title": "Two", "data": [TINY], "settings": {"epochs": 2}, "metrics": ["nDCG@10"], "losses": {"MSE": "mse"},
+        "models": {"OLS": {"model": "least_squares", "search": {"ridge": [0.1, 10.0]}}, "Linear": {"model": "linear"}},
+        "trials": 2,
+    }  # fmt: skip
+    (top / "two.yaml").write_text(yaml.safe_dump(recipe))
+    told = run("experiment", "two.yaml", "--jobs", 2, "--out", "results")
+    assert re.search(r"OLS .*MSE", told)
+    assert "OLS" in run("report", "results", "--out", "report.html", "--no-lists")
+    assert "least_squares" in run("list", "models")
+    told = run("export", "a", "a.onnx", code=2)
+    assert "model must be of a kind that can be exported; got LinearModel" in told
+    # What is wrong is one sentence, before data is read; and without the module the name is not known.
+    assert "ridge must be at least 0; got -1" in run(
+        "train", "--data", TINY, "--model", "least_squares", "--set", "ridge=-1", "--out", "c", code=2
+    )
+    told = run("train", "--data", TINY, "--model", "least_squares", "--out", "c", code=2, plain=True)
+    assert "model must be a known name; got 'least_squares'" in told
+    told = run("train", "--data", TINY, "--import", "no_such_module", "--out", "c", code=2, plain=True)
+    assert "--import must name a module that can be imported; got 'no_such_module'" in told
+
+
+def test_a_kind_of_an_entry_point_is_loaded_when_its_name_is_asked_for(monkeypatch):
+    class Point:
+        name, loaded = "pointed", 0
+
+        def load(self):
+            type(self).loaded += 1
+            return type("Pointed", (Quiet,), {"name": "pointed"})
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "rankgrad.models" else [])
+    assert kind_of("mlp").name == "neural"
+    with pytest.raises(ValueError, match="model must be a known name"):
+        kind_of("something")
+    seen = Point.loaded  # to say what is known, all are asked
+    assert kind_of("pointed:x=1").name == "pointed"
+    assert Point.loaded == seen + 1
+    assert importlib.metadata.entry_points(group="rankgrad.models") is not None
+
+
+class Quiet(models.RankerKind):
+    """Does nothing."""
+
+    name = "quiet"
+
+    def check(self, settings):
+        pass
+
+    def fit(self, settings, train, validation=None, **_):
+        raise NotImplementedError
+
+    def load(self, folder, device="cpu"):
+        raise NotImplementedError
+
+
+def test_a_kind_cannot_take_a_name_of_the_package(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    for taken in ("mlp", "lightgbm", "blend", "trees", "neural"):
+        monkeypatch.setattr(Quiet, "name", taken)
+        with pytest.raises(ValueError, match="name of a kind must not be one of the package's own"):
+            models.register(Quiet())
+    with pytest.raises(TypeError, match="kind must be a RankerKind; got str"):
+        models.register("mlp")
+    monkeypatch.setattr(Quiet, "name", "quiet")
+    own = models.register(Quiet())
+    assert kind_of("Quiet:a=1") is own
+
+
+def test_a_folder_names_a_kind_and_nothing_is_imported_for_it(tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for said in ("evil", "evil:Kind", "../evil", 3, ["evil"]):
+        write_config(tmp_path, said, {})
+        with pytest.raises(ValueError, match="must say a kind that is known here"):
+            models.load(tmp_path)
+    assert "evil" not in sys.modules
+
+
+@pytest.fixture(scope="module")
+def trained():
+    lists = load(TINY)
+    made = {}
+    for text, more in (("linear", {"epochs": 3}), ("lightgbm", {"trees": 5}), ("xgboost", {"trees": 5})):
+        kind = kind_of(text)
+        try:
+            made[text] = kind.fit({"model": text, **more}, lists.train, lists.validation)
+        except ImportError:
+            continue
+    return made, lists
+
+
+def test_every_model_keeps_the_protocol(trained, tmp_path):
+    made, lists = trained
+    test = lists.test
+    for text, model in made.items():
+        assert isinstance(model, models.TrainedModel)
+        assert model.features == 10
+        assert model.kept >= 1
+        assert model.size > 0
+        assert model.history[0][model.unit] == 1
+        model.save(tmp_path / text)
+        read = models.load(tmp_path / text)
+        np.testing.assert_array_equal(read.score(test.features, test.offsets), model.score(test.features, test.offsets))
+        assert read.evaluate(test, ["nDCG@10"])["nDCG@10"] == model.evaluate(test, ["nDCG@10"])["nDCG@10"]
+        shares = model.feature_importance(test, repeats=1)
+        assert shares.shape == (10,)
+        assert shares.max() > 0.01
+        assert model.feature_importance(test, repeats=1, seed=0) == pytest.approx(shares)
+
+
+def test_shuffling_a_feature_that_is_not_used_changes_nothing():
+    lists = load(TINY)
+    model = kind_of("linear").fit({"model": "linear", "epochs": 2}, lists.train)
+    weight = next(value for value in model.ranker.parameters() if value.numel() == 10)
+    weight.data.view(-1)[3] = 0.0
+    assert model.feature_importance(lists.test, repeats=1)[3] == 0.0
+    with pytest.raises(ValueError, match="data must be given"):
+        model.feature_importance()
+    with pytest.raises(ValueError, match="repeats must be at least 1"):
+        model.feature_importance(lists.test, repeats=0)
+
+
+def test_a_blend_is_trained_from_folders(trained, tmp_path, command):
+    made, _ = trained
+    run, _ = command
+    for text, model in made.items():
+        model.save(tmp_path / text)
+    parts = "|".join(str(tmp_path / text) for text in made)
+    told = run(
+        "train", "--data", TINY, "--model", "blend", "--set", f"parts={parts}", "--out", tmp_path / "b", plain=True
+    )
+    assert "training blend" in told
+    both = models.load(tmp_path / "b")
+    assert len(both.weights) == len(made)
+    assert both.weights.sum() == pytest.approx(1.0)
+    assert "nDCG@10" in run("evaluate", tmp_path / "b", plain=True)
+    told = run("train", "--data", TINY, "--model", "blend", "--out", tmp_path / "c", code=2, plain=True)
+    assert "parts must be folders of trained models" in told
+
+
+def test_the_public_names_are_there():
+    assert rg.models.load is models.load
+    assert set(models.__all__) >= {"TrainedModel", "RankerKind", "register", "kind_of", "load"}
