@@ -125,10 +125,6 @@ class TreeKind(RankerKind):
         given = self._given(settings)
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
-        given = {*settings, *options(settings)}
-        names = aliases if self.name == "lightgbm" else other_names
-        return {name: choices for name, choices in self._space.items() if not given & names(name)}
-
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
         """Put drawn values into settings; LightGBM draws rows only where it is told how often.
 

@@ -151,7 +151,7 @@ class _Run:
             folder: of the run.
         """
         held = None if self.judge is None else self.judge.data
-        facts = facts_of(self.data, held, self.weights, self.grown.model, SEGMENT)
+        facts = facts_of(self.data, held, self.weights, b"".join(self.grown.parts), SEGMENT)
         return Checkpoint(folder, self.plan.to_json(), facts)
 
     def go(self, checkpoint: Checkpoint | None, resume: bool, bar: Bar, callbacks: Sequence[Callback]) -> TreeModel:
@@ -264,5 +264,10 @@ def _check_init(model: Any, plan: Plan, data: Dataset) -> None:
         bad_value("init_model", f"be trees of {plan.framework}", f"trees of {model.framework}")
     if model.features != data.features.shape[1]:
         bad_value("init_model", f"take {data.features.shape[1]} features, as the lists have", model.features)
-    if model.averages:
-        bad_value("init_model", "have trees that are added up", "a random forest, whose trees are averaged")
+    dropping = plan.framework == "xgboost" and (
+        plan.params.get("booster") == "dart" or b'"weight_drop"' in model.content()
+    )
+    if model.averages or dropping:
+        bad_value(
+            "init_model", "have trees that are added up as they are, and so must the new ones", "others (rf or dart)"
+        )

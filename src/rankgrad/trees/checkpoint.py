@@ -37,7 +37,8 @@ class Checkpoint:
             history: a row per tree.
             own: the objective, whose loss may have learned.
         """
-        tensors = {"model": torch.from_numpy(np.frombuffer(grown.model, dtype=np.uint8).copy())}
+        parts = {f"part.{place}": np.frombuffer(part, dtype=np.uint8) for place, part in enumerate(grown.parts)}
+        tensors = {name: torch.from_numpy(part.copy()) for name, part in parts.items()}
         tensors |= {f"scores.{name}": torch.from_numpy(values) for name, values in grown.scores.items()}
         tensors |= _learned(own)
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
@@ -57,8 +58,10 @@ class Checkpoint:
             bad_value(*different)
         try:
             history = self._history(facts["history"])
-            grown = Grown(tensors["model"].numpy().tobytes(), self._scores(_under("scores.", tensors), history))
-            self._check_model(grown.model)
+            parts = _under("part.", tensors)
+            ordered = tuple(parts[str(place)].numpy().tobytes() for place in range(len(parts)))
+            self._check_parts(ordered, history)
+            grown = Grown(ordered, self._scores(_under("scores.", tensors), bool(parts)))
             if own is not None:
                 _restore(own, tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
@@ -87,23 +90,24 @@ class Checkpoint:
             raise TypeError(f"{len(rows)} trees")
         return list(rows)
 
-    def _scores(self, found: dict[str, Tensor], rows: list[Any]) -> dict[str, NDArray[np.float64]]:
-        """Of a run of LightGBM that has trees, or had some to add to: one score for each document."""
+    def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
+        """Where there are trees, a score for each document, in the dtype of the framework's own."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
-        begun = bool(rows) or self.facts["init_model"] is not None
-        wanted = {name: about["documents"] for name, about in parts.items() if about is not None}
-        wanted = wanted if begun and self.settings["framework"] == "lightgbm" else {}
-        shapes = {name: values.shape[0] for name, values in found.items() if values.dim() == 1}
-        if shapes != wanted or any(values.dtype != torch.float64 for values in found.values()):
-            raise TypeError(f"scores of {shapes} documents")
+        dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
+        wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
+        if {name: (values.dtype, tuple(values.shape)) for name, values in found.items()} != wanted:
+            raise TypeError("scores of other documents")
         return {name: values.numpy() for name, values in found.items()}
 
-    def _check_model(self, content: bytes) -> None:
+    def _check_parts(self, parts: tuple[bytes, ...], history: list[Any]) -> None:
         """See that the framework reads the trees without harm, as `TreeModel.load` does."""
-        if content and self.settings["framework"] == "lightgbm":
-            check_lightgbm(content.decode(), self.facts["data"]["features"])
-        elif content:
-            checked_xgboost(content, self.facts["data"]["features"])
+        if len(parts) != len(history) // self.facts["segment"] + (self.facts["init_model"] is not None):
+            raise TypeError(f"{len(parts)} parts for {len(history)} trees")
+        for content in parts:
+            if self.settings["framework"] == "lightgbm":
+                check_lightgbm(content.decode(), self.facts["data"]["features"])
+            else:
+                checked_xgboost(content, self.facts["data"]["features"])
 
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]

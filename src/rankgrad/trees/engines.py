@@ -1,10 +1,10 @@
 """Grow trees with LightGBM and XGBoost, one at a time, in segments whose borders are the same in a resumed run.
 
-At each border the booster is made anew from what a checkpoint holds, also where nothing was interrupted. So a resumed
-run does what an unbroken one does. Between two borders, a booster keeps its own random numbers.
+Each segment is a booster of its own that begins with the scores so far, also where nothing was interrupted. So a
+resumed run does what an unbroken one does. Between two borders, a booster keeps its own random numbers. At the end, the
+trees of all segments are joined to one model.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.trees.join import join_lightgbm, join_xgboost
 from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.parameters import aliases, seed_of, seeded
 
@@ -35,23 +36,56 @@ class Task(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What a segment begins with: the model so far, in the framework's own format, and the scores it has come to."""
+    """What a segment begins with: the trees of those before, and the scores that these come to."""
 
-    model: bytes
-    scores: dict[str, NDArray[np.float64]]  # of the training and validation lists, where the engine keeps them
+    parts: tuple[bytes, ...]  # a model each, in the framework's own format
+    scores: dict[str, NDArray[Any]]  # of the lists "train" and "held", where there are trees
 
 
 class Engine(ABC):
     """Boosting in one of the frameworks."""
 
-    @abstractmethod
+    lists: Any  # the training lists, as the framework takes them
+    held: Any  # the validation lists, or None
+    task: Task
+    live: Any  # the booster of a segment
+    grown: Grown  # what it began with
+
     def begin(self, grown: Grown, segment: int) -> None:
-        """Make the booster of a segment.
+        """Make the booster of a segment, which begins with the scores so far.
 
         Args:
             grown: what was grown before.
             segment: its number, from 0, which seeds it.
         """
+        self.grown = grown
+        for name, scores in grown.scores.items():
+            self._start_from(self.lists if name == "train" else self.held, scores)
+        self._make(segment)
+
+    def start(self, init_model: TreeModel | None) -> Grown:
+        """What a new run begins with.
+
+        Args:
+            init_model: trees to add to.
+        """
+        if init_model is None:
+            return Grown((), {})
+        parts = {"train": self.task.data, "held": self.task.held}
+        scores = {name: self._raw(init_model.booster, part) for name, part in parts.items() if part is not None}
+        return Grown((init_model.content(),), scores)
+
+    @abstractmethod
+    def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
+        """Let the next booster begin with these scores of the lists."""
+
+    @abstractmethod
+    def _make(self, segment: int) -> None:
+        """Make the booster of a segment."""
+
+    @abstractmethod
+    def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
+        """Scores as the framework adds them up, `(documents,)`."""
 
     @abstractmethod
     def grow(self, number: int) -> bool:
@@ -70,14 +104,6 @@ class Engine(ABC):
         """What has been grown, with this segment."""
 
     @abstractmethod
-    def start(self, init_model: TreeModel | None) -> Grown:
-        """What a new run begins with.
-
-        Args:
-            init_model: trees to add to.
-        """
-
-    @abstractmethod
     def booster(self, grown: Grown, rounds: int) -> Any:
         """The framework's model, cut to a number of trees.
 
@@ -88,7 +114,7 @@ class Engine(ABC):
 
 
 class LightGBM(Engine):
-    """Each segment is a booster of its own that begins with the scores so far; the texts of their trees are joined."""
+    """LightGBM, whose scores are float64."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.lgb = task, framework("lightgbm")
@@ -106,33 +132,17 @@ class LightGBM(Engine):
         told = {"group": sizes(data), "weight": weights, "reference": reference, "params": dict(self.params)}
         return self.lgb.Dataset(data.features, data.labels, **told)
 
-    def start(self, init_model: TreeModel | None) -> Grown:
-        """Nothing, or the text and the scores of a model; see `Engine.start`.
+    def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
+        lists.set_init_score(scores)
 
-        Args:
-            init_model: trees to add to.
-        """
-        if init_model is None:
-            return Grown(b"", {})
-        told, parts = init_model.booster, {"train": self.task.data, "held": self.task.held}
-        scores = {name: _raw(told, part) for name, part in parts.items() if part is not None}
-        return Grown(told.model_to_string().encode(), scores)
-
-    def begin(self, grown: Grown, segment: int) -> None:
-        """Make a booster that begins with the scores so far; see `Engine.begin`.
-
-        Args:
-            grown: what was grown before.
-            segment: its number.
-        """
-        self.grown, self.segment = grown, segment
-        if grown.scores:
-            self.lists.set_init_score(grown.scores["train"])
+    def _make(self, segment: int) -> None:
         self.live = self.lgb.Booster(seeded(self.params, segment), self.lists)
         if self.held is not None:
-            if grown.scores:
-                self.held.set_init_score(grown.scores["held"])
             self.live.add_valid(self.held, "held")
+
+    def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
+        rows = np.asarray(data.features, dtype=np.float32)
+        return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if len(rows) else np.empty(0)
 
     def grow(self, number: int) -> bool:
         """Add a tree; see `Engine.grow`.
@@ -147,16 +157,14 @@ class LightGBM(Engine):
         return self._scores(self.live.eval_valid)
 
     def end(self) -> Grown:
-        """Join the trees; the stump that LightGBM keeps where not even a first tree can be split is left out."""
+        """The parts with this one, but for the stump that LightGBM keeps where not even a first tree can be split."""
         scores = {"train": self._scores(self.live.eval_train)}
         if self.held is not None:
             scores["held"] = self.scores()
         text = self.live.model_to_string()
-        if not self.grown.model:
-            return Grown(text.encode(), scores)
-        if self.live.num_trees() == 1 and "\nnum_leaves=1\n" in text:
+        if self.grown.parts and self.live.num_trees() == 1 and "\nnum_leaves=1\n" in text:
             return self.grown
-        return Grown(joined(self.grown.model.decode(), text).encode(), scores)
+        return Grown((*self.grown.parts, text.encode()), scores)
 
     def _scores(self, measure: Callable[..., Any]) -> NDArray[np.float64]:
         found: list[NDArray[np.float64]] = []
@@ -175,12 +183,12 @@ class LightGBM(Engine):
             grown: with all trees.
             rounds: how many.
         """
-        whole = self.lgb.Booster(model_str=grown.model.decode())
+        whole = self.lgb.Booster(model_str=join_lightgbm([part.decode() for part in grown.parts]))
         return self.lgb.Booster(model_str=whole.model_to_string(num_iteration=rounds))
 
 
 class XGBoost(Engine):
-    """Each segment goes on from the model so far, whose file holds all that the next tree depends on."""
+    """XGBoost, whose scores are float32."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.xgb = task, framework("xgboost")
@@ -201,24 +209,15 @@ class XGBoost(Engine):
         made.set_group(sizes(data))
         return made
 
-    def start(self, init_model: TreeModel | None) -> Grown:
-        """Nothing, or the file of a model; see `Engine.start`.
+    def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
+        lists.set_base_margin(scores)
 
-        Args:
-            init_model: trees to add to.
-        """
-        return Grown(b"" if init_model is None else bytes(init_model.booster.save_raw("json")), {})
-
-    def begin(self, grown: Grown, segment: int) -> None:
-        """Make a booster from the model so far; see `Engine.begin`.
-
-        Args:
-            grown: what was grown before.
-            segment: its number.
-        """
+    def _make(self, segment: int) -> None:
         params = {**self.params, "seed": seed_of(self.task.seed, segment)}
-        known = [self.lists] if self.held is None else [self.lists, self.held]
-        self.live = self.xgb.Booster(params, known, model_file=bytearray(grown.model) if grown.model else None)
+        self.live = self.xgb.Booster(params, [self.lists] if self.held is None else [self.lists, self.held])
+
+    def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
+        return np.asarray(booster.predict(self._matrix(data), output_margin=True), dtype=np.float32)
 
     def grow(self, number: int) -> bool:
         """Add a tree, which may be a single leaf; see `Engine.grow`.
@@ -235,8 +234,11 @@ class XGBoost(Engine):
         return scores
 
     def end(self) -> Grown:
-        """The file of the model."""
-        return Grown(bytes(self.live.save_raw("json")), {})
+        """The parts with this one."""
+        scores = {"train": self.live.predict(self.lists, output_margin=True)}
+        if self.held is not None:
+            scores["held"] = self.scores()
+        return Grown((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
 
     def booster(self, grown: Grown, rounds: int) -> Any:
         """The model cut to a number of trees; see `Engine.booster`.
@@ -245,40 +247,13 @@ class XGBoost(Engine):
             grown: with all trees.
             rounds: how many.
         """
-        whole = self.xgb.Booster(model_file=bytearray(grown.model))
+        whole = self.xgb.Booster(model_file=bytearray(join_xgboost(grown.parts)))
         cut = whole if rounds == whole.num_boosted_rounds() else whole[:rounds]
         cut.set_param({"nthread": self.task.threads})
         return cut
 
 
 ENGINES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
-
-
-def joined(first: str, second: str) -> str:
-    """The text of a LightGBM model with the trees of two; header and parameters are those of the first.
-
-    Args:
-        first: as LightGBM writes it.
-        second: a model of the same columns.
-    """
-    head, trees, tail = _parts(first)
-    trees = [*trees, *_parts(second)[1]]
-    blocks = [re.sub(r"\ATree=\d+", f"Tree={place}", block) for place, block in enumerate(trees)]
-    head = re.sub(r"^tree_sizes=.*$", f"tree_sizes={' '.join(str(len(block)) for block in blocks)}", head, flags=re.M)
-    return f"{head}\n\n{''.join(blocks)}end of trees\n{tail}"
-
-
-def _parts(text: str) -> tuple[str, list[str], str]:
-    """The header, the trees and what follows them."""
-    head, _, rest = text.partition("\n\n")
-    body, _, tail = rest.partition("end of trees\n")
-    return head, re.split(r"(?m)^(?=Tree=)", body)[1:], tail
-
-
-def _raw(booster: Any, data: Dataset) -> NDArray[np.float64]:
-    if not len(data.labels):
-        return np.empty(0)
-    return np.asarray(booster.predict(np.asarray(data.features, dtype=np.float32), raw_score=True), dtype=np.float64)
 
 
 def sizes(data: Dataset) -> NDArray[np.int64]:

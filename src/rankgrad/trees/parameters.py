@@ -28,7 +28,10 @@ _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
         "cegb_penalty_feature_lazy": (None, "", ()),  # a feature costs something when it is first used
         "cegb_penalty_feature_coupled": (None, "", ()),
     },
-    "xgboost": {"lambdarank_unbiased": (False, None)},  # the bias of positions is not taken up from a file
+    "xgboost": {
+        "booster": ("gbtree", None),  # dart drops trees of before
+        "lambdarank_unbiased": (False, None),  # the bias of positions is learned on the way
+    },
 }
 
 
@@ -86,13 +89,15 @@ def in_segments(params: dict[str, Any], framework: str) -> bool:
 
 
 def aliases(name: str) -> set[str]:
-    """A parameter of LightGBM and its other names.
+    """A parameter of LightGBM and its other names, as far as they are known here.
 
     Args:
         name: of the parameter.
     """
-    from lightgbm.basic import _ConfigAliases
-
+    try:
+        from lightgbm.basic import _ConfigAliases
+    except ImportError:  # not installed, or a version that keeps no such list
+        return {name}
     return {name, *_ConfigAliases.get(name)}
 
 
