@@ -16,7 +16,7 @@ from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.splits import Forest, read_splits
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = 1e-35  # LightGBM's zeros are this small, and smaller
+_TINY = np.float32(1e-35)  # LightGBM takes this and all that is smaller as 0
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
@@ -82,13 +82,13 @@ def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
         "zero": np.zeros((), dtype=np.float32),
     }
     nodes, rows = [helper.make_node("Reshape", ["features", "flat"], ["rows"])], "rows"
-    if (sparse := _zero_missing(forest, features)).any():
-        constants |= {"sparse": sparse[None], "tiny": np.float32(_TINY), "missing": np.float32(np.nan)}
+    zeros = _zeros(forest, features)
+    if zeros is not None:
+        constants |= {"tiny": np.asarray(_TINY), "zeros": zeros[None]}
         nodes += [
             helper.make_node("Abs", ["rows"], ["size"]),
             helper.make_node("LessOrEqual", ["size", "tiny"], ["small"]),
-            helper.make_node("And", ["small", "sparse"], ["absent"]),
-            helper.make_node("Where", ["absent", "missing", "rows"], ["known"]),
+            helper.make_node("Where", ["small", "zeros", "rows"], ["known"]),
         ]
         rows = "known"
     trees = {"n_targets": 1, "aggregate_function": "SUM", "post_transform": "NONE", **_attributes(forest)}
@@ -137,16 +137,17 @@ def _attributes(forest: Forest) -> dict[str, Any]:
     }
 
 
-def _zero_missing(forest: Forest, features: int) -> NDArray[np.bool_]:
-    """Features whose zeros are missing values, `(features,)`; one that has both kinds of splits cannot be written."""
-    found = np.zeros((2, features), dtype=np.bool_)
+def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
+    """What stands for LightGBM's zeros, `(features,)`: 0, or NaN where they are missing values; None: they are as is."""
+    found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
+        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= _TINY).any())
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
         bad_value("model", "take 0 as missing in all splits of a feature or in none, for ONNX", "both; see model.txt")
-    return found[1]
+    return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
 
 
 def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:

@@ -172,12 +172,15 @@ class TreeRanker(RowRanker):
         measured(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in Plan._fields if name not in ("threads", "params")}
-        given |= {"threads": threads, "params": self._params}
-        # A search draws values from NumPy, whose numbers JSON does not know.
-        plan = Plan(**{name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+        plan = Plan(**_plain({**given, "threads": threads}), params=_plain(self._params))
         check_loss(plan)
         check_params(plan.params, plan.framework)
         return plan
 
 
 OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values without NumPy's numbers, which a search draws and JSON does not know."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
