@@ -220,7 +220,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 from small_trees import SAMPLED, lists, plan
 from rankgrad.trees.boosting import boost
-told = plan(sys.argv[2], trees=1000, **SAMPLED[sys.argv[2]])
+told = plan(sys.argv[2], trees=400, **SAMPLED[sys.argv[2]])
 boost(told, lists(0), lists(7), out=sys.argv[3], resume=True)
 """
 
@@ -229,7 +229,7 @@ boost(told, lists(0), lists(7), out=sys.argv[3], resume=True)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_killed_at_any_moment_and_resumed(framework, tmp_path, monkeypatch):
     monkeypatch.undo()  # segments of full length
-    told = plan(framework, trees=1000, **SAMPLED[framework])
+    told = plan(framework, trees=400, **SAMPLED[framework])
     line = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), framework, str(tmp_path)]
     rng, killed = np.random.default_rng(0), 0
     while True:

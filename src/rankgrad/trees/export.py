@@ -138,7 +138,7 @@ def _attributes(forest: Forest) -> dict[str, Any]:
 
 
 def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
-    """What stands for LightGBM's zeros, `(features,)`: 0, or NaN where they are missing values; None: they are as is."""
+    """What stands for LightGBM's zeros, `(features,)`: 0, or NaN where they are missing values; None: themselves."""
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1

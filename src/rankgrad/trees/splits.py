@@ -57,29 +57,29 @@ def _lightgbm_tree(block: str) -> Tree:
         bad_value("model", f"have constant leaves, for ONNX; {_ELSE}", "linear ones (linear_tree)")
     leaves = int(lines["num_leaves"])
 
-    def splits(name: str, dtype: type) -> NDArray[np.generic]:
-        # After the splits come the leaves.
-        found = np.array(lines[name].split() if leaves > 1 else [], dtype=dtype)
-        return np.concatenate([found, np.zeros(leaves, dtype=dtype)])
+    def splits(name: str) -> NDArray[np.float64]:
+        """What the file says of each split, and 0 for the leaves, which come after them here."""
+        found = np.array(lines[name].split() if leaves > 1 else [], dtype=np.float64)
+        return np.concatenate([found, np.zeros(leaves)])
 
-    kinds, thresholds = splits("decision_type", np.int64), splits("threshold", np.float64)
-    children = []
-    for name in ("left_child", "right_child"):
-        own = splits(name, np.int64)
-        own = np.where(own < 0, leaves - 2 - own, own)  # leaf i is -1 - i there
-        own[leaves - 1 :] = -1
-        children.append(own)
+    def children(name: str) -> NDArray[np.int64]:
+        found = splits(name).astype(np.int64)
+        found = np.where(found < 0, leaves - 2 - found, found)  # leaf i is -1 - i there
+        found[leaves - 1 :] = -1
+        return found
+
+    kinds, thresholds = splits("decision_type").astype(np.int64), splits("threshold")
     missing = kinds >> 2
-    # Where nothing is missing, NaN stands for 0.
-    left = np.where(missing == 0, thresholds >= 0, kinds & 2 > 0)
-    value = np.concatenate([np.zeros(leaves - 1), np.array(lines["leaf_value"].split(), dtype=np.float64)])
+    values = np.array(lines["leaf_value"].split(), dtype=np.float64)
     return Tree(
-        splits("split_feature", np.int64),
-        below(thresholds),
-        left,
-        missing == _ZERO,
-        *children,
-        value.astype(np.float32),
+        feature=splits("split_feature").astype(np.int64),
+        threshold=below(thresholds),
+        # Where nothing is missing, NaN stands for 0.
+        missing_left=np.where(missing == 0, thresholds >= 0, (kinds & 2) > 0),
+        zero_missing=missing == _ZERO,
+        left=children("left_child"),
+        right=children("right_child"),
+        value=np.concatenate([np.zeros(leaves - 1), values]).astype(np.float32),
     )
 
 
