@@ -17,7 +17,7 @@ SURFACE = {
     "rankgrad.data": (),
     "rankgrad.experiments": (),
     "rankgrad.lists": ("Lists", "as_lists", "compute_dtype", "reduce", "to_flat", "to_padded"),
-    "rankgrad.losses": ("gumbel", "parse", "relaxed", "value_and_grad", "weighted_sum"),
+    "rankgrad.losses": ("as_loss", "gumbel", "parse", "relaxed", "value_and_grad", "weighted_sum"),
     "rankgrad.metrics": (),
     "rankgrad.models": (),
     "rankgrad.rankers": (),
@@ -27,7 +27,7 @@ SURFACE = {
     "rankgrad.trees": (),
 }
 # Modules whose docstrings are to come.
-LATER = ("rankgrad.blending", "rankgrad.ranker", "rankgrad.rows", "rankgrad.training", "rankgrad.trees")
+LATER = ("rankgrad.trees",)
 
 ENTRY = re.compile(r"    (\*{0,2}\w+(?:, \*{0,2}\w+)*):(.*)")
 

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rankgrad"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Rooms of the house, and the rooms and modules each may know. All may know the ground floor.
-GROUND = {"errors", "backend", "spec", "accepted", "files", "lock"}
+GROUND = {"errors", "backend", "spec", "accepted", "files", "lock", "own"}
 MAY_KNOW = {
     "errors": set(),
     "backend": set(),
@@ -20,6 +20,7 @@ MAY_KNOW = {
     "accepted": {"spec"},
     "files": set(),
     "lock": {"files"},
+    "own": set(),
     "lists": set(),
     "metrics": {"lists"},
     "relax": {"lists", "metrics.order"},
@@ -109,6 +110,66 @@ def test_rooms_know_only_those_below(path):
         first, _, target = name.partition(".")
         if first == "rankgrad" and target and target != "__version__":
             assert allowed(room, target), f"{room} must not know {target}"
+
+
+def module_name(path):
+    parts = ("rankgrad", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {module_name(path) for path in MODULES}
+
+
+def imported(text):
+    """The package's modules that a file imports when it runs, at load or later; what only type checkers see is not."""
+    tree = ast.parse(text)
+    unseen = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            unseen.update(inner for part in node.body for inner in ast.walk(part))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and node not in unseen:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node not in unseen:
+            # `from rankgrad.losses import text` is an import of the module, `... import softmax` of the package.
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inner & NAMES) | ({node.module} if inner - NAMES else set())
+    return found & NAMES
+
+
+def cycle(graph):
+    """A way from a module back to itself, as a list; None where there is none."""
+    done, way = set(), []
+
+    def walk(name):
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name not in done:
+            way.append(name)
+            for other in sorted(graph[name]):
+                if (found := walk(other)) is not None:
+                    return found
+            way.pop()
+            done.add(name)
+        return None
+
+    return next((found for name in sorted(graph) if (found := walk(name)) is not None), None)
+
+
+def test_no_imports_go_in_a_circle_at_load_or_later():
+    graph = {module_name(path): imported(path.read_text(encoding="utf-8")) - {module_name(path)} for path in MODULES}
+    assert cycle(graph) is None
+    assert len(graph) > 150
+    assert "rankgrad.kernels.op" in graph["rankgrad.losses.fused"]  # inside a function
+
+
+def test_the_walk_finds_circles_and_leaves_types_out():
+    text = "def f():\n    from rankgrad.losses import text\n    from rankgrad.lists import as_lists\n"
+    text += "if TYPE_CHECKING:\n    from rankgrad import trees\nimport rankgrad.files\n"
+    assert imported(text) == {"rankgrad.losses.text", "rankgrad.lists", "rankgrad.files"}
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
 
 def test_kernels_know_torch_and_their_compiler_only():

@@ -2,9 +2,6 @@
 
 import importlib.metadata
 import json
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +9,11 @@ import numpy as np
 import pytest
 import yaml
 from tiny_study import one_thread
+from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad import models
+from rankgrad.cli import app
 from rankgrad.data import load
 from rankgrad.models import kind_of, registry
 from rankgrad.models.folder import CONFIG, write_config
@@ -31,61 +30,73 @@ def test_a_foreign_kind_has_at_most_30_lines_of_its_own():
     assert len(lines) <= 30
 
 
-@pytest.fixture(scope="module")
-def command(tmp_path_factory):
-    """Run a command with the foreign kind, in a folder where nothing but its module lies."""
-    top = tmp_path_factory.mktemp("foreign")
-    (top / "least_squares.py").write_text((KINDS / "least_squares.py").read_text())
-    told = {**os.environ, "COLUMNS": "200"}
-
-    def run(*words, code=0, plain=False):
-        own = [] if plain else ["--import", "least_squares"]
-        line = [sys.executable, "-m", "rankgrad.cli", *map(str, words), *own]
-        done = subprocess.run(line, capture_output=True, text=True, cwd=top, env=told, timeout=300)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
-    return run, top
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """A folder with the module of a foreign kind, which the commands are run in, and which is forgotten after."""
+    (tmp_path / "least_squares.py").write_text((KINDS / "least_squares.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setenv(registry.IMPORTS, "")
+    yield tmp_path
+    sys.modules.pop("least_squares", None)
+    registry._imported.cache_clear()
 
 
-def test_a_foreign_kind_goes_through_every_command(command):
-    run, top = command
-    told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a")
+def run(*words):
+    """What a command says that is run as typed, in this process."""
+    done = CliRunner().invoke(app, [*map(str, words)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+OWN = ("--import", "least_squares")
+
+
+def test_a_foreign_kind_goes_through_every_command(foreign):
+    with pytest.raises(ValueError, match="model must be a known name; got 'least_squares'"):
+        run("train", "--data", TINY, "--model", "least_squares", "--out", "a")
+    told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a", *OWN)
     assert "training least_squares" in told
     assert "nDCG@10" in told
-    assert json.loads((top / "a" / CONFIG).read_text())["kind"] == "least_squares"
-    run("train", "--data", TINY, "--model", "linear", "--epochs", 2, "--out", "b")
-    assert "nDCG@10" in run("evaluate", "a")
-    (top / "some.txt").write_text("".join(f"1 qid:1 {' '.join(f'{j}:{i}' for j in range(1, 11))}\n" for i in range(3)))
-    run("predict", "a", "some.txt", "--out", "scores.txt")
-    with pytest.raises(ValueError, match=r"must say a kind that is known here .*--import.*; got 'least_squares'"):
-        models.load(top / "a")  # the kind is registered in the other process only
-    assert len((top / "scores.txt").read_text().split()) == 3
-    assert "a - b" in run("compare", "a", "b")
-    told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 6, "--jobs", 2, "--out", "best")
-    assert "6 trials. The first trial is the default" in told
-    assert "ridge" in told
-    assert json.loads((top / "best" / CONFIG).read_text())["kind"] == "least_squares"
+    assert json.loads((foreign / "a" / CONFIG).read_text())["kind"] == "least_squares"
+    assert "nDCG@10" in run("evaluate", "a", *OWN)
+    (foreign / "some.txt").write_text(
+        "".join(f"1 qid:1 {' '.join(f'{j}:{i}' for j in range(1, 11))}\n" for i in range(3))
+    )
+    run("predict", "a", "some.txt", "--out", "scores.txt", *OWN)
+    rows = np.arange(3, dtype=np.float32)[:, None] * np.ones(10, dtype=np.float32)
+    scores = [float(line) for line in (foreign / "scores.txt").read_text().split()]
+    assert scores == pytest.approx(models.load("a").score(rows), abs=1e-6)
+    told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--jobs", 2, "--out", "best", *OWN)
+    assert "4 trials. The first trial is the default" in told
+    assert json.loads((foreign / "best" / CONFIG).read_text())["kind"] == "least_squares"
+    assert "a - b" in run("compare", "a", "best", *OWN)
     recipe = {
         "title": "Two", "data": [TINY], "settings": {"epochs": 2}, "metrics": ["nDCG@10"], "losses": {"MSE": "mse"},
         "models": {"OLS": {"model": "least_squares", "search": {"ridge": [0.1, 10.0]}}, "Linear": {"model": "linear"}},
         "trials": 2,
     }  # fmt: skip
-    (top / "two.yaml").write_text(yaml.safe_dump(recipe))
-    told = run("experiment", "two.yaml", "--jobs", 2, "--out", "results")
-    assert re.search(r"OLS .*MSE", told)
-    assert "OLS" in run("report", "results", "--out", "report.html", "--no-lists")
-    assert "least_squares" in run("list", "models")
-    told = run("export", "a", "a.onnx", code=2)
-    assert "model must be of a kind that can be exported; got LinearModel" in told
-    # What is wrong is one sentence, before data is read; and without the module the name is not known.
-    assert "ridge must be at least 0; got -1" in run(
-        "train", "--data", TINY, "--model", "least_squares", "--set", "ridge=-1", "--out", "c", code=2
-    )
-    told = run("train", "--data", TINY, "--model", "least_squares", "--out", "c", code=2, plain=True)
-    assert "model must be a known name; got 'least_squares'" in told
-    told = run("train", "--data", TINY, "--import", "no_such_module", "--out", "c", code=2, plain=True)
-    assert "--import must name a module that can be imported; got 'no_such_module'" in told
+    (foreign / "two.yaml").write_text(yaml.safe_dump(recipe))
+    told = run("experiment", "two.yaml", "--jobs", 2, "--out", "results", *OWN)
+    assert "OLS" in told
+    run("report", "results", "--out", "report.html", *OWN)
+    assert "OLS" in (foreign / "report.html").read_text()
+    assert "least_squares" in run("list", "models", *OWN)
+    with pytest.raises(ValueError, match="model must be of a kind that can be exported; got LinearModel"):
+        run("export", "a", "a.onnx", *OWN)
+    with pytest.raises(ValueError, match="ridge must be at least 0; got -1"):
+        run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=-1", "--out", "c", *OWN)
+    with pytest.raises(ModuleNotFoundError, match="--import must name a module that can be imported; got 'no_such'"):
+        run("list", "models", "--import", "no_such")
+
+
+def test_a_folder_of_a_foreign_kind_says_what_is_missing(tmp_path):
+    write_config(tmp_path, "least_squares", {})
+    with pytest.raises(ValueError, match=r"must say a kind that is known here .*--import.*; got 'least_squares'"):
+        models.load(tmp_path)
 
 
 def test_a_kind_of_an_entry_point_is_loaded_when_its_name_is_asked_for(monkeypatch):
@@ -188,22 +199,19 @@ def test_shuffling_a_feature_that_is_not_used_changes_nothing():
         model.feature_importance(lists.test, repeats=0)
 
 
-def test_a_blend_is_trained_from_folders(trained, tmp_path, command):
+def test_a_blend_is_trained_from_folders(trained, tmp_path):
     made, _ = trained
-    run, _ = command
     for text, model in made.items():
         model.save(tmp_path / text)
     parts = "|".join(str(tmp_path / text) for text in made)
-    told = run(
-        "train", "--data", TINY, "--model", "blend", "--set", f"parts={parts}", "--out", tmp_path / "b", plain=True
-    )
+    told = run("train", "--data", TINY, "--model", "blend", "--set", f"parts={parts}", "--out", tmp_path / "b")
     assert "training blend" in told
     both = models.load(tmp_path / "b")
     assert len(both.weights) == len(made)
     assert both.weights.sum() == pytest.approx(1.0)
-    assert "nDCG@10" in run("evaluate", tmp_path / "b", plain=True)
-    told = run("train", "--data", TINY, "--model", "blend", "--out", tmp_path / "c", code=2, plain=True)
-    assert "parts must be folders of trained models" in told
+    assert "nDCG@10" in run("evaluate", tmp_path / "b")
+    with pytest.raises(ValueError, match="parts must be folders of trained models"):
+        run("train", "--data", TINY, "--model", "blend", "--out", tmp_path / "c")
 
 
 def test_the_public_names_are_there():

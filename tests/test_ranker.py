@@ -57,9 +57,9 @@ def trained(monkeypatch):
     """What `fit` hands to `train`."""
     calls = []
 
-    def spy(settings, data, validation, *, out, weights, progress):
+    def spy(settings, data, validation, *, weights, **how):
         calls.append((data, validation, weights))
-        return train(settings, data, validation, out=out, weights=weights, progress=progress)
+        return train(settings, data, validation, weights=weights, **how)
 
     monkeypatch.setattr(module, "train", spy)
     return calls

@@ -140,7 +140,13 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
     """A safetensors file; `facts` are JSON in its header, beside a hash of everything."""
     from safetensors.torch import save
 
-    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    kept: dict[str, Tensor] = {}
+    places = set()
+    for name, tensor in tensors.items():
+        kept[name] = tensor.detach().cpu().contiguous()
+        if (place := kept[name].untyped_storage().data_ptr()) in places:
+            kept[name] = kept[name].clone()  # weights that layers share: the format knows no sharing
+        places.add(place)
     # In the facts, as two entries of metadata would come in any order: the same content gives the same bytes.
     told = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
     write_bytes(path, save(kept, {"facts": json.dumps(told)}))

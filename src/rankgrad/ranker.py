@@ -3,18 +3,22 @@
 import copy
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
-from rankgrad import losses
 from rankgrad.data.preprocessing import StandardisePerQuery
 from rankgrad.errors import bad_value
 from rankgrad.files import write_bytes
+from rankgrad.losses.own import as_loss
+from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.models.protocol import Callback
 from rankgrad.rows import RowRanker, hold_out, row_weights
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.report import LOG
@@ -23,15 +27,35 @@ _ROWS = 65_536  # documents scored at a time where lists do not matter
 
 
 class Ranker(RowRanker):
-    """A ranker that is fitted on rows with a query each, and gives one score a row.
+    """Fit a neural ranker on rows with a query id each, and give one score per row.
 
     Args:
-        model, loss: as text, `name[@k][:key=value,...]`; `rankgrad list models` and `rankgrad list losses` know them.
+        model, loss, metric: as text, `name[@k][:key=value,...]`, such as `rankgrad list models` shows; or your own: a
+            network, a loss function or module, a function of the scores and labels of a list. `fit` copies them.
+        preprocess: preprocessing as text, fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
+        epochs: passes over the training lists, at most.
+        batch_size: lists per step.
+        batch_documents: documents per step instead; None: count lists.
+        list_size: longer training lists are cut to this, with a new random draw per epoch; None: they are not.
+        optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd, with options as text.
+        lr: learning rate.
+        weight_decay: of the network; the parameters of a loss have none.
+        loss_lr: learning rate of a loss's own parameters; None: `lr`.
+        schedule: of the learning rate: constant, cosine, step or plateau, with options as text.
+        warmup: epochs in which the learning rate rises from 0.
+        clip: the largest norm of the gradient; None: any.
+        ema: decay of a moving average of the weights, which is then what is kept; 0: none.
+        patience: epochs without a better `metric` after which training stops; None: never.
+        seed: random seed of everything: weights, order of lists, dropout, the hold-out.
+        device: `"auto"`, `"cpu"` or `"cuda"`.
+        precision: `"fp32"`, `"bf16"` or `"fp16"`.
+        data_on: where the lists are during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
+        save_steps: a checkpoint every so many steps, besides one per epoch; needs `out`.
+        trackers: tensorboard, mlflow, wandb, besides `log.jsonl`; needs `out`.
         holdout: the share of the training lists that is set aside to choose the epoch where `fit` is given no
             `eval_set`; 0: none is, and the last epoch is kept.
         out: a new folder for checkpoints, log and model while `fit` runs; None keeps all in memory.
         verbose: show a progress bar.
-        preprocess, ..., trackers: as in `rankgrad.training.Settings`, with its defaults.
 
     After `fit`: `model_`, `history_` (a row an epoch), `best_epoch_` (from 1), `n_features_in_`, and
     `feature_names_in_` where X was a data frame.
@@ -47,8 +71,8 @@ class Ranker(RowRanker):
 
     def __init__(
         self,
-        model: str = "mlp",
-        loss: str = "lambdaloss",
+        model: str | nn.Module | Callable[..., Any] = "mlp",
+        loss: str | nn.Module | Callable[..., Any] = "lambdaloss",
         *,
         preprocess: str = "standardise",
         epochs: int = 100,
@@ -63,7 +87,7 @@ class Ranker(RowRanker):
         warmup: float = 0.0,
         clip: float | None = None,
         ema: float = 0.0,
-        metric: str = "nDCG@10",
+        metric: str | Metric | Callable[..., Any] = "nDCG@10",
         patience: int | None = 20,
         seed: int = 0,
         device: str = "auto",
@@ -113,6 +137,8 @@ class Ranker(RowRanker):
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        callbacks: Iterable[Callback] = (),
+        init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
         """Train on labelled lists. Ctrl-C leaves the estimator unfitted; the best epoch so far is in `out`, if given.
 
@@ -124,40 +150,69 @@ class Ranker(RowRanker):
             sample_weight: `(rows,)`, for losses that take weights.
             eval_set: `(X, y)` that chooses the epoch and stops the run, or a list of such, of which the first does.
             eval_qid, eval_group: the lists of `eval_set`; a list of such where that is one.
+            callbacks: called with the row of `history_` after each epoch; a true return value ends the training.
+            init_model: a fitted ranker whose weights training starts from, with its preprocessing as it is.
         """
         settings = self._settings()
+        if isinstance(init_model, Ranker):
+            check_is_fitted(init_model)
+            init_model = init_model.model_
         self.__dict__.pop("model_", None)  # what goes wrong below leaves no half of an older fit
         data, rows = self._lists(X, y, qid, group, reset=True)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
-        if weights is not None and not losses.parse(settings.loss).takes_weights:
-            bad_value("sample_weight", f"be None for {settings.loss}, which takes no weights", "weights")
+        if weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
+            bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
             data, validation, weights = hold_out(data, weights, self.holdout, settings.seed)
-        model = train(settings, data, validation, out=self.out, weights=weights, progress=bool(self.verbose))
-        self._take(model)
+        how: dict[str, Any] = {"out": self.out, "weights": weights, "progress": bool(self.verbose)}
+        self._take(train(settings, data, validation, callbacks=callbacks, init_model=init_model, **how))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read."""
+        """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read.
+
+        Args:
+            folder: where to write.
+        """
         check_is_fitted(self)
         self.model_.save(folder)
         self._keep(Path(folder))
         write_bytes(Path(folder) / LOG, "".join(json.dumps(row) + "\n" for row in self.history_).encode())
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "Ranker":
-        """A fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled."""
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        device: str = "cpu",
+        *,
+        model: Any = None,
+        loss: Any = None,
+        metric: Any = None,
+    ) -> "Ranker":
+        """A fitted ranker from a folder that `save` or `rankgrad train` wrote.
+
+        Nothing in the folder is run, imported or unpickled, so objects of your own are given again: a network always, a
+        loss or metric to fit again.
+
+        Args:
+            folder: of the model.
+            device: where it is to compute.
+            model: the network, or what makes it, where the ranker was fitted with one.
+            loss, metric: become the ranker's parameters.
+        """
         if (kind := read_config(Path(folder)).get("kind")) is not None:
             bad_value(str(folder), "hold a neural model", f"a model of kind {kind!r}, which has a `load` of its own")
-        model = Model.load(folder, device)
+        trained = Model.load(folder, device, model)
         try:
-            settings = Settings.of(model.settings)
+            settings = Settings.of(trained.settings)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a run; got {error}") from error
-        ranker = cls(**{name: getattr(settings, name) for name in Settings.names()})
-        model.history = _history(Path(folder) / LOG)
-        ranker._take(model)
+        given = {"model": model, "loss": loss, "metric": metric}
+        own = {name: part for name, part in given.items() if part is not None}
+        ranker = cls(**{**{name: getattr(settings, name) for name in Settings.names()}, **own})
+        trained.history = _history(Path(folder) / LOG)
+        ranker._take(trained)
         ranker._take_kept(Path(folder))
         return ranker
 
@@ -179,7 +234,8 @@ class Ranker(RowRanker):
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         per_query = any(isinstance(step, StandardisePerQuery) for step in self.model_.steps.steps)
         if self.model_.ranker.list_aware or per_query:
-            name = self.model_.steps if per_query else self.model_.ranker.model
+            config = self.model_.ranker.config
+            name = self.model_.steps if per_query else config.get("description", config["model"])
             bad_value("qid or group", f"be given: with {name} a score depends on the whole list", "neither")
         return self.model_.score(X, np.append(np.arange(0, len(X), _ROWS), len(X)))
 

@@ -44,9 +44,12 @@ class RowRanker(BaseEstimator):
         return scores
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
-        """The mean nDCG@10 (gain 2^y - 1); a list without a relevant document counts as 0.
+        """Compute the mean nDCG@10 (gain 2^y - 1); a list without a relevant document counts as 0.
 
-        With `sample_weight (rows,)`, a list weighs as much as its rows do on average.
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: the lists, as in `fit`.
+            sample_weight: `(rows,)`; a list weighs as much as its rows do on average.
         """
         check_is_fitted(self)
         data, rows = self._lists(X, y, qid, group, reset=False)
@@ -79,7 +82,12 @@ class RowRanker(BaseEstimator):
         self.n_features_in_ = self.model_.features
 
     def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
-        """The rank of each row in its list, from 1; of rows with equal scores the earlier comes first."""
+        """Compute the rank of each row in its list, from 1; of rows with equal scores the earlier comes first.
+
+        Args:
+            X: features, `(rows, f)`.
+            qid, group: the lists, as in `fit`.
+        """
         check_is_fitted(self)
         check_lists(qid, group)
         X = validate_data(self, X, reset=False, **self._how())

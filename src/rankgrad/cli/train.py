@@ -116,10 +116,9 @@ def train(
     given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
     kind, settings, added = _settings(given, out if resume else None)
     if data is not None:
-        # The seed of a run that is already known to be wrong is complained of with the other settings.
-        seed = settings.get("seed", 0)
-        seed = seed if isinstance(seed, int) else 0
-        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, seed)
+        # A seed that is no number is complained of with the other settings.
+        number = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
+        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, number)
     elif source := Source.kept(out) if resume else None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, data is not None, init_model)
@@ -132,7 +131,7 @@ def train(
             _run(console, kind, settings, source, out, resume, init_model)
     except KeyboardInterrupt:
         if is_first():
-            typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source)}", err=True)
+            typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
         raise typer.Exit(130) from None
     except NotFinite as error:
         typer.echo(f"rankgrad: {error}", err=True)
@@ -192,13 +191,16 @@ def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     return kept, path
 
 
-def _how_to_resume(kind: "RankerKind", out: Path, settings: dict[str, Any], source: "Source") -> str:
+def _how_to_resume(
+    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "Source", init_model: Path | None
+) -> str:
     if not kind.resumes(out):
         return f"No {kind.unit} was done: there is nothing to resume."
     cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
     length = {**kind.defaults, **settings}.get(kind.length or "")
     limit = "" if length is None else f"--epochs {length} "
-    return f"To go on: rankgrad train --resume {limit}{cache}--out {shlex.quote(str(out))}"
+    start = "" if init_model is None else f"--init-model {shlex.quote(str(init_model))} "
+    return f"To go on: rankgrad train --resume {limit}{cache}{start}--out {shlex.quote(str(out))}"
 
 
 def _check(
@@ -275,16 +277,17 @@ def _run(
     features = parts["train"].features.shape[1]
     console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
     resumed = resume and kind.resumes(out)
+    told = {"settings": {**kind.defaults, **settings}}
     if is_first() and not resumed:
         source.keep(out)
-        write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
+        write_json(out / RUN, told, seal=True)
     start = None if init_model is None else load(init_model)
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
     if is_first():
         if resumed:  # and the data was that of the run
             source.keep(out)
-            write_json(out / RUN, {"settings": {**kind.defaults, **settings}}, seal=True)
+            write_json(out / RUN, told, seal=True)
         if not kind.has_run(out):
             model.save(out)
         _report(console, model, parts.get("test"), out)

@@ -53,7 +53,7 @@ def tune(
     from rankgrad.models.registry import kind_of, kind_or_default
 
     kept = dict(pair("set", text, read_value) for text in fix or ())
-    source = Source(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
+    source = _as_begun(Source(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0)), out)
     kind, given = (
         kind_or_default(model),
         {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
@@ -117,13 +117,25 @@ def _check_folder(out: Path, search: "Search", source: "Source") -> None:
         bad_value("out", "be a new folder", f"{out}, which holds a model")
 
 
+def _as_begun(source: "Source", out: Path) -> "Source":
+    """The source; of a search that version 0.1 began, which noted no seed of the lists that are held out, as it was."""
+    from dataclasses import replace
+
+    from rankgrad.files import read_json
+
+    path = out / TRIALS / "search.json"
+    then = read_json(path).get("data") if path.is_file() else None
+    return replace(source, seed=None) if isinstance(then, dict) and "seed" not in then else source
+
+
 def _told(search: "Search", source: "Source") -> dict[str, Any]:
     """What must be the same for a search to go on; the budget may grow."""
     import json
     from dataclasses import asdict
 
     settings = {**search.kind.defaults, **search.base}
-    told = {"settings": settings, "space": search.space, "seed": search.seed, "data": asdict(source)}
+    lists = {name: value for name, value in asdict(source).items() if name != "seed" or value is not None}
+    told = {"settings": settings, "space": search.space, "seed": search.seed, "data": lists}
     return dict(json.loads(json.dumps(told)))
 
 

@@ -1,9 +1,12 @@
 r"""A table in LaTeX, with `booktabs` and nothing else: in as many `table*` as fit the page of a plain `article`."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rankgrad.experiments.rendering import ABSENT, Column, Number, beside, caption, columns
-from rankgrad.experiments.tables import Row, Table
+
+if TYPE_CHECKING:
+    from rankgrad.experiments.tables import Row, Table
 
 # What a page of `article` holds in `\footnotesize`: in width at 10 to 12 points, in height at 10 and 11.
 _WIDTH = 76.0  # in digits
@@ -20,7 +23,7 @@ _LATEX = {
 Group = list[Column]  # of one metric
 
 
-def latex(table: Table) -> str:
+def latex(table: "Table") -> str:
     """The table, cut by metrics and by rows into parts that fit a page; p-values are left to the marks."""
     groups = [[column for column in columns(table, metric) if column.head != "p"] for metric in table.metrics]
     room = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
@@ -43,7 +46,7 @@ def latex(table: Table) -> str:
     return "\n".join(found)
 
 
-def _tabular(table: Table, rows: range, groups: Sequence[Group]) -> Iterator[str]:
+def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
     """Some rows and metrics. Where there are several models, each is named in a line above its losses."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
@@ -85,7 +88,7 @@ def _lines(metric: str) -> list[str]:
     return [name + cutoff, f"({options})"] if bracket else [metric]
 
 
-def _pages(rows: Sequence[Row]) -> list[range]:
+def _pages(rows: "Sequence[Row]") -> list[range]:
     """The places of the rows that go on a page, cut between models where that can be."""
     found, start = [], 0
     while start < len(rows):

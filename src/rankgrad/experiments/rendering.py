@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from rankgrad.experiments.tables import Entry, Table
-
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table as RichTable
+
+    from rankgrad.experiments.tables import Entry, Table
 
 ABSENT = "\N{EN DASH}"
 
@@ -29,7 +29,7 @@ class Column(NamedTuple):
     numbers: list[Number]
 
 
-def columns(table: Table, metric: str) -> list[Column]:
+def columns(table: "Table", metric: str) -> list[Column]:
     """The columns of a metric: ours, and as far as there are any the p-values, the paper's numbers, the differences."""
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
@@ -42,21 +42,21 @@ def columns(table: Table, metric: str) -> list[Column]:
     return found
 
 
-def labels(table: Table) -> tuple[list[str], list[list[str]]]:
+def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
     """What stands before the numbers: its headings, and for each row model and loss; one model is named in no row."""
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
-def caption(table: Table) -> str:
+def caption(table: "Table") -> str:
     """What the table is: its title, and what the numbers are of."""
     title = table.title.strip().rstrip(".")
     end = "" if title.endswith(("?", "!")) else "."
     return f"{title}{end} {subject(table)}" if title else subject(table)
 
 
-def subject(table: Table) -> str:
+def subject(table: "Table") -> str:
     """What the numbers are of: the data set, the model if there is one only, the unit."""
     models = list(dict.fromkeys(row.model for row in table.rows))
     said = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
@@ -74,7 +74,7 @@ def beside(groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], 
     return parts
 
 
-def rich(table: Table, width: int = 80) -> "RenderableType":
+def rich(table: "Table", width: int = 80) -> "RenderableType":
     """Tables for the terminal with as many metrics side by side as fit, then the notes."""
     from rich.console import Console, Group
     from rich.measure import Measurement
@@ -94,7 +94,7 @@ def rich(table: Table, width: int = 80) -> "RenderableType":
     return Group(Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
 
 
-def markdown(table: Table) -> str:
+def markdown(table: "Table") -> str:
     """One table with all metrics; notes as a list."""
     heads, names = labels(table)
     numbers = [column for metric in table.metrics for column in columns(table, metric)]
@@ -107,7 +107,7 @@ def markdown(table: Table) -> str:
     return f"**{_escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
 
 
-def _grid(table: Table, groups: Sequence[Sequence[Column]]) -> "RichTable":
+def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
     from rich import box
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -133,7 +133,7 @@ def _grid(table: Table, groups: Sequence[Sequence[Column]]) -> "RichTable":
     return grid
 
 
-def _ours(table: Table, entry: Entry) -> Number:
+def _ours(table: "Table", entry: "Entry") -> Number:
     if not entry.wanted:
         return Number(ABSENT)
     if not entry.complete:
@@ -142,7 +142,7 @@ def _ours(table: Table, entry: Entry) -> Number:
     return Number(_number(table, entry.mean) + spread, entry.mark, entry.best)
 
 
-def _number(table: Table, value: float | None, sign: str = "") -> str:
+def _number(table: "Table", value: float | None, sign: str = "") -> str:
     return ABSENT if value is None else f"{value * table.scale:{sign}.{table.digits}f}"
 
 

@@ -1,21 +1,19 @@
 """Weighted sums of losses, `0.7*softmax+0.3*bce`, as one loss."""
 
 import inspect
-import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_value
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.learned import LearnDCG
-from rankgrad.spec import show
 
 
 class WeightedSum(nn.Module):
-    r"""Add losses, each times its weight; `weighted_sum` makes one.
+    r"""Add losses, each times its weight; `rankgrad.losses.weighted_sum` makes one.
 
     .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
 
@@ -72,25 +70,6 @@ class WeightedSum(nn.Module):
         return " + ".join(f"{weight:g} * {_name(loss)}" for weight, loss in self.terms)
 
 
-def weighted_sum(*terms: tuple[float, "str | Callable[..., Tensor]"]) -> WeightedSum:
-    """Make one loss of several: the sum of each loss times its weight.
-
-    Args:
-        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
-            (`functools.partial` gives it options) or a module.
-
-    Example:
-        >>> import torch
-        >>> from rankgrad.losses import bce
-        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
-        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
-        tensor(1.4342)
-    """
-    if not terms:
-        bad_value("terms", "be pairs (weight, loss), at least one", "none")
-    return WeightedSum([_term(term) for term in terms])
-
-
 def takes_weights(loss: Callable[..., Tensor]) -> bool:
     """Whether a loss takes document weights.
 
@@ -113,23 +92,6 @@ def learned(loss: nn.Module) -> dict[str, float]:
     """
     own = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
     return {} if own is None else own.learned()
-
-
-def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
-    if not isinstance(term, list | tuple) or len(term) != 2:
-        bad_type("terms", "be pairs (weight, loss)", show(term))
-    weight, loss = term
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-        bad_value("weight", "be a finite number above 0", show(weight))
-    from rankgrad.losses.text import TextLoss, parse
-
-    if isinstance(loss, str):
-        loss = parse(loss)
-    if isinstance(loss, TextLoss):
-        loss.only_joint("a weighted sum")
-    if not callable(loss):
-        bad_type("loss", "be text, a function or a module", type(loss).__name__)
-    return float(weight), loss
 
 
 def _name(loss: Any) -> str:

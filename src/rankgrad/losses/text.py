@@ -11,7 +11,7 @@ from rankgrad import relax
 from rankgrad.accepted import check_sizes, fit_options
 from rankgrad.backend import backend
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.composed import learned, takes_weights, weighted_sum
+from rankgrad.losses.composed import WeightedSum, learned, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
 from rankgrad.metrics import parse as parse_metric
@@ -21,6 +21,8 @@ from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms,
 ADAPTS = ("joint", "heldout")
 # Arguments that come with the lists, not with the text.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+# The losses by their names in lower case; `rankgrad.losses` fills it with everything in its `__all__`.
+KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
@@ -70,7 +72,7 @@ def parse(text: str) -> TextLoss:
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
     is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
-    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options; see `weighted_sum`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options.
 
     Args:
         text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
@@ -89,22 +91,19 @@ def parse(text: str) -> TextLoss:
     if len(terms) == 1 and terms[0][0] is None:
         return _one(text)
     parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
-    total = weighted_sum(*parsed)
+    for _, loss in parsed:
+        loss.only_joint("a weighted sum")
+    total = WeightedSum(parsed)
     return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
 
 
 def _one(text: str) -> TextLoss:
     """The loss of a text that is no sum."""
-    from rankgrad import losses
-
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
-    known = {loss.lower(): loss for loss in (*losses.__all__, "relaxed")}
-    one_of("loss", name, known)
+    one_of("loss", name, (*KNOWN, "relaxed"))
     samples, adapt = _samples(options), options.pop("adapt", None)
-    function, options = (
-        (_relaxed(k, options), {}) if name == "relaxed" else _known(getattr(losses, known[name]), k, options)
-    )
+    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
     weights = takes_weights(function)
     with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)

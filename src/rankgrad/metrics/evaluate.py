@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rankgrad.errors import bad_value
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.measure import Metric, parse
+from rankgrad.metrics.own import OwnMetric, as_metric
 from rankgrad.metrics.ranked import Ranked, id_codes, nan_scores, rank_padded, settle
 
 Values = NDArray[np.float64]
@@ -34,8 +35,8 @@ class Evaluation:
     confidence: float = 0.95  # share of the resampled means that each interval holds
     queries: tuple[str, ...] | None = None  # the name of each list, where lists have one
 
-    def __getitem__(self, name: str) -> float:
-        return self.means[str(parse(name)) if name not in self.means else name]
+    def __getitem__(self, name: Any) -> float:
+        return self.means[str(as_metric(name)) if name not in self.means else name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.means)
@@ -95,7 +96,7 @@ class Evaluation:
 def evaluate(
     scores: Any,
     labels: Any,
-    metrics: Iterable[str | Metric] | str | Metric,
+    metrics: Iterable[Any] | str | Metric | OwnMetric,
     *,
     mask: Any = None,
     offsets: Any = None,
@@ -108,7 +109,7 @@ def evaluate(
 
     Args:
         scores, labels, mask, offsets, ids: as in every function of `rankgrad.metrics`.
-        metrics: texts such as `"nDCG@10"`, or `Metric` values.
+        metrics: texts such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
         bootstrap: resamples of the lists, the same for all metrics; 0: the interval is the mean itself.
         seed: of the resampling.
         confidence: share of the resampled means that the interval holds.
@@ -122,16 +123,17 @@ def evaluate(
         nDCG@10  0.8984  [0.7967, 1.0000]  2      exp        zero   stable  10
         P@1      1.0000  [1.0000, 1.0000]  2      label > 0  zero   stable  1
     """
-    chosen = named(metrics)
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(chosen.values()))
-    ways = {metric.options.get("ties", "stable") for metric in chosen.values()}
+    chosen = _chosen(metrics)
+    known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
+    ways = {metric.options.get("ties", "stable") for metric in known.values()}
     missing, which, found = 0, [], []
     for members, part, own_ids in _of_like_length(lists, ids if "trec" in ways else None):
         missing += nan_scores(part.scores)
         codes = None if own_ids is None else id_codes(own_ids, part)
         ranked = {ties: rank_padded(part.scores, part.labels, part.mask, ties, codes) for ties in ways}
         which.append(members)
-        found.append(values_of(ranked, chosen))
+        found.append(values_of(ranked, known) | own_values(part, chosen))
     if missing:
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
     back = np.argsort(np.concatenate(which))
@@ -147,6 +149,17 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
         each = settle(outcome, metric.options.get("empty", "zero"), "none")
         values[name] = each.reshape(-1).cpu().numpy().astype(np.float64)
     return values
+
+
+def own_values(lists: Lists, metrics: Mapping[str, Metric | OwnMetric]) -> dict[str, Values]:
+    """The value of each list by those metrics that are functions of the caller, `(lists,)`; NaN scores are lowest."""
+    scores, labels, mask, offsets, _ = lists.given
+    clean = torch.where(scores.isnan(), -torch.inf, scores)
+    return {
+        name: metric.measure(clean, labels, mask=mask, offsets=offsets, reduction="none").reshape(-1).cpu().numpy()
+        for name, metric in metrics.items()
+        if isinstance(metric, OwnMetric)
+    }
 
 
 def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
@@ -174,7 +187,7 @@ def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64],
 
 def summarise(
     values: dict[str, Values],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, Metric | OwnMetric],
     bootstrap: int,
     seed: int,
     confidence: float,
@@ -208,6 +221,18 @@ def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
     if not chosen:
         bad_value("metrics", "name at least one metric", "none")
     return {str(metric): metric for metric in chosen}
+
+
+def _chosen(metrics: Any) -> dict[str, Metric | OwnMetric]:
+    """The metrics by their text or description, in the order given."""
+    chosen: dict[str, Metric | OwnMetric] = {}
+    for metric in map(as_metric, [metrics] if isinstance(metrics, str | OwnMetric) or callable(metrics) else metrics):
+        same = chosen.setdefault(str(metric), metric)
+        if isinstance(metric, OwnMetric) and isinstance(same, OwnMetric) and same.function is not metric.function:
+            bad_value("metrics", "have different names", f"{metric} twice")
+    if not chosen:
+        bad_value("metrics", "name at least one metric", "none")
+    return chosen
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:

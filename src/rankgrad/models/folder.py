@@ -1,5 +1,6 @@
 """Read and write the files that every saved model has: `config.json` and `metrics.json`."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ FORMAT, VERSION = "rankgrad model", 1
 CONFIG, METRICS = "config.json", "metrics.json"
 
 
-def write_config(folder: Path, kind: str | None, about: dict[str, Any]) -> None:
+def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str, Any]) -> None:
     """Write `config.json`.
 
     Args:
@@ -19,16 +20,16 @@ def write_config(folder: Path, kind: str | None, about: dict[str, Any]) -> None:
         about: everything else, as JSON can hold it.
     """
     named = {} if kind is None else {"kind": kind}
-    write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
+    write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
     """Read the `config.json` of a model, of a version that this release knows.
 
     Args:
         folder: of the model.
     """
-    path = folder / CONFIG
+    path = Path(folder) / CONFIG
     if not path.is_file():
         bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
     config = read_json(path)
@@ -42,23 +43,23 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def write_metrics(folder: Path, metrics: dict[str, Any]) -> None:
+def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
     """Write `metrics.json`: what is known about the model's quality.
 
     Args:
         folder: of the model.
         metrics: as JSON can hold them.
     """
-    write_json(folder / METRICS, metrics, seal=True)
+    write_json(Path(folder) / METRICS, metrics, seal=True)
 
 
-def read_metrics(folder: Path) -> dict[str, Any]:
+def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
     """Read the `metrics.json` of a model; empty where there is none.
 
     Args:
         folder: of the model.
     """
-    path = folder / METRICS
+    path = Path(folder) / METRICS
     known = read_json(path) if path.is_file() else {}
     for part in ("validation", "test", "loss"):
         values = known.get(part, {})

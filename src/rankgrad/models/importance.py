@@ -28,11 +28,11 @@ def permutation_importance(
         repeats: shuffles per feature, at least 1.
         seed: of the shuffles.
     """
-    from rankgrad.metrics import parse
+    from rankgrad.metrics.own import as_metric
 
     if repeats < 1:
         bad_value("repeats", "be at least 1", repeats)
-    rng, measured = np.random.default_rng(seed), parse(metric)
+    rng, measured = np.random.default_rng(seed), as_metric(metric)
     labels, sign = np.asarray(data.labels), 1.0 if measured.higher_is_better else -1.0
 
     def value(features: NDArray[np.float32]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from rankgrad import rankers
 from rankgrad.data import Dataset
@@ -108,9 +108,8 @@ class NeuralKind(RankerKind):
             init_model: a neural model to start from.
         """
         told = Settings.of(dict(settings))
-        if init_model is not None:
-            bad_value("init_model", "be None here", type(init_model).__name__)
-        return _train(told, train, validation, out=out, resume=resume, progress=progress)
+        where: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
+        return _train(told, train, validation, **where, init_model=cast(Model | None, init_model))
 
     def load(self, folder: Path, device: str = "cpu") -> Model:
         """Read a saved network with its preprocessing; see `RankerKind.load`.
@@ -148,6 +147,8 @@ class NeuralKind(RankerKind):
         told = Settings.of(dict(settings))
         if spell("schedule", told.schedule).name == "cosine":
             bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
+        if not isinstance(told.model, str):
+            return dict(SPACE)
         name, given = rankers.parse(told.model)
         # A preset is a paper's network: its options stay as they are.
         own = SPACE_OF_MODEL.get(name, {})
@@ -160,7 +161,10 @@ class NeuralKind(RankerKind):
             settings: to start from.
             draw: values by the names of `space`.
         """
-        name, options = rankers.parse(str(settings.get("model", Settings.model)))
+        model = settings.get("model", Settings.model)
+        if not isinstance(model, str):
+            return {**settings, **draw}
+        name, options = rankers.parse(model)
         of_model = {key.removeprefix(_OPTION): value for key, value in draw.items() if key.startswith(_OPTION)}
         others = {key: value for key, value in draw.items() if not key.startswith(_OPTION)}
         return {**settings, **others, "model": write(name, options={**options, **of_model})}

@@ -30,8 +30,8 @@ EXPORT_TOLERANCE = 1e-5  # between the scores of an exported file and of its mod
 class Exported:
     """A file that `TrainedModel.export` wrote, and the check that it passed."""
 
-    path: Path
-    format: str
+    path: Path  # of the file
+    format: str  # its name, such as `onnx`
     engine: str  # the program that ran it
     shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
     difference: float  # the largest one to the model's own scores
@@ -213,8 +213,8 @@ class RankerKind(ABC):
         """Turn what the command line was given into settings; and a sentence about what was added, or nothing.
 
         Args:
-            given: the options that were given, by the names of the command line, as numbers and text. A `device` is left
-                out here: most kinds have no choice of one.
+            given: the options that were given, by the names of the command line, as numbers and text. A `device` is
+                left out here: most kinds have no choice of one.
         """
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rankgrad.accepted import check_sizes
-from rankgrad.errors import bad_type, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.rankers.attention_mil import AttentionMIL
 from rankgrad.rankers.attsets import AttSets
 from rankgrad.rankers.context_aware import ContextAware
@@ -70,6 +70,8 @@ def _known(name: Any) -> str:
         bad_type("model", "be a name such as 'mlp'", type(name).__name__)
     known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
     plain = name.strip().lower().replace("-", "_")
+    if plain == "own":
+        bad_value("model", "be a network that can be made by its name; an own one is given as an object", repr(name))
     if plain not in known:
         one_of("model", name, known.values())
     return known[plain]

@@ -22,6 +22,8 @@ from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.files import write_bytes
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
+from rankgrad.own import describe
+from rankgrad.rankers.own import OwnFlat, OwnRanker
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -78,8 +80,21 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         need(*_PACKAGES)
     model = copy.copy(model)
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # others may be using the one that was given
-    with _quiet():
-        content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
+    own = model.ranker if isinstance(model.ranker, OwnRanker) else None
+    if isinstance(own, OwnFlat):
+        bad_value(
+            "model", "score rows or padded lists, to be exported", f"{describe(own.network)}, which takes offsets"
+        )
+    try:
+        with _quiet():
+            content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
+    except Exception as error:
+        if own is None:
+            raise
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"model must be a network that torch.export can trace; got {describe(own.network)}: {got}"
+        ) from error
 
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
         return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)

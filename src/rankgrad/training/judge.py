@@ -1,14 +1,14 @@
 """The metric on the validation lists, after every epoch."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset, Steps
-from rankgrad.metrics import Metric
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics.own import as_metric
 from rankgrad.training.batches import Step
 from rankgrad.training.feed import feed
 from rankgrad.training.model import chunks
@@ -23,14 +23,14 @@ class Judge:
         self,
         data: Dataset,
         steps: Steps,
-        metric: str,
+        metric: Any,
         device: torch.device,
         *,
         where: str = "auto",
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.metric: Metric = parse_metric(metric)
+        self.metric = as_metric(metric)
         lists = np.arange(len(data))[rank::world]
         lists = lists[np.argsort(data.lengths[lists], kind="stable")]
         lengths = data.lengths[lists]

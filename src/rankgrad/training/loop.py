@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankgrad import losses, rankers
 from rankgrad.data import Dataset, Steps
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.files import check_plain
 from rankgrad.lock import locked
-from rankgrad.models.protocol import NotFinite
+from rankgrad.losses.own import OwnLoss, as_loss
+from rankgrad.models.protocol import Callback, NotFinite
+from rankgrad.rankers.own import OwnRanker, as_ranker
 from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
 from rankgrad.training.batches import Plan, Step
 from rankgrad.training.devices import start
@@ -29,6 +31,7 @@ from rankgrad.training.optimise import Average, make_optimiser, plateau, schedul
 from rankgrad.training.report import Bar, JsonLines, Numbers
 from rankgrad.training.settings import Settings
 from rankgrad.training.state import LAST, Checkpoint, State, mark
+from rankgrad.training.warm import begin_from, fingerprint_of
 
 _DIVERGED = 1e4  # times the loss of the first step
 
@@ -42,6 +45,8 @@ def train(
     resume: bool = False,
     weights: Any = None,
     progress: bool | None = None,
+    callbacks: Iterable[Callback] = (),
+    init_model: Model | None = None,
 ) -> Model:
     """Train a ranker and give back the epoch that was best on the validation lists; without these, the last.
 
@@ -53,6 +58,10 @@ def train(
         resume: go on from the checkpoint in `out`, if there is one. `out` is held for this run alone.
         weights: `(documents,)`, for losses that take weights.
         progress: show a progress bar; None: on a terminal.
+        callbacks: called with the log row of each epoch, after its checkpoint is written. A true return value ends the
+            training after this epoch; with `resume` it can be continued. Of several processes the first one calls.
+        init_model: a trained model whose weights training starts from, with its preprocessing as it is. The parameters
+            of its loss are taken over too, where the loss is the same.
 
     Example:
         >>> from rankgrad.data import load
@@ -62,6 +71,7 @@ def train(
         True
     """
     settings.check()
+    callbacks = _checked(callbacks)
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
         bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
@@ -72,7 +82,16 @@ def train(
             check_plain(folder)
         # The caller's random numbers are left as they were.
         stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
-        return _Run(fabric, settings, data, validation, folder, resume, weights, progress, stack).go()
+        extra = (weights, progress, callbacks, init_model)
+        return _Run(fabric, settings, data, validation, folder, resume, *extra, stack).go()
+
+
+def _checked(callbacks: Any) -> list[Callback]:
+    found = [callbacks] if callable(callbacks) else list(callbacks)
+    for callback in found:
+        if not callable(callback):
+            bad_type("callbacks", "be functions of a log row", type(callback).__name__)
+    return found
 
 
 class _Run:
@@ -86,22 +105,27 @@ class _Run:
         resume: bool,
         weights: Any,
         progress: bool | None,
+        callbacks: list[Callback],
+        init_model: Model | None,
         stack: ExitStack,
     ) -> None:
         self.fabric, self.settings, self.data, self.folder, self.stack = fabric, settings, data, folder, stack
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
-        self.first = rank == 0
+        self.first, self.callbacks, self.stopped = rank == 0, callbacks, False
         self.state = State()
-        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric)
+        begun = None if init_model is None else fingerprint_of(init_model)
+        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, begun)
         self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
         if self.checkpoint is not None and self.resumed:
             self.state = self.checkpoint.read()
             self.state.done = False
         torch.manual_seed(settings.seed)
-        self.steps = Steps.parse(settings.preprocess).fit(data)
-        name, options = rankers.parse(settings.model)
-        self.ranker = rankers.build(name, features=data.features.shape[1], **options).to(device)
-        self.loss = losses.parse(settings.loss).to(device)
+        self.ranker, self.loss = as_ranker(settings.model, data.features.shape[1]), as_loss(settings.loss)
+        if init_model is None:
+            self.steps = Steps.parse(settings.preprocess).fit(data)
+        else:
+            self.steps = begin_from(init_model, settings, self.ranker, self.loss)
+        self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
         adapted = frozen(self.loss) if self.loss.adapt == "heldout" else {}
         self.objective = Objective(self.ranker, self.loss)
         optimiser = make_optimiser(
@@ -139,14 +163,17 @@ class _Run:
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
         self.watch = Watch(device)
         self.kept: dict[str, Tensor] | None = None  # the best epoch
-        self.model = Model(self.ranker, self.steps, settings.to_json(), run=mark(settings, data))
+        self.model = Model(self.ranker, self.steps, settings.to_json(), run=mark(settings, data, begun))
+        self.metric = self.model.settings["metric"]  # its text
         self._begin()
-        self.bar = Bar(settings.epochs, settings.metric, progress if self.first else False)
+        self.bar = Bar(settings.epochs, self.metric, progress if self.first else False)
         stack.callback(self.bar.close)
 
     def _stepper(self) -> EagerStep | GraphStep:
         fabric, settings, optimiser = self.fabric, self.settings, self.optimiser.optimizer
+        foreign = isinstance(self.ranker, OwnRanker) or (isinstance(self.loss, OwnLoss) and not self.loss.packaged)
         recordable = "capturable" in optimiser.defaults and self.scaler is None and settings.batch_documents is None
+        recordable = recordable and not foreign  # code that may wait for the device, or do other things besides
         if fabric.device.type == "cuda" and fabric.world_size == 1 and recordable:
             lists, aware = settings.batch_size, self.ranker.list_aware
             return GraphStep(fabric, self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
@@ -187,7 +214,7 @@ class _Run:
         """All epochs that are left, then the model."""
         state, patience = self.state, self.settings.patience
         self.objective.train()
-        while state.epoch < self.settings.epochs and not (patience and state.stale >= patience):
+        while state.epoch < self.settings.epochs and not (patience and state.stale >= patience) and not self.stopped:
             self._epoch()
         return self._finish()
 
@@ -225,6 +252,14 @@ class _Run:
         for log in self.logs:
             log.epoch(row)
         self._save()
+        self._call_back(row)
+
+    def _call_back(self, row: dict[str, Any]) -> None:
+        """Tell the callbacks about the epoch, in the first process; all stop where one of them says so."""
+        if not self.callbacks:
+            return
+        said = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
+        self.stopped = bool(self.fabric.broadcast(any(said)))
 
     def _look(self, plan: list[Step]) -> None:
         """Add up the losses of the last steps over all processes, and stop if one is not finite."""
@@ -283,7 +318,7 @@ class _Run:
                 )
             value = self.judge.value(sums)
             better = self.judge.better(value, state.best)
-            row[self.settings.metric] = value
+            row[self.metric] = value
             state.best = value if better else state.best
         state.stale = 0 if better else state.stale + 1
         if better:
@@ -298,7 +333,7 @@ class _Run:
     def _describe(self) -> None:
         """Tell the model what is known about it."""
         state = self.state
-        self.model.metrics = {"epoch": state.best_epoch, "validation": {self.settings.metric: state.best}}
+        self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:
             self.model.metrics = {"epoch": state.best_epoch}
         self.model.learned = {name: value.detach().clone() for name, value in self.loss.state_dict().items()}
@@ -316,7 +351,8 @@ class _Run:
         if self.kept is not None:
             self.objective.load_state_dict(self.kept)
         elif self.folder is not None:  # a finished run was resumed
-            self.model = Model.load(self.folder, self.fabric.device)
+            own = self.settings.model if isinstance(self.ranker, OwnRanker) else None
+            self.model = Model.load(self.folder, self.fabric.device, model=own)
         self.model.history = self.state.history
         self.model.ranker.eval()
         return self.model

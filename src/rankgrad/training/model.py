@@ -17,6 +17,9 @@ from rankgrad.errors import bad_value
 from rankgrad.files import read_tensors, write_tensors
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.own import describe
+from rankgrad.rankers.own import OwnRanker, as_ranker
+from rankgrad.rankers.scorer import whole
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
 _ROWS = 65_536  # documents scored at a time
@@ -34,12 +37,12 @@ class Model(TrainedModel):
         (3,)
     """
 
-    ranker: nn.Module
-    steps: Steps
-    settings: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
+    ranker: nn.Module  # the network
+    steps: Steps  # preprocessing, fitted
+    settings: dict[str, Any] = field(default_factory=dict)  # of its training
+    metrics: dict[str, Any] = field(default_factory=dict)  # epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
-    history: list[dict[str, Any]] = field(default_factory=list)  # a row an epoch, after training
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
     run: str = ""  # the mark that the files of one training run share; files of two runs are not mixed
     features: int = field(init=False)  # columns that it takes
 
@@ -53,7 +56,11 @@ class Model(TrainedModel):
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
-        """Itself, moved."""
+        """Move the model to a device, and return it.
+
+        Args:
+            device: of PyTorch.
+        """
         self.ranker.to(device)
         return self
 
@@ -100,7 +107,11 @@ class Model(TrainedModel):
         self.save_weights(Path(folder))
 
     def save_config(self, folder: Path) -> None:
-        """Write what training does not change: configuration and preprocessing."""
+        """Write what training does not change: configuration and preprocessing.
+
+        Args:
+            folder: of the model.
+        """
         steps, arrays = self.steps.to_config()
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         write_tensors(folder / PREPROCESSING, tensors, self._mark)
@@ -109,7 +120,11 @@ class Model(TrainedModel):
         write_config(folder, None, about)
 
     def save_weights(self, folder: Path) -> None:
-        """Write what changes during training: weights and metrics."""
+        """Write what changes during training: weights and metrics.
+
+        Args:
+            folder: of the model.
+        """
         weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
         learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
         write_metrics(folder, self.metrics)
@@ -120,10 +135,17 @@ class Model(TrainedModel):
         return {"run": self.run} if self.run else {}
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "Model":
-        """Read a folder that `save` or a training run wrote. Nothing in it is run or unpickled."""
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu", model: Any = None) -> "Model":
+        """Read a folder that `save` or a training run wrote. Nothing in it is run, imported or unpickled.
+
+        Args:
+            folder: of the model.
+            device: where it is to compute.
+            model: the network, or what makes it, where the folder holds the weights of an own one; it is copied.
+        """
         folder = Path(folder)
         config = read_config(folder)
+        _check_own(folder, config.get("ranker"), model)
         for name, missing in ((WEIGHTS, "its training stopped before the first epoch was done"), (PREPROCESSING, "")):
             if not (folder / name).is_file():
                 bad_value(str(folder), f"hold {name}", f"none{missing and f': {missing}'}")
@@ -134,7 +156,7 @@ class Model(TrainedModel):
             bad_value(str(folder), f"hold {', '.join(marks)} of one run", "files of several: train or save it again")
         try:
             steps = Steps.from_config(config["preprocessing"], {name: value.numpy() for name, value in arrays.items()})
-            ranker = _ranker(config["ranker"], _under("ranker.", tensors))
+            ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
             features = int(ranker.config["features"])  # type: ignore[index]
             steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # which complains of misfits
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
@@ -143,7 +165,20 @@ class Model(TrainedModel):
         return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
 
 
-def _ranker(config: dict[str, Any], weights: dict[str, Tensor]) -> nn.Module:
+def _check_own(folder: Path, config: Any, model: Any) -> None:
+    """Check that an own network is given where the folder holds the weights of one, and only there."""
+    own = isinstance(config, dict) and config.get("model") == OwnRanker.model
+    if own == (model is not None):
+        return
+    if not own:
+        bad_value("model", f"be None, for {folder} says how its network is made", describe(model))
+    about = "".join(each for each in str(config.get("description"))[:200] if each.isprintable())
+    name = about.rpartition(".")[2]
+    must = f"be given, for {folder} holds the weights of an own network ({about})"
+    bad_value("model", f"{must}: Model.load(folder, model={name}())", None)
+
+
+def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
     """The ranker of these weights; shapes are compared before memory is taken for them."""
     numbers = sum(weight.numel() for weight in weights.values())
     for option, value in config.items():
@@ -151,15 +186,23 @@ def _ranker(config: dict[str, Any], weights: dict[str, Tensor]) -> nn.Module:
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, int | float) and not abs(each) <= max(most, 100):
                 bad_value(option, f"fit the {numbers} numbers of {WEIGHTS}", each)
-    with torch.device("meta"):
-        wanted = {name: tuple(weight.shape) for name, weight in rankers.build(**config).state_dict().items()}
+    if model is not None:
+        ranker: nn.Module = as_ranker(model, whole("features", config["features"]))
+        _compare(config, ranker, weights)
+    else:
+        with torch.device("meta"):
+            _compare(config, rankers.build(**config), weights)
+        ranker = rankers.build(**config)
+    ranker.load_state_dict(weights)
+    return ranker
+
+
+def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tensor]) -> None:
+    wanted = {name: tuple(weight.shape) for name, weight in ranker.state_dict().items()}
     for name in sorted(wanted.keys() | weights.keys()):
         found = tuple(weights[name].shape) if name in weights else None
         if found != wanted.get(name):
             bad_value(f"{WEIGHTS} for {config.get('model')}", f"hold {name} {wanted.get(name)}", found)
-    ranker: nn.Module = rankers.build(**config)
-    ranker.load_state_dict(weights)
-    return ranker
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:

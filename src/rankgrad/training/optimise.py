@@ -134,7 +134,9 @@ class Average:
     """An exponential moving average of tensors, in place; `swapped()` puts it in their place for a while."""
 
     def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:
-        self.live, self.decay = [tensor for tensor in tensors if tensor.is_floating_point()], decay
+        # Layers may share a weight, which is to be averaged once.
+        once = {(tensor.data_ptr(), tensor.shape): tensor for tensor in tensors if tensor.is_floating_point()}
+        self.live, self.decay = [*once.values()], decay
         self.mean = [tensor.detach().clone() for tensor in self.live]
 
     @torch.no_grad()

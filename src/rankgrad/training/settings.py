@@ -1,16 +1,18 @@
 """What a training run is told: one flat record, the same names in Python, on the command line and in recipes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from rankgrad import losses, rankers
 from rankgrad.data import Steps
 from rankgrad.errors import bad_value, one_of
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.losses.own import as_loss, loss_text
+from rankgrad.metrics.own import as_metric, metric_text
+from rankgrad.rankers.own import check_model, model_text
 from rankgrad.spec import known_options
 from rankgrad.training.optimise import check_optimiser, check_schedule
 
+Part = Any  # text, or an object of the caller
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
@@ -23,6 +25,9 @@ class SettingsError(ValueError):
 class Settings:
     """All settings of a run. Texts are written `name[@k][:key=value,...]`.
 
+    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.own.as_ranker`, `rankgrad.losses.own.as_loss`
+    and `rankgrad.metrics.own.as_metric`. Training copies them and leaves them as they are.
+
     Example:
         >>> Settings(model="mlp:widths=64-32", loss="lambdaloss@5", lr=0.01).check()
         >>> Settings(model="mpl", epochs=0).check()
@@ -31,24 +36,24 @@ class Settings:
         epochs must be at least 1; got 0
     """
 
-    model: str = "mlp"
-    loss: str = "lambdaloss"
+    model: Part = "mlp"  # a network as text, or an object
+    loss: Part = "lambdaloss"  # what is minimised, as text or an object
     preprocess: str = "standardise"  # steps of rankgrad.data.Steps, fitted on the training lists
-    epochs: int = 100
-    batch_size: int = 64  # lists a step, over all processes
-    batch_documents: int | None = None  # documents a step instead, over all processes
+    epochs: int = 100  # passes over the training lists, at most
+    batch_size: int = 64  # lists per step, over all processes
+    batch_documents: int | None = None  # documents per step instead, over all processes
     list_size: int | None = None  # longer training lists are cut to this, a new random draw each epoch
-    optimiser: str = "adam"
-    lr: float = 1e-3
+    optimiser: str = "adam"  # with options as text
+    lr: float = 1e-3  # learning rate
     weight_decay: float = 0.0  # of the ranker; the parameters of a loss have none
     loss_lr: float | None = None  # of a loss's own parameters; None: lr
-    schedule: str = "constant"
+    schedule: str = "constant"  # of the learning rate, with options as text
     warmup: float = 0.0  # epochs of a learning rate that rises from 0
     clip: float | None = None  # the largest norm of the gradient
     ema: float = 0.0  # decay of a moving average of the weights, which is then what is kept; 0: none
-    metric: str = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
+    metric: Part = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
     patience: int | None = 20  # epochs without a better metric after which the run stops; None: never
-    seed: int = 0
+    seed: int = 0  # random seed of everything
     device: str = "auto"  # auto, cpu, cuda
     precision: str = "fp32"  # fp32, bf16, fp16
     data_on: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
@@ -62,14 +67,20 @@ class Settings:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Settings":
-        """From a dictionary; an unknown name is answered with the nearest known."""
+        """Make settings from a mapping; an unknown name is answered with the nearest known.
+
+        Args:
+            values: settings by name.
+        """
         known_options("a run", values, cls.names())
         trackers = values.get("trackers") or ()
         return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
 
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold."""
-        return {**asdict(self), "trackers": list(self.trackers or ())}
+        """What JSON can hold; an object is described, `own:module.name`."""
+        told = {name: getattr(self, name) for name in self.names()}
+        described = {"model": model_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
+        return {**told, **described, "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
         """Raise one error that names everything that is wrong; needs no data."""
@@ -78,12 +89,12 @@ class Settings:
             raise SettingsError("\n".join(wrong))
 
     def _checks(self) -> Iterable[Callable[[], Any]]:
-        yield lambda: rankers.parse(self.model)
-        yield lambda: losses.parse(self.loss)
+        yield lambda: check_model(self.model)
+        yield lambda: as_loss(self.loss)
         yield lambda: Steps.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)
-        yield lambda: parse_metric(self.metric)
+        yield lambda: as_metric(self.metric)
         yield lambda: one_of("device", _text("device", self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, PRECISIONS)
         yield lambda: one_of("data_on", self.data_on, ("auto", "device", "stream"))

@@ -47,10 +47,10 @@ class State:
 class Checkpoint:
     """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state; one rename."""
 
-    def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any) -> None:
-        self.path, self.fabric = folder / LAST, fabric
+    def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any, begun: str | None = None) -> None:
+        self.path, self.fabric, self.begun = folder / LAST, fabric, begun
         self.settings, self.data = settings.to_json(), fingerprint(data)
-        self.run = mark(settings, data)
+        self.run = mark(settings, data, begun)
 
     def save(
         self, state: State, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any
@@ -66,6 +66,7 @@ class Checkpoint:
         if average is not None:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
         facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
+        facts |= {} if self.begun is None else {"init_model": self.begun}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> State:
@@ -131,6 +132,9 @@ class Checkpoint:
                 bad_value(name, f"be {then!r}, as when {self.path.parent} began, to go on", repr(now))
         if facts["data"] != self.data:
             bad_value("data", f"be that of {self.path.parent}, {facts['data']}, to go on", self.data)
+        if facts.get("init_model") != self.begun:
+            must = f"be the model that {self.path.parent} began with, to go on"
+            bad_value("init_model", must, "none" if self.begun is None else "another")
 
 
 def _checked(state: State) -> State:
@@ -147,10 +151,17 @@ def _checked(state: State) -> State:
     return state
 
 
-def mark(settings: Settings, data: Dataset) -> str:
-    """What the files of one run are marked with; the same for a run that does the same."""
+def mark(settings: Settings, data: Dataset, begun: str | None = None) -> str:
+    """What the files of one run are marked with; the same for a run that does the same.
+
+    Args:
+        settings: of the run.
+        data: the training lists.
+        begun: the hash of the model that it starts from, if any.
+    """
     told = {name: value for name, value in settings.to_json().items() if name not in _FREE}
-    return hash_of(json.dumps([told, fingerprint(data)], sort_keys=True).encode())[:16]
+    facts = [told, fingerprint(data), *([] if begun is None else [begun])]
+    return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
 
 
 def fingerprint(data: Dataset) -> dict[str, int]:
