@@ -176,3 +176,31 @@ def test_each_drawn_value_passes_the_check(framework, tmp_path):
         {**drawn, **kind.for_length(5), "threads": 1}, TRAIN, HELD, out=tmp_path, resume=True, progress=False
     )
     assert len(longer.history) == 5
+
+
+def gaps(scores, labels):
+    """A loss of one list, as a user writes it."""
+    return ((scores - scores.mean()) - (labels - labels.mean())).square().sum()
+
+
+def first_is_best(scores, labels):
+    """A metric of one list."""
+    return float(labels[scores.argmax()] == labels.max())
+
+
+@every_framework
+def test_a_loss_and_a_metric_of_ones_own(framework, tmp_path, monkeypatch):
+    monkeypatch.setattr(boosting, "SEGMENT", 4)
+    ranker = quick(framework, loss=gaps, metric=first_is_best, trees=6, patience=None).fit(X, Y, qid=QID)
+    assert ranker.score(X, Y, qid=QID) > 0.8
+    name = ranker.model_.settings["metric"]
+    assert "first_is_best" in name
+    assert "gaps" in ranker.model_.settings["loss"]
+    assert ranker.model_.metrics["validation"][name] == max(row[name] for row in ranker.history_)
+    told = quick(framework, loss=gaps, metric=first_is_best, trees=6).plan()
+    with pytest.raises(ZeroDivisionError):
+        boost(told, TRAIN, HELD, out=tmp_path, callbacks=[lambda row: 1 / (row["tree"] - 5) > 1])
+    resumed = boost(told, TRAIN, HELD, out=tmp_path, resume=True)
+    assert resumed.content() == boost(told, TRAIN, HELD).content()
+    mixed = quick(framework, loss="0.7*softmax+0.3*bce", trees=3).fit(X, Y, qid=QID)
+    assert mixed.model_.rounds == mixed.best_trees_

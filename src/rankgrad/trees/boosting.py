@@ -5,7 +5,6 @@ a checkpoint holds. So a run that was killed and resumed at the last border has 
 random sampling, the trees are those of a run in one piece.
 """
 
-import copy
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.files import check_plain
 from rankgrad.lock import locked
+from rankgrad.losses.own import loss_text
 from rankgrad.models.protocol import Callback
 from rankgrad.training.report import Bar, JsonLines
 from rankgrad.training.state import LAST
@@ -40,13 +40,13 @@ class Plan(NamedTuple):
     """What a training run is told."""
 
     framework: str
-    loss: Any  # text, `native:` and the framework's name for it, or a loss
+    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.own.as_loss` takes
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None
     trees: int
     patience: int | None
-    metric: Any  # text or a metric
+    metric: Any  # text, a metric, or a function of the scores and labels of one list
     seed: int
     threads: int
     params: dict[str, Any]  # as the framework takes them
@@ -59,8 +59,7 @@ class Plan(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """All settings, with loss and metric as text."""
-        loss = self.loss if isinstance(self.loss, str) else str(self.loss)
-        return {**self._asdict(), "loss": loss, "metric": measured(self.metric)[0]}
+        return {**self._asdict(), "loss": loss_text(self.loss), "metric": measured(self.metric)[0]}
 
 
 def boost(
@@ -133,7 +132,6 @@ class _Run:
     ) -> None:
         self.plan, self.data, self.weights = plan, data, weights
         self.own = None if plan.native is not None else _objective(plan, weights)
-        self.learned: Callable[[], dict[str, float]] = getattr(getattr(self.own, "loss", None), "learned", dict)
         self.judge = None if validation is None else Judge(validation, plan.metric)
         told = plan.params, plan.seed, plan.threads
         derivatives = None if self.own is None else _derivatives(self.own, data, weights)
@@ -185,6 +183,11 @@ class _Run:
             if checkpoint is not None and len(self.history) == (segment + 1) * SEGMENT == (segment + 1) * self.size:
                 checkpoint.save(self.grown, self.history, self.own)
         return self._model()
+
+    def learned(self) -> dict[str, float]:
+        """The loss's own parameters, by names that stand for nothing else in a row of the history."""
+        known = {} if self.own is None else self.own.loss.learned()
+        return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 
     def _take_up(self, checkpoint: Checkpoint, resume: bool) -> None:
         """Go back to the last border, or note where the run begins."""
@@ -240,8 +243,7 @@ class _Run:
 
 def _objective(plan: Plan, weights: Weights) -> Objective:
     told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-    # A copy: what this run learns is not where the next one begins.
-    own = objective(copy.deepcopy(plan.loss), plan.framework, **told)
+    own = objective(plan.loss, plan.framework, **told)
     if weights is not None and not own.takes_weights:
         bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
     return own

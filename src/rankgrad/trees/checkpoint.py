@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
@@ -137,7 +137,7 @@ def facts_of(
 
 def _learned(own: Objective | None) -> dict[str, Tensor]:
     """The loss's own parameters, and the memory of their optimiser."""
-    if own is None or not isinstance(own.loss, nn.Module):
+    if own is None:
         return {}
     found = {f"loss.{name}": value for name, value in own.loss.state_dict().items()}
     if own.learning is not None:
@@ -146,8 +146,6 @@ def _learned(own: Objective | None) -> dict[str, Tensor]:
 
 
 def _restore(own: Objective, tensors: dict[str, Tensor]) -> None:
-    if not isinstance(own.loss, nn.Module):
-        return
     own.loss.load_state_dict(_under("loss.", tensors))
     if own.learning is not None:
         load_state(own.learning, _under("optimiser.", tensors))

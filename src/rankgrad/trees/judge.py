@@ -6,17 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.metrics import parse
+from rankgrad.metrics.own import as_metric, metric_text
 
 
 def measured(metric: Any) -> tuple[str, Any]:
     """The name of a metric in history and settings, and the metric.
 
     Args:
-        metric: as text or object.
+        metric: as text or object, or a function of the scores and labels of one list.
     """
-    found = parse(metric)
-    return (metric if isinstance(metric, str) else str(found)), found
+    return metric_text(metric), as_metric(metric)
 
 
 class Judge:

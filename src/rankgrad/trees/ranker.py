@@ -34,12 +34,13 @@ class TreeRanker(RowRanker):
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
-        loss: as text, `name[@k][:key=value,...]`, or a function or module of `rankgrad.losses`; `"native:..."` is the
-            framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise, rank:map. It is copied, never changed.
+        loss: as text, `name[@k][:key=value,...]`, or a function or module, which is never changed, as in
+            `rankgrad.Ranker`; `"native:..."` is the framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise,
+            rank:map.
         hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
         trees: how many, at most.
         patience: trees without a better `metric` on the validation lists after which training stops; None: never.
-        metric: as text or object.
+        metric: as text or object, or a function of the scores and labels of one list.
         holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
         threads: None takes PyTorch's number.
         params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
