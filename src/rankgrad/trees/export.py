@@ -1,9 +1,10 @@
 """Export boosted trees as one file that other programs run: ONNX, or the framework's own format."""
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,17 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.files import write_bytes
 from rankgrad.models.protocol import Exported
 from rankgrad.training.export import CHECKED, Run, compare, need
-from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.splits import Forest, read_splits
+
+if TYPE_CHECKING:
+    from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
 _TINY = np.float32(1e-35)  # LightGBM takes this and all that is smaller as 0
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
-def export(model: TreeModel, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
     """Write trees to one file, after a check: the file's scores are those of `TreeModel.score`, at several shapes.
 
     An ONNX file takes `features (lists, n, f)`, float32, raw and with NaN for a missing value, and `mask (lists, n)`,
@@ -51,7 +54,7 @@ def export(model: TreeModel, path: str | os.PathLike[str], *, format: str | None
     return Exported(path, format, engine, CHECKED, difference)
 
 
-def _format(model: TreeModel, path: Path, format: str | None) -> str:
+def _format(model: "TreeModel", path: Path, format: str | None) -> str:
     known = {name: ending for name, ending in FORMATS.items() if name in ("onnx", model.framework)}
     if format is not None:
         one_of("format", format, known)
@@ -63,14 +66,14 @@ def _format(model: TreeModel, path: Path, format: str | None) -> str:
     return found
 
 
-def _own(model: TreeModel, content: bytes) -> Run:
+def _own(model: "TreeModel", content: bytes) -> Run:
     """Scores of the framework's own file, read again."""
-    package = framework(model.framework)
+    package = import_module(model.framework)
     if model.framework == "lightgbm":
         booster = package.Booster(model_str=content.decode())
     else:
         booster = package.Booster(model_file=bytearray(content))
-    again = TreeModel(booster, model.framework, model.features)
+    again = replace(model, booster=booster)
     return lambda rows, mask: again.score(rows.reshape(-1, model.features)).reshape(mask.shape)
 
 
