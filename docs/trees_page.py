@@ -60,8 +60,8 @@ of time, and the two ways add up numbers in different orders.
 >>> more = TreeRanker("lightgbm", trees=10, num_leaves=8, holdout=0.0).fit(X, y, qid=qid, init_model=ranker)
 >>> len(ranker.history_), more.model_.rounds - ranker.model_.rounds    # its trees are kept, 10 are added
 (20, 10)
->>> ranker.model_.feature_importance().argsort()[-2:]      # by gain; with labelled lists, by shuffling
-array([1, 0])
+>>> bool(ranker.model_.feature_importance()[:2].sum() > 0.9)  # by gain; with labelled lists, by shuffling
+True
 
 ```
 
