@@ -57,9 +57,9 @@ is 1 for any order. Each raises the surrogate on the training lists while the or
 
 HELDOUT = r"""## Moved by held-out lists
 
-`adapt=heldout` lets another judge move the scalars. A fifth of the training lists whose labels differ, drawn by the
-seed, is not trained on; the validation lists that choose the epoch stay out of it. After each step of the ranker on a
-training batch, from weights w to w', a batch of held-out lists says how the scalars should have been:
+`adapt=heldout` lets another judge move the scalars. A fifth of the training lists whose labels differ, chosen by the
+seed and the query ids, is not trained on; the validation lists that choose the epoch stay out of it. After each step of
+the ranker on a training batch, from weights w to w', a batch of held-out lists says how the scalars should have been:
 
     w'(phi) = w - r * grad_w L(w, phi),      phi goes down d/dphi H(w'(phi))
 

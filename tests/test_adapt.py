@@ -167,6 +167,17 @@ def test_held_out_lists_are_others_than_those_trained_on():
     assert not np.array_equal(adapt_step.hold_out(lists, seed=1)[1], held)
 
 
+def test_a_run_that_held_out_other_lists_is_not_resumed(tmp_path, monkeypatch):
+    train(QUICK, LISTS.train, LISTS.validation, out=tmp_path)
+    longer = replace(QUICK, epochs=QUICK.epochs + 1)
+    with monkeypatch.context() as then:
+        kept, held = adapt_step.hold_out(LISTS.train, QUICK.seed)
+        then.setattr("rankgrad.training.loop.hold_out", lambda *_: (np.append(kept, held[0]), held[1:]))
+        with pytest.raises(ValueError, match=r"held-out lists must be those of when .* began, to go on; got others"):
+            train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
+    train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
+
+
 def test_each_kind_of_list_is_used_for_its_purpose(monkeypatch):
     """No list that is held out trains the ranker, no other moves the scalars, and all of both are used each epoch."""
     kept, held = adapt_step.hold_out(LISTS.train, QUICK.seed)

@@ -12,6 +12,7 @@ from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
+from rankgrad.kernels.options import ListwiseOptions
 
 CASES = {
     "softmax": {},
@@ -248,6 +249,7 @@ def test_the_operator_is_well_registered(gradient):
 
     lists = Lists(lengths=(4, 2), seed=14)
     scores = lists.scores.requires_grad_(gradient)
-    inputs = ("listmle", scores, lists.labels, lists.weights, None, lists.offsets, 0, torch.empty(0), [], gradient)
+    given = (scores, lists.labels, lists.weights, None, lists.offsets, 0, torch.empty(0))
+    inputs = ("listmle", *given, [*ListwiseOptions().flat()], gradient)
     assert op.FAMILIES["listmle"] == "listwise"
     torch.library.opcheck(torch.ops.rankgrad.loss.default, inputs)

@@ -10,6 +10,7 @@ from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses, metrics
+from rankgrad.kernels.options import PairwiseOptions, Truncation
 
 CASES = {
     "ranknet": (losses.ranknet, {}),
@@ -170,7 +171,7 @@ def test_the_operator_is_registered_properly():
 
     lists = Lists((5, 0, 20), seed=9)
     arguments = ("lambdaloss", lists.scores.requires_grad_(), lists.labels, lists.weights, None, lists.offsets, 0)
-    options = [1.0, 5.0, 0.0, 0.0, 1.0, 1.0, 10.0]
+    options = [*PairwiseOptions(k=5, truncation=Truncation.SOUND).flat()]
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(torch.ops.rankgrad.loss, (*arguments, torch.empty(0), options, True), test_utils=checks)
 

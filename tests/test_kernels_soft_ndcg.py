@@ -10,6 +10,7 @@ from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
+from rankgrad.kernels.options import NeuralNDCGOptions, SmoothOptions, SoftNDCGOptions
 
 CASES = {
     "neural_ndcg": {},
@@ -235,15 +236,15 @@ def test_compiles_whole(case):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("neural_ndcg", [0.0, 1.0, 0.0, 3.0]),
-        ("softsort_ndcg", [0.0, 10.0, 1.0, 1.0]),
-        ("smooth_ap", [3.0, 1.0, 0.1, 0.0]),
+        ("neural_ndcg", NeuralNDCGOptions(sinkhorn_rounds=3)),
+        ("softsort_ndcg", SoftNDCGOptions()),
+        ("smooth_ap", SmoothOptions(k=3)),
     ],
 )
 def test_the_operator_is_well_registered(name, options):
     lists = Lists(lengths=(4, 2), seed=14)
     scores = lists.scores.requires_grad_()
-    inputs = (name, scores, lists.labels, None, None, lists.offsets, 0, torch.empty(0), options, True)
+    inputs = (name, scores, lists.labels, None, None, lists.offsets, 0, torch.empty(0), [*options.flat()], True)
     torch.library.opcheck(torch.ops.rankgrad.loss.default, inputs)
 
 

@@ -12,6 +12,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda import likelihood, listwise
+from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 # Lengths, size of the scores, grades.
 BATCHES = [
@@ -44,10 +45,9 @@ def _poisoned(tensor):
 def interpreted(case, lists, layout, weighted, gradient=True):
     """Values and gradients as `Lists.outcome` gives them."""
     name = case.split(",")[0]
-    options = [
-        float(value) if isinstance(value, float) else float(value == "softmax") for value in CASES[case].values()
-    ]
-    options = options or ([0.0] if name == "listnet" else [1.0] if "listmle" in name else [])
+    choices = {"targets": Targets, "ties": Ties}
+    told = {key: choices[key][value.upper()] if key in choices else value for key, value in CASES[case].items()}
+    options = ListwiseOptions(**told)
     weights = lists.weights if weighted else None
     if layout == "flat":
         inputs = (lists.scores, lists.labels, weights, None, lists.offsets, 0)

@@ -13,26 +13,27 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda import pairwise
+from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 # Name, options of the plain loss, and those of the kernel.
 CASES = {
-    "ranknet": ("ranknet", {}, [1.0, 0.0, 0.0]),
-    "ranknet@10 any": ("ranknet", {"k": 10, "sigma": 0.7}, [0.7, 10.0, 0.0]),
-    "ranknet@10 both": ("ranknet", {"k": 10, "pairs": "both"}, [1.0, 10.0, 1.0]),
-    "hinge": ("hinge", {"margin": 0.3}, [0.3]),
-    "lambdarank": ("lambdarank", {}, [1.0, 0.0, 0.0, 0.0]),
-    "lambdarank@5 linear": ("lambdarank", {"metric": "nDCG(gain='linear')@5"}, [1.0, 5.0, 0.0, 1.0]),
-    "ndcg1@5": ("lambdaloss", {"scheme": "ndcg1", "k": 5}, [1.0, 5.0, 0.0, 0.0, 0.0, 0.0, 10.0]),
-    "ndcg2": ("lambdaloss", {}, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 10.0]),
-    "ndcg2@1": ("lambdaloss", {"k": 1}, [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 10.0]),
-    "ndcg2@5 heuristic": (
-        "lambdaloss",
-        {"k": 5, "truncation": "heuristic"},
-        [1.0, 5.0, 0.0, 0.0, 1.0, 0.0, 10.0],
+    "ranknet": ("ranknet", {}, PairwiseOptions()),
+    "ranknet@10 any": ("ranknet", {"k": 10, "sigma": 0.7}, PairwiseOptions(sigma=0.7, k=10)),
+    "ranknet@10 both": ("ranknet", {"k": 10, "pairs": "both"}, PairwiseOptions(k=10, pairs=Pairs.BOTH)),
+    "hinge": ("hinge", {"margin": 0.3}, PairwiseOptions(margin=0.3)),
+    "lambdarank": ("lambdarank", {}, PairwiseOptions()),
+    "lambdarank@5 linear": (
+        "lambdarank",
+        {"metric": "nDCG(gain='linear')@5"},
+        PairwiseOptions(k=5, gain=Gains.LINEAR),
     ),
-    "ndcg2pp": ("lambdaloss", {"scheme": "ndcg2pp", "mu": 0.7}, [1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.7]),
-    "arp1": ("lambdaloss", {"scheme": "arp1"}, [1.0, 0.0, 0.0, 0.0, 3.0, 0.0, 10.0]),
-    "arp2@5": ("lambdaloss", {"scheme": "arp2", "k": 5}, [1.0, 5.0, 0.0, 0.0, 4.0, 0.0, 10.0]),
+    "ndcg1@5": ("lambdaloss", {"scheme": "ndcg1", "k": 5}, PairwiseOptions(k=5, scheme=Scheme.NDCG1)),
+    "ndcg2": ("lambdaloss", {}, PairwiseOptions()),
+    "ndcg2@1": ("lambdaloss", {"k": 1}, PairwiseOptions(k=1, truncation=Truncation.SOUND)),
+    "ndcg2@5 heuristic": ("lambdaloss", {"k": 5, "truncation": "heuristic"}, PairwiseOptions(k=5)),
+    "ndcg2pp": ("lambdaloss", {"scheme": "ndcg2pp", "mu": 0.7}, PairwiseOptions(scheme=Scheme.NDCG2PP, mu=0.7)),
+    "arp1": ("lambdaloss", {"scheme": "arp1"}, PairwiseOptions(scheme=Scheme.ARP1)),
+    "arp2@5": ("lambdaloss", {"scheme": "arp2", "k": 5}, PairwiseOptions(k=5, scheme=Scheme.ARP2)),
 }
 # Lengths, size of the scores, the lowest label and the one after the highest, whether scores tie.
 BATCHES = [
@@ -48,7 +49,7 @@ EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batc
 @pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_interpreted_equals_plain(case, batch):
-    name, options, numbers = case
+    name, options, chosen = case
     lengths, scale, grades, tied = batch
     random = np.random.default_rng(0)
     lists, width, documents = len(lengths), max(lengths) + 2, sum(lengths)
@@ -72,7 +73,7 @@ def test_interpreted_equals_plain(case, batch):
     mask = ~scatter(scores).isnan()
     nothing = torch.empty(0)
     for dtype in (torch.float64, torch.float32):
-        flat = (scores.to(dtype), labels, weights, None, offsets, 0, nothing, numbers, True)
+        flat = (scores.to(dtype), labels, weights, None, offsets, 0, nothing, chosen, True)
         padded = (
             scatter(scores).to(dtype),
             scatter(labels),
@@ -81,7 +82,7 @@ def test_interpreted_equals_plain(case, batch):
             None,
             width,
             nothing,
-            numbers,
+            chosen,
             True,
         )
         for arguments in (flat, padded):

@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
 from rankgrad.kernels.cuda.reduce import eager
+from rankgrad.kernels.options import OPTIONS, ApproxOptions, ParamForm
 
 UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
 
@@ -36,8 +37,9 @@ def batch():
     return scores, labels
 
 
-def call(family, reduction, name, scores, labels, params=(), options=()):
-    return eager(family, reduction, name, scores, labels, None, None, None, 9, params, options, scores.requires_grad)
+def call(family, reduction, name, scores, labels, params=(), options=None):
+    numbers = (options or OPTIONS[family]()).flat()
+    return eager(family, reduction, name, scores, labels, None, None, None, 9, params, numbers, scores.requires_grad)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -46,7 +48,7 @@ def test_eager_equals_plain(reduction):
     leaf, other = scores.clone().requires_grad_(), scores.clone().requires_grad_()
     with rg.backend("plain"):
         expected = losses.ranknet(leaf, labels, reduction=reduction)
-    value = call("pairwise", reduction, "ranknet", other, labels, options=(1.0, 0.0, 0.0))
+    value = call("pairwise", reduction, "ranknet", other, labels)
     upstream = UPSTREAM.expand_as(value) * torch.arange(1, value.numel() + 1).view(value.shape)
     value.backward(upstream)
     expected.backward(upstream)
@@ -62,7 +64,7 @@ def test_params_have_gradients(reduction):
     with rg.backend("plain"):
         value = learn(scores, labels, reduction=reduction)
     expected = torch.autograd.grad(value, (scores, *params), UPSTREAM.expand_as(value))
-    value = call("approx", reduction, "learndcg", scores, labels, params, (0.0, 10.0, 0.0, 2.0))
+    value = call("approx", reduction, "learndcg", scores, labels, params, ApproxOptions(form=ParamForm.LEARNED_CURVED))
     torch.testing.assert_close(torch.autograd.grad(value, (scores, *params), UPSTREAM.expand_as(value)), expected)
 
 

@@ -13,6 +13,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda import neural_ndcg, sinkhorn
+from rankgrad.kernels.options import NeuralNDCGOptions
 
 
 def run_together(monkeypatch, shared_kernel, programs, arguments):
@@ -81,8 +82,8 @@ def test_programs_that_share_a_list(monkeypatch, which, lists, n, programs, opti
     monkeypatch.setattr(neural_ndcg, "SPLIT", programs)
     for module in (neural_ndcg, sinkhorn):
         monkeypatch.setattr(module, "multiprocessors", lambda device: programs * lists)
-    numbers = (float(options.get("k", 0)), 1.0, float("transposed" in options), float(options["sinkhorn_rounds"]))
-    arguments = ("neural_ndcg", scores.view(-1), labels.view(-1), None, None, None, n, (), numbers, True)
+    chosen = NeuralNDCGOptions(**options)
+    arguments = ("neural_ndcg", scores.view(-1), labels.view(-1), None, None, None, n, (), chosen, True)
     kernel = sinkhorn._sinkhorn if which == "sinkhorn" else neural_ndcg._neural
     found = run_together(monkeypatch, kernel, programs, arguments)
     torch.testing.assert_close(found[0], values.detach(), rtol=0, atol=1e-12)

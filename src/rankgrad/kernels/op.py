@@ -11,12 +11,16 @@ So the backward pass is one product. A second derivative is refused: the slopes 
 """
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+
+from rankgrad.kernels.backward import OnceOnly, is_source, scale
+from rankgrad.kernels.options import OPTIONS, KernelOptions
 
 # Which file of `cpu/` and `cuda/` a loss is in.
 FAMILIES = {
@@ -52,11 +56,16 @@ _SCHEMA = (
 
 
 def _run(device: str, name: str, *arguments: Any) -> Outputs:
-    return import_module(f"rankgrad.kernels.{device}.{FAMILIES[name]}").run(name, *arguments)
+    return _module(device, FAMILIES[name]).run(name, *arguments)
+
+
+@cache
+def _module(device: str, family: str) -> Any:
+    return import_module(f"rankgrad.kernels.{device}.{family}")
 
 
 def on_cpu(*arguments: Any) -> Outputs:
-    """The operator on the CPU, for arguments that are checked."""
+    """The operator on the CPU, for arguments that are checked and the options of the family."""
     return _run("cpu", *arguments)
 
 
@@ -68,12 +77,23 @@ def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
         if first != 0 or last != documents or bool((offsets.diff() < 0).any()):
             must = f"offsets must run from 0 to the number of documents, {documents}, and never fall"
             raise ValueError(f"{must}; got {offsets.tolist() if offsets.numel() < 20 else f'{first} to {last}'}")
-    return on_cpu(name, scores, *others)
+    return on_cpu(name, scores, *_unflattened(name, *others))
 
 
 def on_cuda(*arguments: Any) -> Outputs:
-    """The operator on a GPU."""
+    """The operator on a GPU, for the options of the family."""
     return _run("cuda", *arguments)
+
+
+def _registered_on_cuda(name: str, *others: Any) -> Outputs:
+    """The operator on a GPU as compiled code calls it."""
+    return on_cuda(name, *_unflattened(name, *others))
+
+
+def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
+    """The last arguments of the operator, with the options of the family in the place of their numbers."""
+    *first, numbers, gradient = others
+    return *first, OPTIONS[FAMILIES[name]].of(numbers), gradient
 
 
 def _fake(
@@ -111,27 +131,6 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
     return (None, by_scores, None, None, None, None, None, by_params, None, None)
 
 
-class OnceOnly(torch.autograd.Function):
-    """Passes a gradient on, and says what to do when it is differentiated again."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """The gradient as it is, made to look as if it depended on its source."""
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *_: Tensor) -> Any:
-        """Refuse."""
-        raise RuntimeError("a fused loss has no second derivative; compute it inside `with rg.backend('plain')`")
-
-
-def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
-    """Each document's slope, `(D,)`, times the factor of its list, `(L,)`."""
-    if offsets is None:
-        return (slopes.view(-1, n) * factors[:, None]).view(-1)
-    return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
-
-
 class Loss(torch.autograd.Function):
     """The operator and the reduction behind it, for eager mode on the CPU: a third of the registered one's overhead.
 
@@ -143,9 +142,10 @@ class Loss(torch.autograd.Function):
         """Run the kernel, and keep its slopes."""
         scores, labels, weights, mask, offsets, n, options, gradient, *params = inputs
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
-        arguments = (*flat, offsets, n, _as_tensor(params, scores), list(options), gradient)
+        arguments = (*flat, offsets, n, _as_tensor(params, scores), options, gradient)
         value, signal, slopes, extras = on_cpu(name, *arguments)
-        share = 1.0 / max(int(signal.sum()), 1) if reduction == "mean" else 1.0  # of a list
+        # NumPy counts in a fraction of the time that PyTorch takes to begin.
+        share = 1.0 / max(int(np.count_nonzero(signal.numpy())), 1) if reduction == "mean" else 1.0  # of a list
         if reduction != "none":
             value = value.sum() * share
         ctx.save_for_backward(slopes, extras, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
@@ -185,13 +185,6 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
     return (slopes * node.share).view(scores.shape)
 
 
-def is_source(node: Any, function: type, scores: Tensor) -> bool:
-    """Whether `scores`, a leaf, is the first tensor of this autograd function, as it is."""
-    if getattr(node, "_forward_cls", None) is not function:
-        return False
-    return getattr(node.next_functions[0][0], "variable", None) is scores
-
-
 def _flat(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.reshape(-1)
 
@@ -208,7 +201,7 @@ def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
 _library = torch.library.Library("rankgrad", "DEF")
 _library.define(_SCHEMA)
 _library.impl("loss", _registered_on_cpu, "CPU")
-_library.impl("loss", on_cuda, "CUDA")
+_library.impl("loss", _registered_on_cuda, "CUDA")
 torch.library.register_fake("rankgrad::loss", _fake, lib=_library)
 torch.library.register_autograd("rankgrad::loss", _backward, setup_context=_remember, lib=_library)
 
@@ -222,7 +215,7 @@ def loss(
     mask: Tensor | None,
     offsets: Tensor | None,
     params: Sequence[Any],
-    options: Sequence[float | Tensor],
+    options: KernelOptions,
 ) -> Tensor:
     """The reduced loss of lists in either layout, differentiable by `scores` and by `params`: all numbers or tensors.
 
@@ -230,17 +223,16 @@ def loss(
     """
     gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
     n = scores.shape[-1] if offsets is None else 0
-    numbers = tuple(map(float, options))
     if not torch.compiler.is_compiling():
         inputs = (scores, labels, weights, mask, offsets, n)
         if scores.is_cuda:
             from rankgrad.kernels.cuda.reduce import eager
 
-            return eager(FAMILIES[name], reduction, name, *inputs, tuple(params), numbers, gradient)
-        result: Tensor = Loss.apply(reduction, name, *inputs, numbers, gradient, *params)
+            return eager(FAMILIES[name], reduction, name, *inputs, tuple(params), options.flat(), gradient)
+        result: Tensor = Loss.apply(reduction, name, *inputs, options.settled(), gradient, *params)
         return result
     flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
-    arguments = (*flat, offsets, n, _as_tensor(params, scores), list(numbers), gradient)
+    arguments = (*flat, offsets, n, _as_tensor(params, scores), list(options.flat()), gradient)
     values, signal, _, _ = torch.ops.rankgrad.loss(name, *arguments)
     if reduction == "none":
         return values

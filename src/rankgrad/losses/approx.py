@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankgrad.kernels.options import ApproxOptions
 from rankgrad.lists import as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
@@ -46,7 +47,7 @@ def approx_ndcg(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if (loss := fused("learndcg", lists, reduction, (k or 0, beta, 0.0, 0), _params(temperature))) is not None:
+    if (loss := fused("learndcg", lists, reduction, ApproxOptions(k or 0, beta), _params(temperature))) is not None:
         return loss
     return relaxed_loss(Formula("nDCG", k), operator, lists, reduction, beta)
 
@@ -84,7 +85,8 @@ def approx_precision(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = sigmoid_ranks(temperature)
-    if (loss := fused("approx_precision", lists, reduction, (k, beta, threshold, 0), _params(temperature))) is not None:
+    options = ApproxOptions(k, beta, threshold)
+    if (loss := fused("approx_precision", lists, reduction, options, _params(temperature))) is not None:
         return loss
     return relaxed_loss(Formula("P", k, threshold=threshold), operator, lists, reduction, beta)
 
@@ -126,7 +128,8 @@ def approx_mrr(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
-    if (loss := fused("approx_mrr", lists, reduction, (k or 0, beta, threshold, 0), _params(temperature))) is not None:
+    options = ApproxOptions(k or 0, beta, threshold)
+    if (loss := fused("approx_mrr", lists, reduction, options, _params(temperature))) is not None:
         return loss
     relevant, ranks = metric.relevant(lists), operator._ranks(lists.scores, lists.mask)
     logits = torch.where(relevant, lists.scores / temperature, torch.finfo(ranks.dtype).min)
@@ -168,7 +171,8 @@ def approx_ap(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
-    if (loss := fused("approx_ap", lists, reduction, (k or 0, beta, threshold, 0), _params(temperature))) is not None:
+    options = ApproxOptions(k or 0, beta, threshold)
+    if (loss := fused("approx_ap", lists, reduction, options, _params(temperature))) is not None:
         return loss
     relevant = metric.relevant(lists)
     ranks = operator._ranks(lists.scores, lists.mask)

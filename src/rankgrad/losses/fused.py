@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rankgrad.backend import current
 from rankgrad.errors import bad_value, one_of
+from rankgrad.kernels.options import KernelOptions
 from rankgrad.lists import REDUCTIONS, Lists
 
 # The devices whose compiler is installed.
@@ -21,7 +23,7 @@ def fused(
     name: str,
     lists: Lists,
     reduction: str,
-    options: Sequence[float | Tensor] = (),
+    options: KernelOptions,
     params: Sequence[float | Tensor] = (),
     lacking: str | None = None,
 ) -> Tensor | None:
@@ -35,8 +37,8 @@ def fused(
     scores = lists.given.scores
     if choice == "plain" or (choice == "auto" and any(map(_transformed, lists.given))):
         return None
-    fixed = options if all(isinstance(param, Tensor) for param in params) else (*options, *params)
-    lacking = lacking or _without_derivative(lists, fixed)
+    fixed = () if all(isinstance(param, Tensor) for param in params) else params
+    lacking = lacking or _without_derivative(lists, fixed if options.exact() else (*options.values(), *fixed))
     device = scores.device.type
     if device not in _DEVICES:
         if choice == "fused":
@@ -53,9 +55,7 @@ def fused(
     return _call(name, lists, reduction, options, params)
 
 
-def _call(
-    name: str, lists: Lists, reduction: str, options: Sequence[float | Tensor], params: Sequence[float | Tensor]
-) -> Tensor:
+def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, params: Sequence[float | Tensor]) -> Tensor:
     from rankgrad.kernels import op
 
     scores, labels, mask, offsets, weights = lists.given
@@ -70,7 +70,7 @@ def _call(
     return loss.reshape(scores.shape[:-1]) if reduction == "none" and offsets is None else loss
 
 
-def _without_derivative(lists: Lists, options: Sequence[float | Tensor]) -> str | None:
+def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
     """What requires a gradient that no kernel computes, in the words of an error."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):

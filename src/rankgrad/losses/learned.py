@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.kernels.options import ApproxOptions, ParamForm
 from rankgrad.lists import as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
@@ -17,7 +18,6 @@ from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 LEARNABLE = ("gain", "discount", "alpha")
-LEARNED, LEARNED_CURVED = 1, 2  # how the kernel reads its parameters; 0: as numbers, not through a softplus
 
 
 class LearnDCG(nn.Module):
@@ -101,7 +101,8 @@ class LearnDCG(nn.Module):
             scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-        options = (self.k or 0, self.beta, 0.0, LEARNED_CURVED if self.discount == "curved" else LEARNED)
+        form = ParamForm.LEARNED_CURVED if self.discount == "curved" else ParamForm.LEARNED
+        options = ApproxOptions(self.k or 0, self.beta, form=form)
         raw = (self.raw_gain, self.raw_discount, self.raw_alpha)
         if (loss := fused("learndcg", lists, reduction, options, raw)) is not None:
             return loss

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 from rankgrad.lists import Lists, as_lists, reduce
 from rankgrad.losses.documents import Documents
 from rankgrad.losses.fused import fused
@@ -36,7 +37,7 @@ def softmax(
         Pasumarthi et al., "TF-Ranking", KDD 2019.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    if (loss := fused("softmax", lists, reduction)) is not None:
+    if (loss := fused("softmax", lists, reduction, ListwiseOptions())) is not None:
         return loss
     return lists.reduce(_cross_entropy(lists, _weighted(lists, lists.labels)), reduction, has_relevant(lists))
 
@@ -71,7 +72,8 @@ def listnet(
     """
     one_of("targets", targets, ("sum", "softmax"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    if (loss := fused("listnet", lists, reduction, (targets == "softmax",))) is not None:
+    options = ListwiseOptions(targets=Targets[targets.upper()])
+    if (loss := fused("listnet", lists, reduction, options)) is not None:
         return loss
     mass = lists.labels if targets == "sum" else _masked_exp(lists.labels, lists.mask)
     return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
@@ -105,11 +107,11 @@ def xe_ndcg(
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     if isinstance(gamma, (int, float)):
-        if (loss := fused("xe_ndcg", lists, reduction, (gamma,))) is not None:
+        if (loss := fused("xe_ndcg", lists, reduction, ListwiseOptions(gamma=gamma))) is not None:
             return loss
         gammas: Tensor | float = gamma
     else:
-        fused("xe_ndcg", lists, reduction, lacking="a tensor as gamma")
+        fused("xe_ndcg", lists, reduction, ListwiseOptions(), lacking="a tensor as gamma")
         gamma = torch.as_tensor(gamma)
         if not gamma.is_nested and gamma.shape != lists.given.scores.shape:
             must = f"be a number or have the shape of scores, {tuple(lists.given.scores.shape)}"
@@ -148,7 +150,7 @@ def poly1_softmax(
         Leng et al., "PolyLoss", ICLR 2022.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    if (loss := fused("poly1_softmax", lists, reduction, (epsilon,))) is not None:
+    if (loss := fused("poly1_softmax", lists, reduction, ListwiseOptions(epsilon=epsilon))) is not None:
         return loss
     mass = _weighted(lists, lists.labels)
     probability = (_distribution(mass) * _log_softmax(lists).exp()).sum(-1)
@@ -175,7 +177,7 @@ def unique_softmax(
         Zhu and Klabjan, "Listwise Learning to Rank by Exploring Unique Ratings", WSDM 2020.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    if (loss := fused("unique_softmax", lists, reduction)) is not None:
+    if (loss := fused("unique_softmax", lists, reduction, ListwiseOptions())) is not None:
         return loss
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
@@ -217,7 +219,7 @@ def listmle(
     one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
     together = ties == "together"
-    if (loss := fused("listmle", lists, reduction, (float(together),))) is not None:
+    if (loss := fused("listmle", lists, reduction, ListwiseOptions(ties=Ties[ties.upper()]))) is not None:
         return loss
     return lists.reduce(plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
 
@@ -255,7 +257,7 @@ def p_listmle(
     one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
     together = ties == "together"
-    if (loss := fused("p_listmle", lists, reduction, (float(together),))) is not None:
+    if (loss := fused("p_listmle", lists, reduction, ListwiseOptions(ties=Ties[ties.upper()]))) is not None:
         return loss
     values = plackett_luce(lists, together, position_aware=True).sum(-1)
     return lists.reduce(values, reduction, has_order(lists))

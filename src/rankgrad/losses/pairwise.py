@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, relu
 
 from rankgrad.errors import bad_value, one_of
+from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import swaps
 from rankgrad.losses.formula import Formula, check_cutoff, formula
@@ -15,7 +16,7 @@ from rankgrad.losses.fused import fused
 from rankgrad.metrics import Metric, nDCG
 from rankgrad.metrics.order import ranks
 
-SCHEMES = ("ndcg1", "ndcg2", "ndcg2pp", "arp1", "arp2")
+SCHEMES = tuple(scheme.name.lower() for scheme in Scheme)
 
 
 def ranknet(
@@ -49,10 +50,8 @@ def ranknet(
     References:
         Burges et al., "Learning to Rank using Gradient Descent", ICML 2005.
     """
-    check_cutoff(k)
-    one_of("pairs", pairs, ("any", "both"))
+    options = ranknet_options(sigma, k, pairs)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    options = (sigma, k or 0, pairs == "both")
     if (loss := fused("ranknet", lists, reduction, options, lacking=option_without_kernel(sigma))) is not None:
         return loss
     counted = None if k is None else in_top(ranks(lists.scores, lists.mask), k, pairs)
@@ -85,7 +84,7 @@ def hinge(
         Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    if (loss := fused("hinge", lists, reduction, (margin,))) is not None:
+    if (loss := fused("hinge", lists, reduction, PairwiseOptions(margin=margin))) is not None:
         return loss
     return lists.reduce(pair_loss(lists, None, lambda gap: relu(margin - gap)), reduction, has_order(lists))
 
@@ -125,7 +124,7 @@ def lambdarank(
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
-    options = (sigma, form.k or 0, False, form.gain == "linear")
+    options = lambdarank_options(sigma, form)
     if (loss := fused("lambdarank", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
         return loss
     delta = swaps.difference(lists, form)
@@ -175,21 +174,49 @@ def lambdaloss(
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     form = formula(metric, swaps.METRICS, k)
     if form.name != "nDCG":
-        fused("lambdaloss", lists, reduction, lacking=option_without_kernel(sigma, form))
+        fused("lambdaloss", lists, reduction, PairwiseOptions(), lacking=option_without_kernel(sigma, form))
         delta = swaps.difference(lists, form)
         return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
+    options = lambdaloss_options(sigma, form, scheme, truncation, mu)
+    if (loss := fused("lambdaloss", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
+        return loss
+    delta = _scheme_weights(lists, form, scheme, options.truncation, mu)
+    values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
+    return lists.reduce(values, reduction, has_order(lists))
+
+
+def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
+    """Check the options of `ranknet`, and translate them for its kernel."""
+    check_cutoff(k)
+    one_of("pairs", pairs, ("any", "both"))
+    return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
+
+
+def lambdarank_options(sigma: float, form: Formula) -> PairwiseOptions:
+    """Translate the options of `lambdarank` for its kernel."""
+    return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
+
+
+def lambdaloss_options(sigma: float, form: Formula, scheme: str, truncation: str | None, mu: float) -> PairwiseOptions:
+    """Check the options of `lambdaloss`, and translate them for its kernel."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
     one_of("truncation", truncation, ("sound", "heuristic"))
     if truncation == "sound" and scheme != "ndcg2":
         bad_value("truncation", f"be 'heuristic' with scheme {scheme!r}", repr(truncation))
     sound = form.k is not None and truncation == "sound"
-    options = (sigma, form.k or 0, False, form.gain == "linear", SCHEMES.index(scheme), sound, mu)
-    if (loss := fused("lambdaloss", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
-        return loss
-    delta = _scheme_weights(lists, form, scheme, truncation, mu)
-    values = pair_loss(lists, delta, _logistic(sigma), every_pair=scheme in ("ndcg1", "arp1"))
-    return lists.reduce(values, reduction, has_order(lists))
+    return PairwiseOptions(
+        sigma=sigma,
+        k=form.k or 0,
+        gain=_gain(form),
+        scheme=Scheme[scheme.upper()],
+        truncation=Truncation.SOUND if sound else Truncation.HEURISTIC,
+        mu=mu,
+    )
+
+
+def _gain(form: Formula) -> Gains:
+    return Gains.LINEAR if form.gain == "linear" else Gains.EXP
 
 
 def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | None:
@@ -202,7 +229,7 @@ def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | 
     return None if sigma >= 0 else f"sigma={sigma}"
 
 
-def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: str, mu: float) -> Tensor:
+def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
     """The weight of each pair, `(..., n, n)`, a constant of the gradient."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
@@ -219,7 +246,7 @@ def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: str,
         weight = swaps.gaps(labels)
     if k is None:
         return weight
-    if truncation == "heuristic":
+    if truncation == Truncation.HEURISTIC:
         return weight * in_top(rank, k, "any")
     later = torch.maximum(rank[..., :, None], rank[..., None, :])
     # The diagonal is no pair; a rank of 2 there keeps its correction finite.

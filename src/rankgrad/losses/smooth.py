@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankgrad.kernels.options import SmoothOptions
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
@@ -146,7 +147,7 @@ def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
     """The kernel's loss; None also for the whole gradient, which takes a pass back through all ranks."""
-    options = (k or 0, operator.alpha, operator.delta, threshold)
+    options = SmoothOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from rankgrad.kernels.options import NeuralNDCGOptions, Regularisation, SoftNDCGOptions
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
@@ -49,7 +50,8 @@ def neural_ndcg(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = neural_sort(temperature, sinkhorn_rounds, transposed)
-    loss = fused("neural_ndcg", lists, reduction, (k or 0, temperature, transposed, sinkhorn_rounds))
+    options = NeuralNDCGOptions(k or 0, temperature, bool(transposed), sinkhorn_rounds)
+    loss = fused("neural_ndcg", lists, reduction, options)
     return relaxed_loss(Formula("nDCG", k), operator, lists, reduction) if loss is None else loss
 
 
@@ -117,7 +119,7 @@ def softsort_ndcg(
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = soft_sort(temperature, p)
-    loss = fused("softsort_ndcg", lists, reduction, (k or 0, BETA, temperature, p))
+    loss = fused("softsort_ndcg", lists, reduction, SoftNDCGOptions(k or 0, BETA, temperature, int(p)))
     return _at_ranks(operator, k, lists, reduction) if loss is None else loss
 
 
@@ -152,7 +154,8 @@ def fastsort_ndcg(
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = fast_sort(temperature, regularisation)
     device = lists.given.scores.device.type
-    options = (k or 0, BETA, temperature, regularisation == "entropic")
+    chosen = Regularisation[regularisation.upper()]
+    options = SoftNDCGOptions(k or 0, BETA, temperature, regularisation=chosen)
     # Violators are pooled one by one, which is no work for a GPU.
     lacking = None if device == "cpu" else f"fastsort_ndcg on {device}"
     loss = fused("fastsort_ndcg", lists, reduction, options, lacking=lacking)

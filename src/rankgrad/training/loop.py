@@ -183,6 +183,8 @@ class _Run:
         """Steps that also move the loss's parameters, by some lists that are taken out of the plan."""
         settings = self.settings
         kept, held = hold_out(self.data, settings.seed)
+        if self.checkpoint is not None:
+            self.checkpoint.hold(held)
         known = vars(self.plan)
         self.plan = PartPlan(**known, only=kept)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)

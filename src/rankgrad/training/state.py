@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset
@@ -51,6 +52,15 @@ class Checkpoint:
         self.path, self.fabric, self.begun = folder / LAST, fabric, begun
         self.settings, self.data = settings.to_json(), fingerprint(data)
         self.run = mark(settings, data, begun)
+        self.held: str | None = None  # a hash of the lists that the parameters of the loss are moved by
+        self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+
+    def hold(self, lists: NDArray[np.int64]) -> None:
+        """Note which lists are held out for `adapt=heldout`; a run that is resumed must have held out the same."""
+        self.held = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
+        if self._found is not None and self._found[1].get("held") != self.held:
+            got = "others: version 0.1 chose them otherwise. Train anew elsewhere"
+            bad_value("held-out lists", f"be those of when {self.path.parent} began, to go on", got)
 
     def save(
         self, state: State, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any
@@ -67,6 +77,7 @@ class Checkpoint:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
         facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
         facts |= {} if self.begun is None else {"init_model": self.begun}
+        facts |= {} if self.held is None else {"held": self.held}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> State:
@@ -82,11 +93,12 @@ class Checkpoint:
 
     def load(self, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any) -> None:
         """Put back what `read` has found."""
+        assert self._found is not None
         try:
             self._restore(*self._found, module, optimisers, average, scaler)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
             self._complain(error)
-        del self._found
+        self._found = None
 
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]

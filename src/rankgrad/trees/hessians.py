@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad import losses
+from rankgrad.kernels.options import PairwiseOptions
 from rankgrad.losses import swaps
 from rankgrad.losses.formula import formula
-from rankgrad.losses.pairwise import SCHEMES, option_without_kernel
+from rankgrad.losses.pairwise import lambdaloss_options, lambdarank_options, option_without_kernel, ranknet_options
 from rankgrad.losses.text import TextLoss
 
 Array = NDArray[Any]
@@ -118,7 +119,7 @@ class Form(NamedTuple):
 
     name: str = ""
     options: Options = {}  # noqa: RUF012
-    kernel: tuple[float, ...] = ()  # for the pairwise losses; see `kernels.cpu.pairwise.run`
+    kernel: PairwiseOptions | None = None  # for the pairwise losses
 
 
 def closed_form(loss: Any) -> Form:
@@ -142,30 +143,26 @@ def closed_form(loss: Any) -> Form:
     return Form(name, options, kernel) if kernel else Form()
 
 
-def _ranknet(options: Options) -> tuple[float, ...]:
-    return (
-        ()
-        if option_without_kernel(options["sigma"])
-        else (options["sigma"], options["k"] or 0, options["pairs"] == "both")
-    )
+def _ranknet(options: Options) -> PairwiseOptions | None:
+    if option_without_kernel(options["sigma"]):
+        return None
+    return ranknet_options(options["sigma"], options["k"], options["pairs"])
 
 
-def _lambdarank(options: Options) -> tuple[float, ...]:
+def _lambdarank(options: Options) -> PairwiseOptions | None:
     form = formula(options["metric"], swaps.METRICS, options["k"])
-    lacking = option_without_kernel(options["sigma"], form)
-    return () if lacking else (options["sigma"], form.k or 0, False, form.gain == "linear")
+    return None if option_without_kernel(options["sigma"], form) else lambdarank_options(options["sigma"], form)
 
 
-def _lambdaloss(options: Options) -> tuple[float, ...]:
-    if not (known := _lambdarank(options)):
-        return ()
-    scheme = options["scheme"]
-    sound = known[1] > 0 and (options["truncation"] or ("sound" if scheme == "ndcg2" else "heuristic")) == "sound"
-    return *known, SCHEMES.index(scheme), sound, options["mu"]
+def _lambdaloss(options: Options) -> PairwiseOptions | None:
+    form = formula(options["metric"], swaps.METRICS, options["k"])
+    if option_without_kernel(options["sigma"], form):
+        return None
+    return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])
 
 
-# The kernel's options, as the losses themselves pass them; nothing where the kernel lacks an option.
-_KERNELS: dict[str, Callable[[Options], tuple[float, ...]]] = {
+# The kernel's options, as the losses themselves pass them; None where the kernel lacks an option.
+_KERNELS: dict[str, Callable[[Options], PairwiseOptions | None]] = {
     "ranknet": _ranknet,
     "lambdarank": _lambdarank,
     "lambdaloss": _lambdaloss,

@@ -46,7 +46,10 @@ def helper(function: Callable[..., Any]) -> Any:
 
 
 class Flat(NamedTuple):
-    """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty."""
+    """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty.
+
+    Kernels take plain tuples of them: to find the type of a named one takes Numba longer.
+    """
 
     scores: NDArray[Any]  # (D,), float32 or float64
     labels: NDArray[Any]  # (D,), dtype of scores
@@ -74,6 +77,11 @@ class Flat(NamedTuple):
             np.empty(0, np.bool_) if mask is None else _array(mask, torch.bool),
             np.arange(0, len(flat) + 1, n) if offsets is None else _array(offsets, torch.int64),
         )
+
+    @property
+    def unweighted(self) -> tuple[NDArray[Any], ...]:
+        """Scores, labels, mask and offsets, for losses that take no weights."""
+        return self.scores, self.labels, self.mask, self.offsets
 
     @property
     def longest(self) -> int:

@@ -21,6 +21,7 @@ from rankgrad.kernels.cpu.extremes import extremes
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.cpu.sigmoid_ranks import cross_slopes, far_rank, far_slope, near_rank, near_slope
+from rankgrad.kernels.options import ApproxOptions, ParamForm
 
 # No Python integers, for each of which Numba would compile a helper again.
 NDCG, PRECISION, RECIPROCAL, AVERAGE = np.arange(4)
@@ -39,32 +40,28 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Options: k (0: none), beta, threshold, and how to read the three params.
-
-    0: log of the gain base, slope of the curved discount (0: printed form), alpha. 1: LearnDCG's raw parameters, with
-    the printed discount; 2: with the curved one.
-    """
+    """The operator, for this family."""
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 3, gradient)
-    k, beta, threshold, form = options
-    (log_base, slope, alpha), chain = _numbers(params.detach().tolist(), form)
-    numbers = (k, beta, threshold, log_base, slope, alpha)
-    launch(_approx(_CODES[name]), *flat, *results, bits(flat.labels), *numbers, flat.scores.dtype.type(1), *_work(flat))
-    if form:
+    inner, chain = _numbers(params.detach().tolist(), options.form)
+    numbers = (float(options.k), options.beta, options.threshold, *inner)
+    given = (*flat.unweighted, bits(flat.labels))
+    launch(_approx(_CODES[name]), given, (*results,), numbers, flat.scores.dtype.type(1), _work(flat))
+    if options.form:
         np.multiply(results.extras, chain, out=results.extras)
     return results.tensors()
 
 
-def _numbers(params: list[float], form: float) -> tuple[list[float], list[float]]:
-    """What the formula takes, and its derivative by each param."""
-    if form == 0:
+def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
+    """Log of the gain base, slope of the curved discount (0: the printed one), alpha; the derivative by each param."""
+    if form == ParamForm.FIXED:
         return params, [1.0, 1.0, 1.0]
     soft = [max(raw, 0.0) + math.log1p(math.exp(-abs(raw))) for raw in params]
     steep = [1.0 / (1.0 + math.exp(-raw)) if raw > -700 else 0.0 for raw in params]
-    slope = max(soft[1], TINY) if form == 2 else 0.0
+    slope = max(soft[1], TINY) if form == ParamForm.LEARNED_CURVED else 0.0
     return [math.log1p(soft[0]), slope, soft[2]], [steep[0] / (1.0 + soft[0]), steep[1], steep[2]]
 
 
@@ -91,14 +88,9 @@ def _approx(code: int) -> Any:
     """The kernel of one metric. Its closure holds only a number: by that Numba finds it on disk."""
 
     @kernel
-    def approx(
-        scores, labels, weights, mask, offsets, values, signal, slopes, extras, label_bits,
-        k, beta, threshold, log_base, slope, alpha, one,
-        place, score, power, count, hits, wide, rank, above, by_rank, by_above, direct,
-    ):  # fmt: skip
-        given = (scores, labels, mask, offsets, label_bits)
-        work = (place, score, power, count, hits, wide, rank, above, by_rank, by_above, direct)
-        out = (values, signal, slopes, extras)
+    def approx(given, out, told, one, work):
+        offsets, values, slopes, count, hits = given[3], out[0], out[2], work[3], work[4]
+        k, beta, threshold, log_base, slope, alpha = told
         longest = 0
         for l in range(len(values)):
             longest = max(longest, offsets[l + 1] - offsets[l])

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from rankgrad.kernels.cpu import Flat, helper, kernel, launch
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.pairs import EVERY, FIRST, ORDERED, STEPPED, SWAPPED, WIDTH, arrange, slices, walk_of
-from rankgrad.kernels.cpu.pairwise import logarithm, plan
+from rankgrad.kernels.cpu.pairwise import logarithm, plan_of
 from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.options import PairwiseOptions
 
 ALONE = np.int64(1)  # strip of a list
 
@@ -27,20 +28,19 @@ def run(
     labels: NDArray[Any],
     weights: NDArray[Any] | None,
     offsets: NDArray[np.int64],
-    options: tuple[float, ...],
+    options: PairwiseOptions,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Slope and curvature of each document, `(D,)`, of a loss and options that `pairwise.run` takes; not `hinge`."""
+    """Slope and curvature of each document, `(D,)`, of a loss of `pairwise.py`, but not of `hinge`."""
     dtype = scores.dtype
     nothing = np.empty(0, dtype)
     heavy = nothing if weights is None else np.ascontiguousarray(weights, dtype)
     flat = Flat(scores, np.ascontiguousarray(labels, dtype), heavy, np.empty(0, np.bool_), offsets)
-    chosen = plan(name, *map(float, options[1:]), size=1 << max(flat.longest, 1).bit_length(), dtype=dtype)
+    chosen = plan_of(name, options, max(flat.longest, 1), dtype)
     slopes, bends = np.empty_like(scores), np.empty_like(scores)
     documents = np.empty((4, len(scores) + WIDTH * (len(offsets) - 1)), dtype)
     place = np.empty(len(scores), np.int64)
-    keys = (bits(flat.scores), bits(flat.labels))
-    told = (*keys, *chosen[1:], dtype.type(options[0]), logarithm(dtype))
-    launch(_curvature(chosen.kind), *flat, *told, *documents, place, slopes, bends)
+    given, told = (*flat, bits(flat.scores), bits(flat.labels)), (*chosen[1:], dtype.type(options.sigma))
+    launch(_curvature(chosen.kind), given, told, logarithm(dtype), (*documents,), place, slopes, bends)
     return slopes, bends
 
 
@@ -49,22 +49,18 @@ def _curvature(kind: int) -> Any:
     """The kernel for one way to weigh pairs; as in `pairs.py` its closure holds only a number."""
 
     @kernel
-    def curvature_of_kind(
-        scores, labels, weights, mask, offsets, score_bits, label_bits, gained, rows, columns, ideal, worth, step, lift,
-        steep, c, score, power, gain, weight, place, slopes, bends,
-    ):  # fmt: skip
-        given = (scores, labels, weights, mask, offsets, score_bits, label_bits)
-        chosen = (gained, rows, columns, ideal, worth, step, lift, steep)
+    def curvature_of_kind(given, chosen, c, documents, place, slopes, bends):
+        lists = len(given[4]) - 1
         numbers = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
-        everything = (given, chosen, numbers, (score, power, gain, weight), place, slopes, bends)
+        everything = (given, chosen, numbers, documents, place, slopes, bends)
         if kind == ORDERED:
-            spread(_ordered, len(offsets) - 1, everything)
+            spread(_ordered, lists, everything)
         elif kind == SWAPPED:
-            spread(_swapped, len(offsets) - 1, everything)
+            spread(_swapped, lists, everything)
         elif kind == STEPPED:
-            spread(_stepped, len(offsets) - 1, everything)
+            spread(_stepped, lists, everything)
         else:
-            spread(_every, len(offsets) - 1, everything)
+            spread(_every, lists, everything)
 
     return curvature_of_kind
 

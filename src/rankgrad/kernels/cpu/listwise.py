@@ -17,6 +17,7 @@ from rankgrad.kernels.cpu.extremes import extremes
 from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, position_weights, unique
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, XE_NDCG, POLY1, UNIQUE, LISTMLE, P_LISTMLE = range(7)
 _CODES = {
@@ -44,37 +45,35 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family.
-
-    Option: of listnet 1 for softmax targets, of xe_ndcg gamma, of poly1 epsilon, of (p_)listmle 1 for ties together.
-    """
+    """The operator, for this family."""
     flat = Flat.of(scores, labels, weights, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
-    option = options[0] if options else 0.0
+    numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, options.ties == Ties.TOGETHER)
     threads = torch.get_num_threads()
     # Several tasks a thread, for lists differ in length.
     tasks = 1 if len(flat.scores) < SMALL or threads == 1 else 8 * threads
-    launch(_listwise, *flat, *results, bits(flat.labels), _CODES[name], option, tasks, parallel=tasks > 1)
+    given = (*flat, bits(flat.labels))
+    launch(_listwise, given, results[:3], _CODES[name], numbers, tasks, parallel=tasks > 1)
     return results.tensors()
 
 
 @kernel
-def _listwise(scores, labels, weights, mask, offsets, values, signal, slopes, extras, keys, code, option, tasks):
-    given, out = (scores, labels, weights, mask, offsets, keys), (values, signal, slopes)
+def _listwise(given, out, code, numbers, tasks):
     if tasks == 1:
-        _some(FIRST, tasks, given, out, code, option)
+        _some(FIRST, tasks, given, out, code, numbers)
     else:
-        spread(_some, tasks, (tasks, given, out, code, option))
+        spread(_some, tasks, (tasks, given, out, code, numbers))
 
 
 @helper
-def _some(task, tasks, given, out, code, option):
+def _some(task, tasks, given, out, code, numbers):
     """The lists of one of the tasks, in scratch that fits the longest."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
+    gamma, epsilon, softmax_targets, together = numbers
     from_list, to_list = task * len(values) // tasks, (task + 1) * len(values) // tasks
     longest = 0
     for l in range(from_list, to_list):
@@ -112,19 +111,19 @@ def _some(task, tasks, given, out, code, option):
             for i in range(count):
                 s[i] -= highest
                 e[i] = exp(s[i])
-        _targets(y, t, code, option, high)
+        _targets(y, t, code, gamma, softmax_targets, together, high)
         if len(weights) > 0:
             _take(weights, whole, first, here, d)
             for i in range(count):
                 t[i] *= d[i]
         if code < UNIQUE:
-            values[l] = _cross_entropy(s, e, t, d, code, option)
+            values[l] = _cross_entropy(s, e, t, d, code, epsilon)
         elif code == UNIQUE:
             values[l] = unique(y, s, e, t, d) if near else far_unique(y, s, e, t, d)
         elif near:
-            values[l] = plackett_luce(y, s, e, t, d, code == P_LISTMLE or len(weights) > 0, option == 1.0)
+            values[l] = plackett_luce(y, s, e, t, d, code == P_LISTMLE or len(weights) > 0, together)
         else:
-            values[l] = far_plackett_luce(y, s, e, t, d, option == 1.0)
+            values[l] = far_plackett_luce(y, s, e, t, d, together)
         for i in range(count if len(slopes) > 0 else 0):
             slopes[first + i if whole else here[i]] = d[i]
 
@@ -152,30 +151,30 @@ def _take(values, whole, first, place, out):
 
 
 @helper
-def _targets(y, t, code, option, high):
+def _targets(y, t, code, gamma, softmax_targets, together, high):
     """What each document counts, before weights and normalisation."""
     if code == UNIQUE:
         for i in range(len(y)):
             t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # whatever is beyond is as good as infinite
-    elif code == LISTNET and option == 1.0:
+    elif code == LISTNET and softmax_targets:
         for i in range(len(y)):
             t[i] = exp(y[i] - high)
     elif code == XE_NDCG:
         # Over 2^max(y), which cancels, so that large labels cannot overflow.
-        less = option * exp(-high * LOG_2)
+        less = gamma * exp(-high * LOG_2)
         for i in range(len(y)):
             t[i] = exp((y[i] - high) * LOG_2) - less
     elif code == LISTMLE:
         t[:] = 1.0
     elif code == P_LISTMLE:
-        position_weights(y, t, option == 1.0)
+        position_weights(y, t, together)
     else:
         for i in range(len(y)):
             t[i] = y[i]
 
 
 @helper
-def _cross_entropy(s, e, t, d, code, option):
+def _cross_entropy(s, e, t, d, code, epsilon):
     total = mass = behind = 0.0
     for i in range(len(s)):
         total += e[i]
@@ -191,7 +190,7 @@ def _cross_entropy(s, e, t, d, code, option):
     value = scale * (behind + mass * math.log(total))
     if code == POLY1:
         chance *= share
-        value += option * (1.0 - chance)
+        value += epsilon * (1.0 - chance)
         for i in range(len(s)):
-            d[i] -= option * e[i] * (share * t[i] - chance)
+            d[i] -= epsilon * e[i] * (share * t[i] - chance)
     return value

@@ -20,6 +20,7 @@ from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import descending_gains
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.options import NeuralNDCGOptions
 
 ROOM = 4 << 20  # bytes of matrix that a list may keep
 WIDE = 16  # entries that a vector instruction takes; bands begin and end at its multiples
@@ -50,32 +51,28 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this loss. Options: k (0: none), temperature, transposed, rounds."""
+    """The operator, for this loss."""
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
-    k, temperature, transposed, rounds = options
+    numbers = (options.k, options.temperature, options.transposed, options.sinkhorn_rounds, ROOM)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
-    launch(_neural, *flat, *results, *tables, int(k), temperature, transposed > 0, int(rounds), ROOM)
+    launch(_neural, flat.unweighted, results[:3], tables, numbers)
     return results.tensors()
 
 
 @kernel
-def _neural(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
-    k, temperature, transposed, rounds, room,
-):  # fmt: skip
-    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
-    numbers = (k, temperature, transposed, rounds, room)
-    spread(_list, len(values), (given, out, score_bits, label_bits, discount, numbers))
+def _neural(given, out, tables, numbers):
+    spread(_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
-def _list(l, given, out, score_bits, label_bits, discount, numbers):
+def _list(l, given, out, tables, numbers):
     """Minus the NDCG of a list, and its slopes."""
     scores, slopes = given[0], out[2]
+    score_bits, label_bits, discount = tables
     k, temperature, transposed, rounds, room = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
     if len(place) == 0:

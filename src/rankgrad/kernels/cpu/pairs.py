@@ -29,18 +29,12 @@ def pairwise(kind: int) -> Any:
     """The kernel for one way to weigh pairs. Its closure holds only a number: by that Numba finds it on disk."""
 
     @kernel
-    def kernel_of_kind(
-        scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits,
-        gained, rows, columns, ideal, worth, step, lift, steep, c,
-        score, power, gain, weight, place, count, owner, tasks, begin, parts, pulls,
-    ):  # fmt: skip
-        given = (scores, labels, weights, mask, offsets, score_bits, label_bits)
-        chosen = (gained, rows, columns, ideal, worth, step, lift, steep)
+    def kernel_of_kind(given, out, chosen, c, documents, work):
+        offsets, lists, steep = given[4], len(out[0]), chosen[7]
+        place, count, owner, tasks, _, _, _ = work
         numbers = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
-        documents = (score, power, gain, weight)
-        work = (place, count, owner, tasks, begin, parts, pulls)
-        everything = (given, chosen, numbers, documents, work, (values, signal, slopes))
-        for l in range(len(values)):
+        everything = (given, chosen, numbers, documents, work, out)
+        for l in range(lists):
             if tasks[l + 1] - tasks[l] > 1:
                 count[l] = arrange(l, kind, given, chosen, documents, place)
         if kind == ORDERED:
@@ -53,9 +47,9 @@ def pairwise(kind: int) -> Any:
             spread(_stepped, len(owner), everything)
         else:
             spread(_every, len(owner), everything)
-        for l in range(len(values)):
+        for l in range(lists):
             if tasks[l + 1] - tasks[l] > 1:
-                _finish(l, kind, offsets, steep, work, (values, signal, slopes))
+                _finish(l, kind, offsets, steep, work, out)
 
     return kernel_of_kind
 

@@ -21,6 +21,7 @@ from rankgrad.kernels.cpu import Flat, Results, launch
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.pairs import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR, ORDERED, STEPPED, SWAPPED, WIDTH
 from rankgrad.kernels.cpu.pairs import pairwise as compiled
+from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 LONG, STRIPS = 1024, 4  # beyond so many documents a list is cut into so many tasks, each with sums of its own
 UNCUT = 1 << 62
@@ -51,22 +52,22 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Options: steepness sigma or the margin, then those of `plan`."""
+    """The operator, for this family."""
     flat = Flat.of(scores, labels, weights, mask, offsets, n)
     results = Results.like(flat, params.shape[0], gradient)
     longest = n if offsets is None else int(np.diff(flat.offsets).max(initial=1))
     dtype = flat.scores.dtype
-    chosen = plan(name, *options[1:], size=1 << longest.bit_length(), dtype=dtype)
-    steep = dtype.type(options[0])
-    keys = (bits(flat.scores), bits(flat.labels))
-    launch(compiled(chosen.kind), *flat, *results, *keys, *chosen[1:], steep, logarithm(dtype), *_work(flat))
+    chosen = plan_of(name, options, longest, dtype)
+    steep = dtype.type(options.margin if name == "hinge" else options.sigma)
+    given = (*flat, bits(flat.scores), bits(flat.labels))
+    launch(compiled(chosen.kind), given, results[:3], (*chosen[1:], steep), logarithm(dtype), *_work(flat))
     return results.tensors()
 
 
-def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
+def _work(flat: Flat) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
     """Room for the kernel: documents by rank, their places, how many have pairs; then whose the tasks are."""
     lengths = np.diff(flat.offsets)
     strips = np.where(lengths <= LONG, 1, STRIPS)
@@ -76,43 +77,48 @@ def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
     documents = np.empty((4, len(flat.scores) + WIDTH * len(lengths)), flat.scores.dtype)
     place, count = np.empty(len(flat.scores), np.int64), np.empty(len(lengths), np.int64)
     owner = np.repeat(np.arange(len(lengths)), strips)
-    return (*documents, place, count, owner, tasks, begin, np.empty(tasks[-1]), np.empty(begin[-1]))
+    return (*documents,), (place, count, owner, tasks, begin, np.empty(tasks[-1]), np.empty(begin[-1]))
+
+
+def plan_of(name: str, options: PairwiseOptions, longest: int, dtype: np.dtype[Any]) -> Plan:
+    """What the kernel does for a loss, whatever its sigma or margin."""
+    told = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
+    return _plan(name, *told, 1 << longest.bit_length(), dtype)
 
 
 @lru_cache(maxsize=16)  # tables are as long as the longest list
-def plan(
+def _plan(
     name: str,
-    k: float = 0.0,
-    both: float = 0.0,
-    linear: float = 0.0,
-    scheme: float = 0.0,
-    sound: float = 0.0,
-    mu: float = 0.0,
-    *,
+    k: int,
+    pairs: Pairs,
+    gain: Gains,
+    scheme: Scheme,
+    truncation: Truncation,
+    mu: float,
     size: int,
     dtype: np.dtype[Any],
 ) -> Plan:
-    """What the kernel does for a loss: `k` 0 for none, the others flags, `scheme` in the order of `losses.SCHEMES`."""
+    sound = truncation == Truncation.SOUND
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
     within = rank <= (k or UNCUT)
     # What one more step is worth, by the distance of two ranks; a document has no distance to itself.
     step = np.concatenate([np.zeros(WIDTH + 1), inverse[:-1] - inverse[1:]])
-    rows = int(k) if k and not sound else UNCUT
-    columns = int(k) if k and both else UNCUT
-    gained = LINEAR if linear else EXPONENTIAL
+    rows = k if k and not sound else UNCUT
+    columns = k if k and pairs == Pairs.BOTH else UNCUT
+    gained = LINEAR if gain == Gains.LINEAR else EXPONENTIAL
     kind, worth, lift = STEPPED, 0 * one, one
     if name in ("ranknet", "hinge"):
         kind, gained = ORDERED if name == "ranknet" else HINGE, LABEL
     elif name == "lambdarank":
         kind, worth = SWAPPED, inverse * within
-    elif scheme == 0:  # ndcg1
+    elif scheme == Scheme.NDCG1:
         kind, worth = EVERY, inverse
-    elif scheme == 2:  # ndcg2pp
+    elif scheme == Scheme.NDCG2PP:
         worth, step = inverse, mu * step
-    elif scheme == 3:  # arp1
+    elif scheme == Scheme.ARP1:
         kind, gained, worth = EVERY, LABEL, one
-    elif scheme == 4:  # arp2
+    elif scheme == Scheme.ARP2:
         gained, step = LABEL, np.ones(len(step))
     if sound:
         lift = np.where(within, 1.0, 1.0 / (1.0 - np.minimum(inverse, 0.75)))  # rank 1 is never the later one

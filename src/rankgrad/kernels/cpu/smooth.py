@@ -17,6 +17,7 @@ from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
 from rankgrad.kernels.cpu.order import bits, descending
 from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.options import SmoothOptions
 
 NDCG, PRECISION, AVERAGE = 0, 1, 2
 _CODES = {"smooth_ndcg": NDCG, "smooth_precision": PRECISION, "smooth_ap": AVERAGE}
@@ -32,30 +33,28 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: SmoothOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Options: k (0: none), alpha, delta, threshold."""
+    """The operator, for this family."""
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
-    k, alpha, delta, threshold = options
+    numbers = (_CODES[name], options.k, options.alpha, options.delta, options.threshold)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
-    launch(_smooth, *flat, *results, *tables, _CODES[name], int(k), alpha, delta, threshold)
+    launch(_smooth, flat.unweighted, results[:3], tables, numbers)
     return results.tensors()
 
 
 @kernel
-def _smooth(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
-    code, k, alpha, delta, threshold,
-):  # fmt: skip
-    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
-    spread(_list, len(values), (given, out, score_bits, label_bits, discount, code, k, alpha, delta, threshold))
+def _smooth(given, out, tables, numbers):
+    spread(_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
-def _list(l, given, out, score_bits, label_bits, discount, code, k, alpha, delta, threshold):
+def _list(l, given, out, tables, numbers):
     """Minus the metric of a list, and its slopes."""
+    score_bits, label_bits, discount = tables
+    code, k, alpha, delta, threshold = numbers
     place, relevant = begin(l, given, out, threshold)
     m = len(place)
     if m == 0:

@@ -15,6 +15,7 @@ from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import descending_gains
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
+from rankgrad.kernels.options import Regularisation, SoftNDCGOptions
 
 _LOG_2 = math.log(2.0)
 # Which matrix to multiply with. Not Python's booleans, for each of which Numba would compile it again.
@@ -30,35 +31,28 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family. Options: k (0: none), beta, temperature; p, or 1 for the entropic FastSort."""
+    """The operator, for this family."""
     flat = Flat.of(scores, labels, None, mask, offsets, n)
     results = Results.like(flat, 0, gradient)
-    k, beta, temperature, form = options
-    kernel_of = _softsort if name == "softsort_ndcg" else _fastsort
+    softsort = name == "softsort_ndcg"
+    form = options.p if softsort else int(options.regularisation == Regularisation.ENTROPIC)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
-    launch(kernel_of, *flat, *results, *tables, int(k), beta, temperature, int(form))
+    numbers = (options.k, options.beta, options.temperature, form)
+    launch(_softsort if softsort else _fastsort, flat.unweighted, results[:3], tables, numbers)
     return results.tensors()
 
 
 @kernel
-def _softsort(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
-    k, beta, temperature, p,
-):  # fmt: skip
-    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
-    spread(_softsort_list, len(values), (given, out, score_bits, label_bits, discount, k, beta, temperature, p))
+def _softsort(given, out, tables, numbers):
+    spread(_softsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @kernel
-def _fastsort(
-    scores, labels, weights, mask, offsets, values, signal, slopes, extras, score_bits, label_bits, discount,
-    k, beta, temperature, entropic,
-):  # fmt: skip
-    given, out = (scores, labels, mask, offsets), (values, signal, slopes)
-    spread(_fastsort_list, len(values), (given, out, score_bits, label_bits, discount, k, beta, temperature, entropic))
+def _fastsort(given, out, tables, numbers):
+    spread(_fastsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
@@ -86,8 +80,10 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 
 @helper
-def _softsort_list(l, given, out, score_bits, label_bits, discount, k, beta, temperature, p):
+def _softsort_list(l, given, out, tables, numbers):
     """Value and slopes at the mean ranks of the columns of SoftSort's matrix."""
+    score_bits, label_bits, discount = tables
+    k, beta, temperature, p = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
     m = len(place)
     if m == 0:
@@ -188,8 +184,10 @@ def _product(given, made, score, reach, p, slanted):
 
 
 @helper
-def _fastsort_list(l, given, out, score_bits, label_bits, discount, k, beta, temperature, entropic):
+def _fastsort_list(l, given, out, tables, numbers):
     """Value and slopes at the point of the permutahedron nearest to -s / temperature."""
+    score_bits, label_bits, discount = tables
+    k, beta, temperature, entropic = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
     m = len(place)
     if m == 0:

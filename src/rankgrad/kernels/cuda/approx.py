@@ -14,6 +14,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.options import ApproxOptions
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
@@ -30,14 +31,14 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor | tuple[Any, ...],
-    options: list[float],
+    options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family; params and options as on the CPU."""
+    """The operator, for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
-    k, beta, threshold, form = options
+    form, threshold = options.form, options.threshold
     # Raw params are read on the device; numbers that are known here travel as arguments.
     raw = (scores, scores, scores)
     numbers = [0.0] * 6
@@ -70,7 +71,8 @@ def run(
     )  # fmt: skip
     filled = (by_rank, by_above, direct, values, as_bytes(signal, scores), extras)
     launch(
-        _values, lists, scores, labels, *given, rank, ideal, above, turn, *filled, k, beta, threshold,
+        _values, lists, scores, labels, *given, rank, ideal, above, turn, *filled,
+        float(options.k), options.beta, threshold,
         GRADIENT=gradient, TILE=tile, **constants, num_warps=8 if tile > 128 else 4,
     )  # fmt: skip
     if gradient:

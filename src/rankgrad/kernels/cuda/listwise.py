@@ -13,6 +13,7 @@ from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
@@ -28,10 +29,10 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family; options as on the CPU."""
+    """The operator, for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, labels.dtype)
     layout = Layout(scores, offsets, n)
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
@@ -42,13 +43,13 @@ def run(
     filled = (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, "WEIGHTED": weights is not None, **layout.constants()}
     if name in ("listmle", "p_listmle"):
-        together = bool(options) and options[0] == 1.0
+        together = options.ties == Ties.TOGETHER
         plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle", together)
     elif name == "unique_softmax":
         unique_softmax(layout, given, filled, constants, gradient)
     else:
-        code = LISTNET_EXP if name == "listnet" and options[0] else _CODES[name]
-        option = options[0] if options else 0.0
+        code = LISTNET_EXP if name == "listnet" and options.targets == Targets.SOFTMAX else _CODES[name]
+        option = options.gamma if name == "xe_ndcg" else options.epsilon
         tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else TILE
         launch(
             _cross_entropy, layout.list_grid(),

@@ -20,6 +20,7 @@ from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
 from rankgrad.kernels.cuda.order import descending, distances
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
+from rankgrad.kernels.options import NeuralNDCGOptions
 
 ROWS, COLUMNS = 32, 64  # of a block, when sorting
 WIDEST = 1024  # columns of a block of K, where it is to hold the list
@@ -38,13 +39,13 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this loss; options as on the CPU."""
+    """The operator, for this loss."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
-    k, temperature, transposed, rounds = options
+    rounds, temperature = options.sinkhorn_rounds, split(options.temperature)
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
     slopes = room(scores, layout.documents)
     extras = room(scores, layout.lists if gradient else 0, 0)
@@ -52,7 +53,7 @@ def run(
     score, x, spread = (room(scores, layout.documents, dtype=torch.float64) for _ in range(3))
     best, origin = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
     label = room(scores, layout.documents)
-    u, v, side = (room(scores, int(rounds) + 1, layout.documents) for _ in range(3))
+    u, v, side = (room(scores, rounds + 1, layout.documents) for _ in range(3))
     blocks = Blocks(layout, scores.dtype, scores.device)
     first = blocks.wide * blocks.across
     counters = room(scores, first + 2 * (1 + layout.lists), dtype=torch.int32)
@@ -66,13 +67,13 @@ def run(
     constants = {
         **constants,
         "STEPS": 0,
-        "TRANSPOSED": transposed > 0,
+        "TRANSPOSED": options.transposed,
         "GRADIENT": gradient,
     }  # no row looks for its list
-    numbers = (int(k), int(rounds), *split(temperature))
+    numbers = (options.k, rounds, *temperature)
     tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else WIDEST
     chosen = {key: constants[key] for key in ("MASKED", "PADDED", "STEPS")}
-    launch(distances, layout.list_grid(), *given, score, x, spread, *split(temperature), TILE=tile, **chosen)
+    launch(distances, layout.list_grid(), *given, score, x, spread, *temperature, TILE=tile, **chosen)
     if not layout.padded or mask is not None or n <= blocks.longest:
         sinkhorn(layout, blocks, (*given, *order, *filled, u, v, side), counters, numbers, constants)
     if not layout.padded or n > blocks.longest:

@@ -14,6 +14,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # how a pair is weighed: by its order, by a swap, all pairs; or no logistic
 LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # what a document is worth; the last two as shares of the ideal DCG
@@ -34,18 +35,19 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family; options as on the CPU."""
+    """The operator, for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     heavy = scores if weights is None else own(weights, scores.dtype)
     layout = Layout(scores, offsets, n)
-    steep, k, both, linear, scheme, sound, mu = [*options, *[0.0] * (7 - len(options))]
+    k, sound = float(options.k), options.truncation == Truncation.SOUND
+    steep = split(options.margin if name == "hinge" else options.sigma)
     constants = {
-        **_plan(name, int(scheme), bool(linear)),
-        "CUT": 0 if not k or sound or name == "lambdarank" else 2 if both else 1,
-        "SOUND": bool(sound and k),
+        **_plan(name, options.scheme, options.gain),
+        "CUT": 0 if not k or sound or name == "lambdarank" else 2 if options.pairs == Pairs.BOTH else 1,
+        "SOUND": sound and k > 0,
         "MASKED": mask is not None,
         "WEIGHTED": weights is not None,
         **layout.constants(),
@@ -63,7 +65,7 @@ def run(
         launch(_ranks, layout.row_grid(ROWS), scores, labels, *given, rank, gain, share, k, **chosen, **by_block)
     launch(
         _pairs, layout.row_grid(ROWS),
-        scores, gain, heavy, *given, rank, share, parts, slopes, k, *split(steep), *split(mu),
+        scores, gain, heavy, *given, rank, share, parts, slopes, k, *steep, *split(options.mu),
         GRADIENT=gradient, **constants, **by_block,
     )  # fmt: skip
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
@@ -75,18 +77,20 @@ def run(
     return values, signal, slopes, room(scores, layout.lists if gradient else 0, 0)
 
 
-def _plan(name: str, scheme: int, linear: bool) -> dict[str, int | bool]:
+def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
     """How the pairs of a loss are weighed: by discounts at their ranks (NEAR), at the distance of these (FAR)."""
     if name in ("ranknet", "hinge"):
         return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
     swaps = name == "lambdarank"
-    kind = EVERY if not swaps and scheme in (0, 3) else SWAPPED
-    gained = LABEL if not swaps and scheme in (3, 4) else LINEAR if linear else EXPONENTIAL
+    kind = EVERY if not swaps and scheme in (Scheme.NDCG1, Scheme.ARP1) else SWAPPED
+    gained = LINEAR if gain == Gains.LINEAR else EXPONENTIAL
+    if not swaps and scheme in (Scheme.ARP1, Scheme.ARP2):
+        gained = LABEL
     return {
         "KIND": kind,
         "GAINED": gained,
-        "NEAR": 2 if swaps else int(scheme in (0, 2)),  # 2: nothing counts beyond the cutoff
-        "FAR": 0 if swaps else 1 if scheme == 1 else 2 if scheme == 2 else 0,  # 2: times mu
+        "NEAR": 2 if swaps else int(scheme in (Scheme.NDCG1, Scheme.NDCG2PP)),  # 2: nothing counts beyond the cutoff
+        "FAR": 0 if swaps else {Scheme.NDCG2: 1, Scheme.NDCG2PP: 2}.get(scheme, 0),  # 2: times mu
     }
 
 

@@ -9,9 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
-from rankgrad.kernels.op import OnceOnly, is_source, scale
+from rankgrad.kernels.options import OPTIONS
 
 MOST = 1024  # kinds of calls that are remembered
 TILE, PROGRAMS = 1024, 256  # documents at a time; programs, at most
@@ -133,8 +134,8 @@ def reduced(
     flat = [None if tensor is None else tensor.detach().view(-1) for tensor in tensors[:5]]
     learned = [tensor.detach() for tensor in tensors[5:] if tensor is not None]
     with _on(device), Recording([*flat, *learned]) as recording:
-        run = import_module(f"rankgrad.kernels.cuda.{family}").run
-        values, signal, slopes, extras = run(name, *flat, n, tuple(learned) or params, options, gradient)
+        run, chosen = import_module(f"rankgrad.kernels.cuda.{family}").run, OPTIONS[family].of(options)
+        values, signal, slopes, extras = run(name, *flat, n, tuple(learned) or params, chosen, gradient)
         apart = learned and reduction == "none"
         if reduction != "none":
             values, slopes = _reduce(reduction, values, signal, slopes, extras, len(learned) if gradient else 0)

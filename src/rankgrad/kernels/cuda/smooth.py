@@ -15,6 +15,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.options import SmoothOptions
 
 _CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}
 ROWS, COLUMNS, TILE = 32, 64, 1024
@@ -30,14 +31,13 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: SmoothOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family; options as on the CPU."""
+    """The operator, for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
-    k, alpha, delta, threshold = options
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
     left, slopes = room(scores, layout.documents), room(scores, layout.documents)
     later = room(scores, layout.documents) if code == 2 else left
@@ -51,7 +51,7 @@ def run(
     launch(
         _smooth, layout.list_grid(),
         scores, *given, best, left, later, values, as_bytes(signal, scores), slopes,
-        int(k), *split(alpha), *split(delta), *split(threshold),
+        options.k, *split(options.alpha), *split(options.delta), *split(options.threshold),
         CODE=code, TILE=tile, num_warps=4 if tile <= 512 else 8, num_stages=1, enable_fp_fusion=False, **constants,
     )  # fmt: skip
     extras = room(scores, layout.lists if gradient else 0, 0)

@@ -15,6 +15,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows
 from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
 from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.options import SoftNDCGOptions
 
 ROWS, COLUMNS, TILE = 32, 64, 1024
 _LOG_2 = tl.constexpr(math.log(2.0))
@@ -29,14 +30,13 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: list[float],
+    options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for SoftSort; options as on the CPU."""
+    """The operator, for SoftSort."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
-    k, beta, temperature, p = options
-    unit = split(1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature))
+    unit = split(1.0 / (options.temperature if options.p == 1 else math.sqrt(options.temperature)))
     values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
     slopes = room(scores, layout.documents if gradient else 0)
     extras = room(scores, layout.lists if gradient else 0, 0)
@@ -44,14 +44,14 @@ def run(
     place, share, soft, total, by_rank, by_share = (room(scores, layout.documents) for _ in range(6))
     given = (scores, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
-    block = {"P": int(p), "ROWS": ROWS, "COLUMNS": COLUMNS}
+    block = {"P": options.p, "ROWS": ROWS, "COLUMNS": COLUMNS}
     by_rows, by_lists = layout.row_grid(ROWS), layout.list_grid()
     launch(_sums, by_rows, *given, labels, place, best, share, *unit, **block, **constants)
     launch(_mean_ranks, by_rows, *given, place, share, soft, total, *unit, **block, **constants)
     launch(
         _values, by_lists,
-        *given, labels, best, soft, total, by_rank, values, as_bytes(signal, scores), k, *split(beta),
-        TILE=TILE, **constants,
+        *given, labels, best, soft, total, by_rank, values, as_bytes(signal, scores),
+        float(options.k), *split(options.beta), TILE=TILE, **constants,
     )  # fmt: skip
     if gradient:
         launch(_by_share, by_rows, *given, place, share, soft, by_rank, by_share, *unit, **block, **constants)

@@ -1,0 +1,226 @@
+"""The typed options of the kernels: what losses build, what the operator's schema holds, what is refused."""
+
+import ast
+import inspect
+from dataclasses import FrozenInstanceError
+from enum import IntEnum
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from every_loss import OPTIONS as EVERY_LOSS
+
+import rankgrad as rg
+from rankgrad import losses
+from rankgrad.kernels import op
+from rankgrad.kernels import options as module
+from rankgrad.kernels.options import (
+    OPTIONS,
+    ApproxOptions,
+    Gains,
+    ListwiseOptions,
+    NeuralNDCGOptions,
+    Pairs,
+    PairwiseOptions,
+    ParamForm,
+    Regularisation,
+    Scheme,
+    SmoothOptions,
+    SoftNDCGOptions,
+    Targets,
+    Ties,
+    Truncation,
+)
+from rankgrad.trees.hessians import closed_form
+
+KERNELS = Path(inspect.getfile(module)).parent
+SCORES, LABELS = torch.tensor([[0.3, -1.0, 2.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 0.0]])
+
+# What a loss is given, and what its kernel is told.
+BUILT = {
+    "approx_ap": ("approx_ap", {"k": 3, "beta": 2.0, "threshold": 1.0}, ApproxOptions(3, 2.0, 1.0)),
+    "approx_mrr": ("approx_mrr", {}, ApproxOptions()),
+    "approx_ndcg": ("learndcg", {"k": 2}, ApproxOptions(k=2)),
+    "approx_precision": ("approx_precision", {"k": 5}, ApproxOptions(k=5)),
+    "fastsort_ndcg": (
+        "fastsort_ndcg",
+        {"regularisation": "entropic", "temperature": 0.5},
+        SoftNDCGOptions(temperature=0.5, regularisation=Regularisation.ENTROPIC),
+    ),
+    "hinge": ("hinge", {"margin": 0.5}, PairwiseOptions(margin=0.5)),
+    "lambdaloss": ("lambdaloss", {"k": 5, "sigma": 2.0}, PairwiseOptions(2.0, k=5, truncation=Truncation.SOUND)),
+    "lambdaloss, no cutoff": ("lambdaloss", {"truncation": "sound"}, PairwiseOptions()),
+    "lambdaloss, heuristic": ("lambdaloss", {"k": 5, "truncation": "heuristic"}, PairwiseOptions(k=5)),
+    "lambdaloss, ndcg2pp": (
+        "lambdaloss",
+        {"scheme": "ndcg2pp", "mu": 3.0, "metric": "nDCG(gain='linear')@4"},
+        PairwiseOptions(k=4, gain=Gains.LINEAR, scheme=Scheme.NDCG2PP, mu=3.0),
+    ),
+    "lambdarank": ("lambdarank", {"k": 1}, PairwiseOptions(k=1)),
+    "listmle": ("listmle", {}, ListwiseOptions(ties=Ties.TOGETHER)),
+    "listmle, in order": ("listmle", {"ties": "position"}, ListwiseOptions(ties=Ties.POSITION)),
+    "listnet": ("listnet", {"targets": "softmax"}, ListwiseOptions(targets=Targets.SOFTMAX)),
+    "neural_ndcg": (
+        "neural_ndcg",
+        {"k": 2, "temperature": 0.5, "transposed": True, "sinkhorn_rounds": 7},
+        NeuralNDCGOptions(2, 0.5, True, 7),
+    ),
+    "p_listmle": ("p_listmle", {"ties": "position"}, ListwiseOptions(ties=Ties.POSITION)),
+    "poly1_softmax": ("poly1_softmax", {"epsilon": 0.2}, ListwiseOptions(epsilon=0.2)),
+    "ranknet": ("ranknet", {"k": 3, "pairs": "both"}, PairwiseOptions(k=3, pairs=Pairs.BOTH)),
+    "smooth_ap": ("smooth_ap", {"k": 4, "alpha": 2.0, "delta": 0.2, "threshold": 1.0}, SmoothOptions(4, 2.0, 0.2, 1.0)),
+    "smooth_ndcg": ("smooth_ndcg", {"k": None}, SmoothOptions()),
+    "smooth_precision": ("smooth_precision", {"k": 2}, SmoothOptions(k=2)),
+    "softmax": ("softmax", {}, ListwiseOptions()),
+    "softsort_ndcg": ("softsort_ndcg", {"p": 2}, SoftNDCGOptions(p=2)),
+    "unique_softmax": ("unique_softmax", {}, ListwiseOptions()),
+    "xe_ndcg": ("xe_ndcg", {"gamma": 0.25}, ListwiseOptions(gamma=0.25)),
+}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the CPU's operator is called with: the name of a kernel, and its options."""
+    seen, run = [], op.on_cpu
+
+    def watched(name, *arguments):
+        seen.append((name, arguments[-2]))
+        return run(name, *arguments)
+
+    monkeypatch.setattr(op, "on_cpu", watched)
+    return seen
+
+
+def members(kind):
+    """Values of a field's type, some of them unlike any default."""
+    return {float: (0.0, 2.5, -1e30), int: (0, 7), bool: (False, True)}.get(kind) or tuple(kind)
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_losses_build_the_options_of_their_family(case, calls):
+    name, given, expected = BUILT[case]
+    with rg.backend("fused"):
+        getattr(losses, case.split(",")[0])(SCORES, LABELS, **given)
+    assert calls == [(name, expected)]
+    assert expected.exact()
+
+
+@pytest.mark.parametrize(("discount", "form"), [("log", ParamForm.LEARNED), ("curved", ParamForm.LEARNED_CURVED)])
+def test_learndcg_says_how_to_read_its_parameters(discount, form, calls):
+    losses.LearnDCG(discount=discount, k=2, beta=3.0)(SCORES, LABELS)
+    assert calls == [("learndcg", ApproxOptions(2, 3.0, form=form))]
+
+
+def test_every_kernel_has_a_case():
+    assert {name for name, _, _ in BUILT.values()} == set(op.FAMILIES)
+    assert set(OPTIONS) == set(op.FAMILIES.values())
+    for name, _, options in BUILT.values():
+        assert type(options) is OPTIONS[op.FAMILIES[name]]
+
+
+def test_every_loss_tells_its_kernel_settled_options(calls):
+    """Also with the other options of the tests' list of losses."""
+    for loss, cases in EVERY_LOSS.items():
+        for given in cases:
+            made = getattr(losses, loss)
+            made(**given)(SCORES, LABELS) if inspect.isclass(made) else made(SCORES, LABELS, **given)
+    assert {name for name, _ in calls} == set(op.FAMILIES)
+    for name, options in calls:
+        assert type(options) is OPTIONS[op.FAMILIES[name]]
+        assert options.exact()
+        assert type(options).of(options.flat()) == options
+
+
+@pytest.mark.parametrize("family", OPTIONS.values())
+def test_round_trip(family):
+    defaults = family()
+    assert family.of(defaults.flat()) == defaults
+    for name, kind in zip(family.names, family.kinds, strict=True):
+        for value in members(kind):
+            options = family(**{name: value})
+            numbers = options.flat()
+            assert all(type(number) is float for number in numbers)
+            found = family.of([*numbers])  # a list, as the schema has it
+            assert found == options
+            assert type(getattr(found, name)) is kind
+
+
+@pytest.mark.parametrize("family", OPTIONS.values())
+def test_wrong_types_are_refused_when_built(family):
+    for name, kind in zip(family.names, family.kinds, strict=True):
+        wrong = ["a", None, [1.0]] + ([1.5] if kind is int else [0, 1.0] if kind is not float else [])
+        if issubclass(kind, IntEnum):
+            wrong += [False, *(other for other in (Pairs.ANY, Ties.POSITION) if not isinstance(other, kind))]
+        for value in wrong:
+            with pytest.raises(TypeError, match=rf"^{name} must be .*; got"):
+                family(**{name: value})
+    with pytest.raises(FrozenInstanceError):
+        family().k = 3
+
+
+@pytest.mark.parametrize("family", OPTIONS.values())
+def test_numbers_of_another_family_are_refused(family):
+    with pytest.raises(ValueError, match=rf"^{family.__name__} must have {len(family.kinds)} numbers; got 1$"):
+        family.of([1.0])
+
+
+def test_unknown_choices_are_refused():
+    numbers = [*PairwiseOptions().flat()]
+    numbers[PairwiseOptions.names.index("scheme")] = 9.0
+    with pytest.raises(ValueError, match=r"9.0 is not a valid Scheme"):
+        PairwiseOptions.of(numbers)
+
+
+@pytest.mark.parametrize("number", [2, np.float32(2.0), np.int64(2), torch.tensor(2.0), torch.tensor([2.0])])
+def test_numbers_of_other_types_are_settled(number):
+    options = PairwiseOptions(sigma=number)
+    assert options.sigma is number
+    assert not options.exact()
+    assert options.settled() == PairwiseOptions(sigma=2.0)
+    assert options.settled().exact()
+    assert PairwiseOptions(k=np.int64(5)).settled() == PairwiseOptions(k=5)
+
+
+def test_a_tensor_is_read_at_each_call():
+    margin = torch.tensor(0.5)
+    found = [float(losses.hinge(SCORES, LABELS, margin=margin.fill_(value))) for value in (0.5, 3.0)]
+    assert found == [float(losses.hinge(SCORES, LABELS, margin=value)) for value in (0.5, 3.0)]
+    assert found[0] != found[1]
+
+
+def test_options_that_change_compile_whole():
+    """From the second call on they are symbols, whole numbers in the place of fractions among them."""
+
+    def call(scores, labels, k, mu):
+        return losses.lambdaloss(scores, labels, k=k, scheme="ndcg2pp", mu=mu)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, backend="eager")
+    for k, mu in ((1, 1.0), (2, 2.5), (3, 4), (2, 7)):
+        torch.testing.assert_close(compiled(SCORES, LABELS, k, mu), call(SCORES, LABELS, k, mu))
+
+
+def test_curvatures_are_told_what_the_losses_tell(calls):
+    for name, given in (
+        ("ranknet", {"k": 3, "pairs": "both", "sigma": 0.5}),
+        ("lambdarank", {"metric": "nDCG(gain='linear')@4"}),
+        ("lambdaloss", {"k": 2}),
+        ("lambdaloss", {"scheme": "arp2", "mu": 1.0}),
+    ):
+        loss = partial(getattr(losses, name), **given)
+        loss(SCORES, LABELS)
+        assert closed_form(loss).kernel == calls[-1][1]
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.py")), ids=lambda path: str(path.relative_to(KERNELS)))
+def test_no_kernel_reads_options_by_position(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        named = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+        assert not (named and node.value.id == "options"), f"{path}:{node.lineno}"
+        unpacked = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+        value = node.value if unpacked else None
+        assert not (isinstance(value, ast.Name) and value.id == "options"), f"{path}:{node.lineno}"
+        starred = isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
+        assert not (starred and node.value.id == "options"), f"{path}:{node.lineno}"
