@@ -16,7 +16,7 @@ from small_trees import FRAMEWORKS, SAMPLED, every_framework, lists, plan
 from rankgrad import backend, losses
 from rankgrad.files import read_tensors, write_tensors
 from rankgrad.models import load
-from rankgrad.trees import boosting
+from rankgrad.trees import boosting, engines, parameters
 from rankgrad.trees.boosting import boost
 from rankgrad.trees.parameters import in_segments, seeded
 
@@ -75,11 +75,16 @@ def test_each_segment_has_a_seed_of_its_own(framework, monkeypatch):
     told = plan(framework, trees=8, **SAMPLED[framework])
     parts = boost(told, TRAIN, None)
     same(boost(told, TRAIN, None), parts)
+    first = boost(told._replace(trees=4), TRAIN, None)
+    with monkeypatch.context() as patch:  # the same seed for all segments: other trees, but for those of the first
+        for module in (parameters, engines):
+            patch.setattr(module, "seed_of", lambda seed, segment: seed)
+        alike = boost(told, TRAIN, None)
+        assert boost(told._replace(trees=4), TRAIN, None).content() == first.content()
+    assert alike.content() != parts.content()
     monkeypatch.setattr(boosting, "SEGMENT", 8)
-    whole = boost(told, TRAIN, None)
-    assert whole.content() != parts.content()
-    first = [boost(told._replace(trees=4), TRAIN, None) for _ in range(2)]
-    same(*first)  # the first segment has the run's own seed
+    assert boost(told, TRAIN, None).content() not in (parts.content(), alike.content())
+    same(boost(told._replace(trees=4), TRAIN, None), first)  # the first segment has the run's own seed
 
 
 def test_seeds_of_lightgbm_that_are_given_differ_by_segment_too():
@@ -166,6 +171,12 @@ def test_a_module_as_a_loss_is_not_changed_and_resumed(tmp_path):
 )
 def test_what_depends_on_more_of_the_past_is_trained_in_one_piece(framework, params, cut):
     assert in_segments(params, framework) == cut
+
+
+def test_one_piece_of_the_length_of_a_segment_is_not_continued(tmp_path):
+    told = plan("xgboost", trees=6, booster="dart", rate_drop=0.5)
+    boost(told._replace(trees=4), TRAIN, HELD, out=tmp_path)
+    same(boost(told, TRAIN, HELD, out=tmp_path, resume=True), boost(told, TRAIN, HELD))
 
 
 @every_framework

@@ -136,7 +136,8 @@ class _Run:
         told = plan.params, plan.seed, plan.threads
         derivatives = None if self.own is None else _derivatives(self.own, data, weights)
         self.engine = ENGINES[plan.framework](Task(data, validation, weights, plan.native, derivatives, *told))
-        self.size = SEGMENT if in_segments(plan.params, plan.framework) else plan.trees
+        self.cut = in_segments(plan.params, plan.framework)
+        self.size = SEGMENT if self.cut else plan.trees
         self.grown: Grown = self.engine.start(init_model)
         self.before = 0 if init_model is None else init_model.rounds
         self.history: list[dict[str, Any]] = []
@@ -180,7 +181,7 @@ class _Run:
                 wishes = [bool(callback(dict(self.history[-1]))) for callback in callbacks]
                 ended = any(wishes) or self._stale()
             self.grown = self.engine.end()
-            if checkpoint is not None and len(self.history) == (segment + 1) * SEGMENT == (segment + 1) * self.size:
+            if checkpoint is not None and self.cut and len(self.history) == (segment + 1) * SEGMENT:
                 checkpoint.save(self.grown, self.history, self.own)
         return self._model()
 
