@@ -90,6 +90,8 @@ def test_callbacks_see_each_tree_and_may_end_the_training(framework):
     assert [row["tree"] for row in seen] == [row["tree"] for row in others] == [1, 2, 3, 4, 5]
     assert seen == ranker.history_
     assert ranker.model_.rounds == ranker.best_trees_ == 5
+    with pytest.raises(TypeError, match="callbacks must be functions of a log row; got str"):
+        ranker.fit(X, Y, qid=QID, callbacks=["print"])
 
 
 def test_a_bar_of_trees(capsys, monkeypatch):

@@ -70,6 +70,16 @@ def test_without_sampling_segments_change_nothing(framework, loss, monkeypatch):
     assert boost(told, TRAIN, None).content() == alone.content()
 
 
+@pytest.mark.parametrize("gain", [0.5, 5.0, 1e9])
+def test_where_no_leaf_can_be_split_any_more_training_ends(gain, monkeypatch):
+    told = plan("lightgbm", trees=400, min_gain_to_split=gain)
+    parts = boost(told, TRAIN, HELD)
+    assert len(parts.history) < 400
+    assert parts.rounds == parts.kept
+    monkeypatch.setattr(boosting, "SEGMENT", 1000)
+    same(boost(told, TRAIN, HELD), parts)
+
+
 @every_framework
 def test_each_segment_has_a_seed_of_its_own(framework, monkeypatch):
     told = plan(framework, trees=8, **SAMPLED[framework])

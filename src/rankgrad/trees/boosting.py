@@ -7,7 +7,7 @@ random sampling, the trees are those of a run in one piece.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def boost(
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Iterable[Callback] = (),
     init_model: TreeModel | None = None,
 ) -> TreeModel:
     """Train trees; with validation lists, keep as many as their metric was best at.
@@ -92,6 +92,10 @@ def boost(
         bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
     if init_model is not None:
         _check_init(init_model, plan, data)
+    asked = [callbacks] if callable(callbacks) else list(callbacks)
+    for callback in asked:
+        if not callable(callback):
+            bad_type("callbacks", "be functions of a log row", type(callback).__name__)
     with ExitStack() as stack:
         if folder is not None:
             stack.enter_context(locked(folder, again=True))
@@ -103,7 +107,7 @@ def boost(
             run.log = JsonLines(folder)
         bar = Bar(plan.trees, measured(plan.metric)[0], progress, "tree")
         stack.callback(bar.close)
-        model = run.go(checkpoint, resume, bar, callbacks)
+        model = run.go(checkpoint, resume, bar, asked)
         if folder is not None:
             model.save(folder)
         return model

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ class TreeRanker(RowRanker):
         eval_qid: Any = None,
         eval_group: Any = None,
         init_model: "TreeRanker | TreeModel | None" = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
         """Train on labelled lists; other arguments as in `rankgrad.Ranker.fit`.
 
