@@ -252,17 +252,17 @@ def test_killed_at_any_moment_and_resumed(framework, tmp_path, monkeypatch):
     monkeypatch.undo()  # segments of full length
     told = plan(framework, trees=400, **SAMPLED[framework])
     line = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), framework, str(tmp_path)]
-    rng, killed = np.random.default_rng(0), 0
+    rng, log, killed = np.random.default_rng(0), tmp_path / "log.jsonl", 0
+    aim = 70
     while True:
         process = subprocess.Popen(line, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        until = time.monotonic() + 4 + 2 * rng.random()
-        while process.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
+        while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < aim):
+            time.sleep(0.001)
         if process.poll() is not None:
             assert process.returncode == 0
             break
         process.send_signal(signal.SIGKILL)
         process.wait()
-        killed += 1
-    assert killed
+        killed, aim = killed + 1, aim + int(rng.integers(60, 140))
+    assert killed > 1
     assert load(tmp_path).content() == boost(told, TRAIN, HELD).content()
