@@ -28,8 +28,8 @@ interface, in LightGBM or XGBoost: `pip install 'rankgrad[trees]'`.
 
 ```
 
-- `loss` is any loss of the house, or the framework's own after `native:`: `native:lambdarank`, `native:rank_xendcg`;
-  for XGBoost `native:rank:ndcg`, `native:rank:pairwise`, `native:rank:map`.
+- `loss` is any loss of `rankgrad.losses`, a function or module of your own, or the framework's own after `native:`:
+  `native:lambdarank`, `native:rank_xendcg`; for XGBoost `native:rank:ndcg`, `native:rank:pairwise`, `native:rank:map`.
 - `softmax` and `listnet` are the published losses. `smooth=0.5` or `"drawn"` lets irrelevant documents count in them,
   as LightGBM's `rank_xendcg` does; what that brings is below.
 - Settings that are not ours are the framework's, by its own names. X may hold NaN.
@@ -39,6 +39,35 @@ interface, in LightGBM or XGBoost: `pip install 'rankgrad[trees]'`.
   JSON beside it. `TreeRanker.load`, `rankgrad predict` and `rankgrad evaluate` read the folder; nothing is unpickled.
 - `rankgrad train --data MQ2008 --fold 1 --model lightgbm:num_leaves=15 --loss native:lambdarank --out runs/trees`.
   There `--epochs` is the number of trees, and `--lr` the framework's learning rate.
+
+## Resume, watch, add to, export
+
+A run with a folder, such as `rankgrad train --out runs/trees`, writes a checkpoint after every 50 trees, and
+`log.jsonl` with one line per tree. Killed and resumed (`--resume`), it has the same trees, byte by byte, as a run that
+was not. The run is cut into segments of 50 trees, each seeded by the run's seed and its own number; without bagging and
+without sampling of features, the trees are those of a run in one piece. A larger `--epochs` continues a finished run.
+Where a tree depends on more than the scores so far (`boosting` dart, rf and goss, `linear_tree`, penalties of
+`cegb_penalty_feature_*`; XGBoost's dart and `lambdarank_unbiased`), the run is one segment, and a resumed one begins
+anew. LightGBM is told `force_col_wise=true` unless the settings say otherwise, because it would choose by a measurement
+of time, and the two ways add up numbers in different orders.
+
+```python
+>>> seen = []
+>>> def watch(row):                                        # called after each tree; a true value ends the training
+...     seen.append(row["tree"])
+...     return len(seen) == 20
+>>> ranker = TreeRanker("lightgbm", trees=100, num_leaves=8).fit(X, y, qid=qid, callbacks=[watch])
+>>> more = TreeRanker("lightgbm", trees=10, num_leaves=8, holdout=0.0).fit(X, y, qid=qid, init_model=ranker)
+>>> len(ranker.history_), more.model_.rounds - ranker.model_.rounds    # its trees are kept, 10 are added
+(20, 10)
+>>> bool(ranker.model_.feature_importance()[:2].sum() > 0.9)  # by gain; with labelled lists, by shuffling
+True
+
+```
+
+`ranker.model_.export("trees.onnx")` writes an ONNX file with the inputs of all exported rankers (`features`, `mask`),
+after a comparison with the model's own scores; NaN is a missing value there, too. The extra `export` is needed. ONNX
+has no linear leaves, and categorical splits are not written: `model.txt` and `model.json` hold everything.
 
 ## In a training loop of your own
 

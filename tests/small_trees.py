@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rankgrad.data import from_arrays
 from rankgrad.trees import TreeRanker
 
 FRAMEWORKS = {"lightgbm": {"num_leaves": 4, "min_data_in_leaf": 3}, "xgboost": {"max_depth": 2, "eta": 0.2}}
@@ -31,3 +32,18 @@ def grouped(X, y, qid):
 def quick(framework="lightgbm", **settings):
     pytest.importorskip(framework)
     return TreeRanker(framework, **{"trees": 12, "threads": 1, **FRAMEWORKS[framework], **settings})
+
+
+SAMPLED = {
+    "lightgbm": {"bagging_fraction": 0.6, "bagging_freq": 1, "feature_fraction": 0.6},
+    "xgboost": {"subsample": 0.6, "colsample_bytree": 0.6},
+}
+
+
+def lists(seed, nan=False):
+    """Lists, as `boost` takes them."""
+    return from_arrays(*rows(seed=seed, nan=nan)[:2], qid=rows(seed=seed)[2], missing=np.nan)[0]
+
+
+def plan(framework, **settings):
+    return quick(framework, **{"patience": None, "seed": 3, **settings}).plan()

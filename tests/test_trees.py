@@ -135,7 +135,7 @@ def test_settings_go_through_clone_and_set_params():
     fitted = ranker.set_params(holdout=0.0).fit(X, Y, qid=QID)
     assert fitted.model_.booster.num_trees() == 3
     assert fitted.best_trees_ == 3
-    assert fitted.history_ == []
+    assert [row["tree"] for row in fitted.history_] == [1, 2, 3]
 
 
 @every_framework

@@ -6,6 +6,7 @@ from small_trees import QID, X, Y, every_framework, quick
 from typer.testing import CliRunner
 
 from rankgrad.cli import app
+from rankgrad.models import load
 from rankgrad.trees import TreeRanker
 
 
@@ -79,5 +80,14 @@ def test_what_trees_do_not_have_is_said(tmp_path):
     data = ("--data", "synthetic:lists=40,features=12", "--out", tmp_path / "run")
     with pytest.raises(ValueError, match="preprocess must not be given with lightgbm, which has no such setting"):
         command("train", *data, "--model", "lightgbm", "--preprocess", "none")
-    with pytest.raises(ValueError, match="resume must be for neural rankers"):
-        command("train", *data, "--model", "lightgbm", "--resume")
+
+
+@every_framework
+def test_resumed_on_the_command_line(framework, tmp_path):
+    pytest.importorskip(framework)
+    data, out = ("--data", "synthetic:lists=40,features=12"), tmp_path / "run"
+    command("train", *data, "--model", framework, "--epochs", 3, "--seed", 5, "--out", out)
+    command("train", "--resume", "--epochs", 6, "--out", out)
+    command("train", *data, "--model", framework, "--epochs", 6, "--seed", 5, "--out", tmp_path / "whole")
+    assert load(out).content() == load(tmp_path / "whole").content()
+    assert len((out / "log.jsonl").read_text().splitlines()) == 6

@@ -15,6 +15,7 @@ _LIGHTGBM: dict[str, Any] = {
     "num_leaves": [7, 15, 31, 63, 127],
     "min_data_in_leaf": [5, 20, 50, 100],
     "feature_fraction": {"low": 0.3, "high": 1.0},
+    "bagging_fraction": {"low": 0.5, "high": 1.0},
     "lambda_l2": {"low": 1e-3, "high": 10.0, "log": True},
 }
 _XGBOOST: dict[str, Any] = {
@@ -22,8 +23,11 @@ _XGBOOST: dict[str, Any] = {
     "max_depth": [2, 3, 4, 6, 8],
     "min_child_weight": {"low": 0.01, "high": 10.0, "log": True},
     "colsample_bytree": {"low": 0.3, "high": 1.0},
+    "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
+# Other names of XGBoost's parameters above.
+_OTHER = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
 
 
 class TreeKind(RankerKind):
@@ -73,14 +77,12 @@ class TreeKind(RankerKind):
             out: a folder for the model and its checkpoints.
             resume: resume from the checkpoint in `out`.
             progress: show a progress bar; None: on a terminal.
-            init_model: trees to add to.
+            init_model: trees of the same framework to add to; `trees` counts the new ones.
         """
         from rankgrad.trees.boosting import boost
 
-        model = boost(self._plan(settings), train, validation)
-        if out is not None:
-            model.save(out)
-        return model
+        told: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
+        return boost(self._plan(settings), train, validation, **told)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
         """Read saved trees; see `RankerKind.load`.
@@ -120,10 +122,32 @@ class TreeKind(RankerKind):
         Args:
             settings: those that are given.
         """
+        given = self._given(settings)
+        return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
+
+    def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
+        """Put drawn values into settings; LightGBM draws rows only where it is told how often.
+
+        Args:
+            settings: to start from.
+            draw: values by the names of `space`.
+        """
+        often = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
+        if often and self._given(settings) & self._names("bagging_freq"):
+            often = {}
+        return {**settings, **draw, **often}
+
+    def _given(self, settings: Mapping[str, Any]) -> set[str]:
+        """Names of all settings, those in the model's text among them."""
         from rankgrad.spec import spell
 
-        given = {*settings, *spell("model", str(settings.get("model", self.name))).options}
-        return {name: choices for name, choices in self._space.items() if name not in given}
+        return {*settings, *spell("model", str(settings.get("model", self.name))).options}
+
+    def _names(self, name: str) -> set[str]:
+        """A parameter and its other names."""
+        from rankgrad.trees.parameters import aliases
+
+        return aliases(name) if self.name == "lightgbm" else {name, *_OTHER.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
         """Train a number of trees.
@@ -132,6 +156,26 @@ class TreeKind(RankerKind):
             units: how many.
         """
         return {"trees": units, "patience": None}
+
+    def has_run(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint or trees.
+
+        Args:
+            folder: maybe of a run.
+        """
+        from rankgrad.trees.model import FILES
+
+        return self.resumes(folder) or (folder / FILES[self.name]).exists()
+
+    def resumes(self, folder: Path) -> bool:
+        """Whether a folder holds a checkpoint.
+
+        Args:
+            folder: maybe of a run.
+        """
+        from rankgrad.training.state import LAST
+
+        return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """The framework's version; its package may go by another name than its module, such as xgboost-cpu.

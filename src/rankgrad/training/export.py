@@ -28,7 +28,7 @@ from rankgrad.rankers.own import OwnFlat, OwnRanker
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # lists, documents
-_CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
+CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
 
 
 class Exportable(Protocol):
@@ -76,8 +76,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     """
     path = Path(path)
     format = _format(path, format)
-    if format == "onnx" and (missing := [name for name in _PACKAGES if find_spec(name) is None]):
-        raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
+    if format == "onnx":
+        need(*_PACKAGES)
     model = copy.copy(model)
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # others may be using the one that was given
     own = model.ranker if isinstance(model.ranker, OwnRanker) else None
@@ -95,9 +95,13 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         raise ValueError(
             f"model must be a network that torch.export can trace; got {describe(own.network)}: {got}"
         ) from error
-    difference = _compare(run, model)
+
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+
+    difference = compare(run, model.score, draw)
     write_bytes(path, content)
-    return Exported(path, format, engine, _CHECKED, difference)
+    return Exported(path, format, engine, CHECKED, difference)
 
 
 def _format(path: Path, format: str | None) -> str:
@@ -121,10 +125,13 @@ def _shapes() -> dict[str, dict[int, Any]]:
     return {name: {0: lists, 1: documents} for name in ("features", "mask")}
 
 
-_Run = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]]
+# Takes padded lists of features and their mask, gives their scores.
+Run = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]]
+# Takes the shape of padded lists and a source of random numbers, gives their features.
+Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 
 
-def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
+def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
     # What the steps of preprocessing ask for and ONNX does not know.
     own: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
     made: Any = torch.onnx.export(
@@ -160,7 +167,7 @@ def _log1p(x: Tensor) -> Tensor:
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
 
-def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
+def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
     file = io.BytesIO()
     torch.export.save(program, file)
     file.seek(0)
@@ -174,14 +181,32 @@ def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, _Run]:
     return file.getvalue(), "torch.export", run
 
 
-def _compare(run: _Run, model: Exportable) -> float:
-    """The largest difference to `Model.score`, on scores up to 1, relative beyond; too large a one is an error."""
+def need(*packages: str) -> None:
+    """Raise where a package is not installed.
+
+    Args:
+        packages: their names.
+    """
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
+
+
+def compare(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
+    """Compute the largest difference of a file's scores to the model's; too large a one is an error.
+
+    Scores up to 1 are compared absolutely, larger ones relatively.
+
+    Args:
+        run: gives the scores of the file.
+        score: gives those of the model.
+        draw: makes raw features that are worth a comparison.
+    """
     rng, worst = np.random.default_rng(0), 0.0
-    for shape in _CHECKED:
-        rows = _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+    for shape in CHECKED:
+        rows = draw(shape, rng)
         mask = rng.random(shape) < 0.7
         mask[0, 0], mask[-1] = True, shape[0] == 1  # something is real, and where there are several, a list is empty
-        expected = model.score(rows[mask], np.concatenate([[0], np.cumsum(mask.sum(1))]))
+        expected = score(rows[mask], np.concatenate([[0], np.cumsum(mask.sum(1))]))
         rows[~mask] = np.nan
         scores = run(rows, mask)
         if not np.isfinite(scores).all():

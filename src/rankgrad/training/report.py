@@ -85,10 +85,10 @@ class Numbers:
 
 
 class Bar:
-    """A progress bar on standard error: epochs, loss, metric, time left. Silent where that is no terminal."""
+    """A progress bar on standard error: epochs or trees, loss, metric, time left. Silent where that is no terminal."""
 
-    def __init__(self, epochs: int, metric: str, show: bool | None = None) -> None:
-        self.epochs, self.metric = epochs, metric
+    def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
+        self.epochs, self.metric, self.unit = epochs, metric, unit
         self._bar: Any = None
         if sys.stderr.isatty() if show is None else show:
             from rich.console import Console
@@ -99,12 +99,13 @@ class Bar:
             self._task = self._bar.add_task("training", total=float(epochs))
             self._bar.start()
 
-    def at(self, time: float, loss: float, best: float | None, learned: Mapping[str, float]) -> None:
+    def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
         """Show the time, in epochs, the mean loss of this epoch, the best metric so far, and what the loss learned."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             own = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
-            text = f"epoch {min(int(time) + 1, self.epochs)}/{self.epochs}  loss {loss:.4f}{own}{best_text}"
+            mean = "" if loss is None else f"  loss {loss:.4f}"
+            text = f"{self.unit} {min(int(time) + 1, self.epochs)}/{self.epochs}{mean}{own}{best_text}"
             self._bar.update(self._task, completed=time, description=text)
 
     def close(self) -> None:

@@ -1,47 +1,52 @@
-"""From labelled lists to boosted trees: one course of training for both frameworks."""
+"""Train boosted trees on labelled lists: one course of training for both frameworks, in segments that can be resumed.
 
-import copy
-import inspect
+A run is cut into segments of `SEGMENT` trees. Each is seeded by the run's seed and its own number, and begins with what
+a checkpoint holds. So a run that was killed and resumed at the last border has the trees of one that was not. Without
+random sampling, the trees are those of a run in one piece.
+"""
+
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, mistyped, one_of
-from rankgrad.metrics import parse
-from rankgrad.trees.model import TreeModel, framework
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.files import check_plain
+from rankgrad.lock import locked
+from rankgrad.losses.own import loss_text
+from rankgrad.models.protocol import Callback
+from rankgrad.training.report import Bar, JsonLines
+from rankgrad.training.state import LAST
+from rankgrad.trees.checkpoint import Checkpoint, facts_of
+from rankgrad.trees.engines import ENGINES, Grown, Task, Weights
+from rankgrad.trees.judge import Judge, measured
+from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import Objective, objective
+from rankgrad.trees.parameters import in_segments, seed_of
 
+SEGMENT = 50  # trees; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
 PREFIX = "native:"
-
-# Parameters of LightGBM that `TreeRanker` has under another name.
-_OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
-# Parameters of XGBoost that its estimator spells otherwise or does not spell out.
-_XGBOOST = {
-    "eta", "lambda", "alpha", "min_split_loss", "updater", "refresh_leaf", "process_type", "top_k", "feature_selector",
-    "sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop", "seed_per_iteration", "validate_parameters",
-    "max_cached_hist_node", "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
-    "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",
-}  # fmt: skip
-
-Weights = NDArray[np.float32] | None
 
 
 class Plan(NamedTuple):
     """What a training run is told."""
 
     framework: str
-    loss: Any  # text, `native:` and the framework's name for it, or a loss
+    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.own.as_loss` takes
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None
     trees: int
     patience: int | None
-    metric: str
+    metric: Any  # text, a metric, or a function of the scores and labels of one list
     seed: int
     threads: int
     params: dict[str, Any]  # as the framework takes them
@@ -52,37 +57,68 @@ class Plan(NamedTuple):
         native = isinstance(self.loss, str) and self.loss.startswith(PREFIX)
         return self.loss.removeprefix(PREFIX) if native else None
 
+    def to_json(self) -> dict[str, Any]:
+        """All settings, with loss and metric as text."""
+        return {**self._asdict(), "loss": loss_text(self.loss), "metric": measured(self.metric)[0]}
 
-def boost(plan: Plan, data: Dataset, validation: Dataset | None, weights: Weights = None) -> TreeModel:
+
+def boost(
+    plan: Plan,
+    data: Dataset,
+    validation: Dataset | None,
+    weights: Weights = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    callbacks: Iterable[Callback] = (),
+    init_model: TreeModel | None = None,
+) -> TreeModel:
     """Train trees; with validation lists, keep as many as their metric was best at.
 
-    `weights` are one a document. A native objective of XGBoost takes one a list, which is then their mean.
+    Args:
+        plan: the settings.
+        data: the training lists.
+        validation: lists that choose the number of trees and end the training.
+        weights: one per document. A native objective of XGBoost takes one per list, which is then their mean.
+        out: a folder for the model, checkpoints and `log.jsonl`; None keeps all in memory.
+        resume: resume from the checkpoint in `out`, if there is one. `out` is held for this run alone.
+        progress: show a progress bar; None: on a terminal.
+        callbacks: each is called with the row of the history after each tree; a true return value ends the training.
+        init_model: trees of the same framework to keep and add to; `trees` counts the new ones.
     """
-    own = None
-    if plan.native is None:
-        told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-        # A copy: what this run learns is not where the next one begins.
-        own = objective(copy.deepcopy(plan.loss), plan.framework, **told)
-        if weights is not None and not own.takes_weights:
-            bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
-    learned = getattr(own.loss, "learned", dict) if own is not None else dict
-    judge = None if validation is None else _Judge(validation, plan.metric, learned)
-    run = _lightgbm if plan.framework == "lightgbm" else _xgboost
-    booster = run(plan, data, weights, own, judge)
-    metrics: dict[str, Any] = {"trees": plan.trees if judge is None else judge.best}
-    if judge is not None:
-        metrics["validation"] = {plan.metric: judge.values[judge.best - 1]}
-    scalars: dict[str, float] = learned()
-    if scalars:
-        kept = scalars if judge is None else judge.history[judge.best - 1]
-        metrics["loss"] = {name: kept[name] for name in scalars}
-    settings = plan._asdict() | {"loss": plan.loss if isinstance(plan.loss, str) else str(plan.loss)}
-    history = judge.history if judge else []
-    return TreeModel(booster, plan.framework, data.features.shape[1], settings, metrics, history)
+    folder = None if out is None else Path(out)
+    if folder is not None and not resume and any((folder / name).exists() for name in (LAST, *FILES.values())):
+        bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
+    if init_model is not None:
+        _check_init(init_model, plan, data)
+    asked = [callbacks] if callable(callbacks) else list(callbacks)
+    for callback in asked:
+        if not callable(callback):
+            bad_type("callbacks", "be functions of a log row", type(callback).__name__)
+    with ExitStack() as stack:
+        if folder is not None:
+            stack.enter_context(locked(folder, again=True))
+            check_plain(folder)
+        stack.enter_context(torch.random.fork_rng([]))  # the caller's random numbers are left as they were
+        run = _Run(plan, data, validation, weights, init_model)
+        checkpoint = None if folder is None else run.checkpoint(folder)
+        if folder is not None:
+            run.log = JsonLines(folder)
+        bar = Bar(plan.trees, measured(plan.metric)[0], progress, "tree")
+        stack.callback(bar.close)
+        model = run.go(checkpoint, resume, bar, asked)
+        if folder is not None:
+            model.save(folder)
+        return model
 
 
 def check_loss(plan: Plan) -> None:
-    """Raise where it is none: text is parsed, a native one must be one that the framework has."""
+    """Raise where it is none: text is parsed, a native one must be one that the framework has.
+
+    Args:
+        plan: the settings.
+    """
     if plan.native is None:
         objective(plan.loss, plan.framework, hessian=plan.hessian, loss_lr=plan.loss_lr, smooth=plan.smooth)
         return
@@ -92,120 +128,153 @@ def check_loss(plan: Plan) -> None:
             bad_value(name, "be None for a native objective", repr(given))
 
 
-def check_params(params: dict[str, Any], framework: str) -> None:
-    """Raise where the framework has no parameter of a name, which it would pass over, or where one is ours to give."""
-    if not params:
-        return
-    try:
-        names, said = _lightgbm_names() if framework == "lightgbm" else _xgboost_names()
-    except (ImportError, AttributeError):  # not installed: training says so; or a version that keeps no such list
-        return
-    for name in params:
-        if name in said:
-            bad_value(name, f"be given as {said[name]}", f"{name}={params[name]!r}")
-        if name not in names:
-            bad_value("parameter", f"be one that {framework} has", mistyped(name, sorted(names)))
+class _Run:
+    """One course of training."""
 
-
-def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
-    """All names of LightGBM's parameters; and those for which there is another here."""
-    from lightgbm.basic import _ConfigAliases
-
-    known = _ConfigAliases._get_all_param_aliases()
-    said = {alias: ours for theirs, ours in _OURS.items() for alias in (theirs, *known.get(theirs, ()))}
-    return {*known, *(name for others in known.values() for name in others)}, said
-
-
-def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """The names that XGBoost's own estimator takes, and those that only `xgboost.train` knows."""
-    import xgboost
-
-    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, {}
-
-
-class _Judge:
-    """The metric of the house on the validation lists, after every tree, with what else is known then."""
-
-    def __init__(self, data: Dataset, metric: str, learned: Callable[[], dict[str, float]]) -> None:
-        self.data, self.name, self.metric, self.learned = data, metric, parse(metric), learned
-        self.values: list[float] = []  # XGBoost keeps six digits of what it is told; these are whole
+    def __init__(
+        self, plan: Plan, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
+    ) -> None:
+        self.plan, self.data, self.weights = plan, data, weights
+        self.own = None if plan.native is not None else _objective(plan, weights)
+        self.judge = None if validation is None else Judge(validation, plan.metric)
+        told = plan.params, plan.seed, plan.threads
+        derivatives = None if self.own is None else _derivatives(self.own, data, weights)
+        self.engine = ENGINES[plan.framework](Task(data, validation, weights, plan.native, derivatives, *told))
+        self.cut = in_segments(plan.params, plan.framework)
+        self.size = SEGMENT if self.cut else plan.trees
+        self.grown: Grown = self.engine.start(init_model)
+        self.before = 0 if init_model is None else init_model.rounds
         self.history: list[dict[str, Any]] = []
-        self.clock = time.perf_counter()
+        self.log: JsonLines | None = None
 
-    def __call__(self, scores: NDArray[Any]) -> float:
-        began = time.perf_counter()
-        scores = np.asarray(scores, dtype=np.float32)  # as `predict` gives them: what ties there must tie here
-        values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
-        kept = values[~values.isnan()]
-        self.values.append(float(kept.double().mean()) if len(kept) else 0.0)
-        ended = time.perf_counter()
-        row = {"tree": len(self.values), self.name: self.values[-1], **self.learned()}
-        row |= {"seconds": round(began - self.clock, 4), "judge_seconds": round(ended - began, 4)}
+    def checkpoint(self, folder: Path) -> Checkpoint:
+        """The file from which this run resumes.
+
+        Args:
+            folder: of the run.
+        """
+        held = None if self.judge is None else self.judge.data
+        facts = facts_of(self.data, held, self.weights, b"".join(self.grown.parts), SEGMENT)
+        return Checkpoint(folder, self.plan.to_json(), facts)
+
+    def go(self, checkpoint: Checkpoint | None, resume: bool, bar: Bar, callbacks: Sequence[Callback]) -> TreeModel:
+        """Grow all trees that are left, then give back the model.
+
+        Args:
+            checkpoint: to write, and to resume from.
+            resume: whether to.
+            bar: shows progress.
+            callbacks: called after each tree.
+        """
+        if checkpoint is not None:
+            self._take_up(checkpoint, resume)
+        clock = time.perf_counter()
+        ended = self._stale()
+        while len(self.history) < self.plan.trees and not ended:
+            segment = len(self.history) // self.size
+            self.engine.begin(self.grown, segment)
+            self._seed(segment)
+            last = min(self.plan.trees, (segment + 1) * self.size)
+            while len(self.history) < last and not ended:
+                if not self.engine.grow(len(self.history)) and (self.history or self.before):
+                    ended = True  # no tree was added, and none would be
+                    break
+                clock = self._note(clock)
+                best = None if self.judge is None else self.judge.values[self.judge.best - 1]
+                bar.at(len(self.history), None, best, self.learned())
+                wishes = [bool(callback(dict(self.history[-1]))) for callback in callbacks]
+                ended = any(wishes) or self._stale()
+            self.grown = self.engine.end()
+            if checkpoint is not None and self.cut and len(self.history) == (segment + 1) * SEGMENT:
+                checkpoint.save(self.grown, self.history, self.own)
+        return self._model()
+
+    def learned(self) -> dict[str, float]:
+        """The loss's own parameters, by names that stand for nothing else in a row of the history."""
+        known = {} if self.own is None else self.own.loss.learned()
+        return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
+
+    def _take_up(self, checkpoint: Checkpoint, resume: bool) -> None:
+        """Go back to the last border, or note where the run begins."""
+        if resume and checkpoint.path.exists():
+            self.grown, self.history = checkpoint.load(self.own)
+            if self.judge is not None:
+                self.judge.values = [float(row[self.judge.name]) for row in self.history]
+        else:
+            checkpoint.save(self.grown, self.history, self.own)
+        if self.log is not None:
+            self.log.cut(0)
+            for row in self.history:
+                self.log.epoch(row)
+
+    def _seed(self, segment: int) -> None:
+        """Seed what is random in the loss."""
+        seed = seed_of(self.plan.seed, segment)
+        torch.manual_seed(seed)
+        if self.own is not None:
+            self.own.generator = np.random.default_rng(seed)
+
+    def _note(self, clock: float) -> float:
+        """Add a row about the newest tree to history and log; the time it is then."""
+        grown = time.perf_counter()
+        row: dict[str, Any] = {"tree": len(self.history) + 1}
+        if self.judge is not None:
+            row[self.judge.name] = self.judge(self.engine.scores())
+        now = time.perf_counter()
+        row |= {**self.learned(), "seconds": round(grown - clock, 4), "judge_seconds": round(now - grown, 4)}
         self.history.append(row)
-        self.clock = ended
-        return self.values[-1]
+        if self.log is not None:
+            self.log.epoch(row)
+        return now
 
-    @property
-    def best(self) -> int:
-        """How many trees were best."""
-        return 1 + int(np.argmax(self.values) if self.metric.higher_is_better else np.argmin(self.values))
+    def _stale(self) -> bool:
+        """Whether the metric has not become better for as many trees as patience allows."""
+        patience, judge = self.plan.patience, self.judge
+        return patience is not None and judge is not None and len(judge.values) - judge.best >= patience
+
+    def _model(self) -> TreeModel:
+        plan, judge = self.plan, self.judge
+        kept = len(self.history) if judge is None else judge.best
+        metrics: dict[str, Any] = {"trees": kept}
+        if judge is not None and kept:
+            metrics["validation"] = {judge.name: judge.values[kept - 1]}
+        if kept and (scalars := self.learned()):
+            metrics["loss"] = {name: self.history[kept - 1][name] for name in scalars}
+        booster = self.engine.booster(self.grown, self.before + kept)
+        return TreeModel(
+            booster, plan.framework, self.data.features.shape[1], plan.to_json(), metrics, list(self.history)
+        )
+
+
+def _objective(plan: Plan, weights: Weights) -> Objective:
+    told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
+    own = objective(plan.loss, plan.framework, **told)
+    if weights is not None and not own.takes_weights:
+        bad_value("sample_weight", f"be None for {own.loss}, which takes no weights", "weights")
+    return own
 
 
 def _derivatives(own: Objective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
     # Copies: maps of a file are read-only, which PyTorch warns of.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
 
-    def of(scores: Any, _: Any) -> Any:
+    def of(scores: NDArray[Any], _: Any) -> Any:
         return own.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
 
     return of
 
 
-def _lightgbm(plan: Plan, data: Dataset, weights: Weights, own: Objective | None, judge: _Judge | None) -> Any:
-    lgb = framework("lightgbm")
-    params = {"verbosity": -1, "num_threads": plan.threads, "seed": plan.seed, **plan.params, "metric": "None"}
-    params["objective"] = plan.native if own is None else _derivatives(own, data, weights)
-    kept = {"params": {"verbosity": params["verbosity"]}, "free_raw_data": False}
-    lists = lgb.Dataset(data.features, data.labels, group=_sizes(data), weight=weights, **kept)
-    if judge is None:
-        return lgb.train(params, lists, plan.trees)
-    held = lgb.Dataset(judge.data.features, judge.data.labels, group=_sizes(judge.data), reference=lists, **kept)
-    callbacks = [] if plan.patience is None else [lgb.early_stopping(plan.patience, verbose=False)]
-
-    def value(scores: Any, _: Any) -> tuple[str, float, bool]:
-        return plan.metric, judge(scores), judge.metric.higher_is_better
-
-    booster = lgb.train(params, lists, plan.trees, valid_sets=[held], feval=value, callbacks=callbacks)
-    # Cut to its best trees, so that it predicts and is written with these only.
-    return lgb.Booster(model_str=booster.model_to_string(num_iteration=judge.best))
-
-
-def _xgboost(plan: Plan, data: Dataset, weights: Weights, own: Objective | None, judge: _Judge | None) -> Any:
-    xgb = framework("xgboost")
-    params = {"nthread": plan.threads, "seed": plan.seed, "base_score": 0.0, "verbosity": 1, **plan.params}
-    params["disable_default_eval_metric"] = True
-    if own is None:
-        params["objective"] = plan.native
-    lists = xgb.DMatrix(data.features, data.labels, nthread=plan.threads)
-    lists.set_group(_sizes(data))
-    if weights is not None and own is None:
-        full = data.lengths > 0
-        lists.set_weight(np.add.reduceat(weights, data.offsets[:-1][full]) / data.lengths[full])
-    obj = None if own is None else _derivatives(own, data, weights)
-    if judge is None:
-        return xgb.train(params, lists, plan.trees, obj=obj, verbose_eval=False)
-    held = xgb.DMatrix(judge.data.features, judge.data.labels, nthread=plan.threads)
-    held.set_group(_sizes(judge.data))
-    up, callbacks = judge.metric.higher_is_better, []
-    if plan.patience is not None:
-        callbacks = [xgb.callback.EarlyStopping(rounds=plan.patience, metric_name=plan.metric, maximize=up)]
-    booster = xgb.train(
-        params, lists, plan.trees, obj=obj, evals=[(held, "held")], callbacks=callbacks, verbose_eval=False,
-        custom_metric=lambda scores, _: (plan.metric, judge(scores)),
-    )  # fmt: skip
-    return booster[: judge.best]
-
-
-def _sizes(data: Dataset) -> NDArray[np.int64]:
-    """Of the lists that have a document; the frameworks know no others."""
-    return data.lengths[data.lengths > 0]
+def _check_init(model: Any, plan: Plan, data: Dataset) -> None:
+    if not isinstance(model, TreeModel):
+        bad_type("init_model", "be a TreeModel", type(model).__name__)
+    if model.framework != plan.framework:
+        bad_value("init_model", f"be trees of {plan.framework}", f"trees of {model.framework}")
+    if model.features != data.features.shape[1]:
+        bad_value("init_model", f"take {data.features.shape[1]} features, as the lists have", model.features)
+    dropping = plan.framework == "xgboost" and (
+        plan.params.get("booster") == "dart" or b'"weight_drop"' in model.content()
+    )
+    if model.averages or dropping:
+        bad_value(
+            "init_model", "have trees that are added up as they are, and so must the new ones", "others (rf or dart)"
+        )

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.files import hash_of, write_bytes
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import TrainedModel
+from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.trees.lightgbm_file import check_lightgbm
 from rankgrad.trees.xgboost_file import checked_xgboost
 
@@ -64,14 +65,60 @@ class TreeModel(TrainedModel):
 
     @property
     def kept(self) -> int:
-        """Trees."""
+        """Trees that were kept of its training; those of `init_model` are not counted."""
         return int(self.metrics.get("trees", 0))
+
+    @property
+    def rounds(self) -> int:
+        """All trees that it adds up, or groups of trees where a round grows several."""
+        return int(self.booster.num_trees() if self.framework == "lightgbm" else self.booster.num_boosted_rounds())
+
+    @property
+    def averages(self) -> bool:
+        """Whether a score is the mean over the trees, as in LightGBM's random forests, and not their sum."""
+        return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
+
+    def content(self) -> bytes:
+        """The booster as its framework writes it."""
+        text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
+        return text.encode() if isinstance(text, str) else bytes(text)
+
+    def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+        """Write the model as one file: ONNX, or the framework's own format; see `rankgrad.trees.export`.
+
+        Args:
+            path: of the file.
+            format: `"onnx"`, or the name of the framework; None: by the ending.
+        """
+        from rankgrad.trees.export import export
+
+        return export(self, path, format=format)
+
+    def feature_importance(
+        self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
+    ) -> NDArray[np.float64]:
+        """Compute the share of each feature in the total gain of all splits, `(features,)`; with data, by shuffling.
+
+        Args:
+            data: labelled lists: measure instead how much a metric falls when a feature is shuffled.
+            metric: as text or object, for `data`.
+            repeats: shuffles per feature, for `data`.
+            seed: of the shuffles, for `data`.
+        """
+        if data is not None:
+            return super().feature_importance(data, metric, repeats=repeats, seed=seed)
+        if self.framework == "lightgbm":
+            gains = np.asarray(self.booster.feature_importance("gain"), dtype=np.float64)
+        else:
+            found = self.booster.get_score(importance_type="total_gain")
+            names = self.booster.feature_names or [f"f{place}" for place in range(self.features)]
+            gains = np.array([found.get(name, 0.0) for name in names], dtype=np.float64)
+        return gains / max(float(gains.sum()), np.finfo(np.float64).tiny)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the folder: the booster as its framework writes it, `config.json` and `metrics.json`."""
         folder = Path(folder)
-        text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
-        content, name = text.encode() if isinstance(text, str) else bytes(text), FILES[self.framework]
+        content, name = self.content(), FILES[self.framework]
         write_bytes(folder / name, content)
         write_metrics(folder, self.metrics)
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}

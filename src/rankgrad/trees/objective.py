@@ -1,16 +1,14 @@
 """Losses as objectives of LightGBM and XGBoost: their gradient, and a second derivative that boosting can use."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankgrad import losses
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.own import as_loss
 from rankgrad.losses.text import TextLoss
 from rankgrad.trees.hessians import CLOSED, Form, Problem, closed_form, size_of_gradient
 
@@ -39,13 +37,13 @@ class Objective:
         seed: int = 0,
     ) -> None:
         self.loss, self.hessian, self.smooth = _loss(loss), hessian, smooth
-        self.takes_weights = _takes_weights(self.loss)
+        self.takes_weights = self.loss.takes_weights
         known = closed_form(self.loss)
         if smooth is not None and known.name not in SMOOTHED:
             bad_value("smooth", f"be None for all losses but {' and '.join(SMOOTHED)}", f"{self.loss!s}")
         self.form = known if hessian == "auto" else Form()
         self.generator = np.random.default_rng(seed)
-        parameters = [*self.loss.parameters()] if isinstance(self.loss, nn.Module) else []
+        parameters = [*self.loss.parameters()]
         if loss_lr is not None and not any(each.requires_grad for each in parameters):
             bad_value("loss_lr", "be None for a loss without parameters of its own", f"{loss_lr!r} with {self.loss!s}")
         self.learning = None if loss_lr is None else torch.optim.Adam(parameters, lr=loss_lr)
@@ -170,22 +168,12 @@ def objective(
     return kind(loss, hessian, loss_lr, smooth, seed)
 
 
-def _loss(loss: Any) -> Callable[..., Tensor]:
-    if isinstance(loss, str):
-        if loss.startswith("native:"):
-            bad_value("loss", "be one of rankgrad.losses; TreeRanker knows native objectives", repr(loss))
-        parsed = losses.parse(loss)
-        parsed.only_joint("trees")
-        return parsed
-    if not callable(loss):
-        bad_type("loss", "be text, a function or a module", type(loss).__name__)
-    return loss
-
-
-def _takes_weights(loss: Any) -> bool:
-    if isinstance(loss, TextLoss):
-        return loss.takes_weights
-    return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
+def _loss(loss: Any) -> TextLoss:
+    if isinstance(loss, str) and loss.startswith("native:"):
+        bad_value("loss", "be one of rankgrad.losses; TreeRanker knows native objectives", repr(loss))
+    found = as_loss(loss)
+    found.only_joint("trees")
+    return found
 
 
 def _float32(scores: Array, labels: Array) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.metrics import parse
 from rankgrad.models.folder import CONFIG
+from rankgrad.models.protocol import Callback
 from rankgrad.rows import RowRanker, hold_out, row_weights
-from rankgrad.trees.boosting import Plan, boost, check_loss, check_params
+from rankgrad.trees.boosting import Plan, boost, check_loss
+from rankgrad.trees.judge import measured
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
+from rankgrad.trees.parameters import check_params
 
 # Other words for what `trees`, `patience`, `metric` and `loss` say here.
 _SAID = {
@@ -31,11 +34,13 @@ class TreeRanker(RowRanker):
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
-        loss: as text, `name[@k][:key=value,...]`, or a function or module of `rankgrad.losses`; `"native:..."` is the
-            framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise, rank:map.
+        loss: as text, `name[@k][:key=value,...]`, or a function or module, which is never changed, as in
+            `rankgrad.Ranker`; `"native:..."` is the framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise,
+            rank:map.
         hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
         trees: how many, at most.
         patience: trees without a better `metric` on the validation lists after which training stops; None: never.
+        metric: as text or object, or a function of the scores and labels of one list.
         holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
         threads: None takes PyTorch's number.
         params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
@@ -63,7 +68,7 @@ class TreeRanker(RowRanker):
         smooth: str | float | None = None,
         trees: int = 500,
         patience: int | None = 50,
-        metric: str = "nDCG@10",
+        metric: Any = "nDCG@10",
         seed: int = 0,
         holdout: float = 0.2,
         threads: int | None = None,
@@ -106,16 +111,27 @@ class TreeRanker(RowRanker):
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        init_model: "TreeRanker | TreeModel | None" = None,
+        callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
-        """Train on labelled lists; arguments as in `rankgrad.Ranker.fit`."""
+        """Train on labelled lists; other arguments as in `rankgrad.Ranker.fit`.
+
+        Args:
+            init_model: a fitted ranker of the same framework, or its `model_`, whose trees are kept and added to;
+                `trees` counts the new ones.
+            callbacks: each is called with a row of `history_` after each tree; a true return value ends the training.
+        """
         plan = self.plan()
+        if isinstance(init_model, TreeRanker):
+            check_is_fitted(init_model)
+            init_model = init_model.model_
         self.__dict__.pop("model_", None)
         data, rows = self._lists(X, y, qid, group, reset=True)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
             data, validation, weights = hold_out(data, weights, self.holdout, plan.seed)
-        self._take(boost(plan, data, validation, weights))
+        self._take(boost(plan, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -154,15 +170,18 @@ class TreeRanker(RowRanker):
                 bad_value(name, "be a whole number of at least 1", repr(value))
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
-        parse(self.metric)
+        measured(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in Plan._fields if name not in ("threads", "params")}
-        given |= {"threads": threads, "params": self._params}
-        # A search draws values from NumPy, whose numbers JSON does not know.
-        plan = Plan(**{name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+        plan = Plan(**_plain({**given, "threads": threads}), params=_plain(self._params))
         check_loss(plan)
         check_params(plan.params, plan.framework)
         return plan
 
 
 OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values without NumPy's numbers, which a search draws and JSON does not know."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

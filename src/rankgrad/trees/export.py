@@ -1,0 +1,176 @@
+"""Export boosted trees as one file that other programs run: ONNX, or the framework's own format."""
+
+import os
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.files import write_bytes
+from rankgrad.models.protocol import Exported
+from rankgrad.training.export import CHECKED, Run, compare, need
+from rankgrad.trees.splits import Forest, read_splits
+
+if TYPE_CHECKING:
+    from rankgrad.trees.model import TreeModel
+
+FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
+_TINY = np.float32(1e-35)  # LightGBM takes this and all that is smaller as 0
+_OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
+
+
+def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+    """Write trees to one file, after a check: the file's scores are those of `TreeModel.score`, at several shapes.
+
+    An ONNX file takes `features (lists, n, f)`, float32, raw and with NaN for a missing value, and `mask (lists, n)`,
+    boolean, True for a real document, and gives `scores (lists, n)`, which are 0 for padding.
+
+    Args:
+        model: the trees.
+        path: of the file; written aside and renamed.
+        format: `"onnx"`, or the name of the model's framework; None: by the ending, `.onnx`, `.txt` or `.json`.
+    """
+    path = Path(path)
+    format = _format(model, path, format)
+    content = model.content()
+    if format == "onnx":
+        need("onnx", "onnxruntime")
+        forest = read_splits(content, model.framework)
+        content, engine, run = _onnx(forest, model.features)
+        thresholds = _thresholds(forest, model.features)
+    else:
+        engine, run = model.framework, _own(model, content)
+        thresholds = [np.zeros(0, dtype=np.float32)] * model.features
+
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        return _rows(thresholds, shape, rng)
+
+    difference = compare(run, model.score, draw)
+    write_bytes(path, content)
+    return Exported(path, format, engine, CHECKED, difference)
+
+
+def _format(model: "TreeModel", path: Path, format: str | None) -> str:
+    known = {name: ending for name, ending in FORMATS.items() if name in ("onnx", model.framework)}
+    if format is not None:
+        one_of("format", format, known)
+        return format
+    found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
+    if found is None:
+        must = f"end in {' or '.join(known.values())} for trees of {model.framework}, or format be given"
+        bad_value("path", must, repr(str(path)))
+    return found
+
+
+def _own(model: "TreeModel", content: bytes) -> Run:
+    """Scores of the framework's own file, read again."""
+    package = import_module(model.framework)
+    if model.framework == "lightgbm":
+        booster = package.Booster(model_str=content.decode())
+    else:
+        booster = package.Booster(model_file=bytearray(content))
+    again = replace(model, booster=booster)
+    return lambda rows, mask: again.score(rows.reshape(-1, model.features)).reshape(mask.shape)
+
+
+def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
+    helper, numpy_helper = import_module("onnx").helper, import_module("onnx").numpy_helper
+    number, truth = (getattr(import_module("onnx").TensorProto, name) for name in ("FLOAT", "BOOL"))
+    constants: dict[str, NDArray[Any]] = {
+        "flat": np.array([-1, features], dtype=np.int64),
+        "zero": np.zeros((), dtype=np.float32),
+    }
+    nodes, rows = [helper.make_node("Reshape", ["features", "flat"], ["rows"])], "rows"
+    zeros = _zeros(forest, features)
+    if zeros is not None:
+        constants |= {"tiny": np.asarray(_TINY), "zeros": zeros[None]}
+        nodes += [
+            helper.make_node("Abs", ["rows"], ["size"]),
+            helper.make_node("LessOrEqual", ["size", "tiny"], ["small"]),
+            helper.make_node("Where", ["small", "zeros", "rows"], ["known"]),
+        ]
+        rows = "known"
+    trees = {"n_targets": 1, "aggregate_function": "SUM", "post_transform": "NONE", **_attributes(forest)}
+    nodes += [
+        helper.make_node("TreeEnsembleRegressor", [rows], ["sums"], domain="ai.onnx.ml", **trees),
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Reshape", ["sums", "shape"], ["all"]),
+        helper.make_node("Where", ["mask", "all", "zero"], ["scores"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("features", number, ["lists", "documents", features]),
+        helper.make_tensor_value_info("mask", truth, ["lists", "documents"]),
+    ]
+    outputs = [helper.make_tensor_value_info("scores", number, ["lists", "documents"])]
+    known = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "trees", inputs, outputs, known)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
+    made = helper.make_model(graph, producer_name="rankgrad", opset_imports=opsets, ir_version=_IR)
+    import_module("onnx").checker.check_model(made)
+    content: bytes = made.SerializeToString()
+    session = import_module("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
+    return content, "onnxruntime", lambda rows, mask: session.run(["scores"], {"features": rows, "mask": mask})[0]
+
+
+def _attributes(forest: Forest) -> dict[str, Any]:
+    """The trees as ONNX's lists over all nodes."""
+    places = np.repeat(np.arange(len(forest.trees)), [len(tree.left) for tree in forest.trees])
+    numbers = np.concatenate([np.arange(len(tree.left)) for tree in forest.trees])
+    whole = {name: np.concatenate([getattr(tree, name) for tree in forest.trees]) for name in forest.trees[0]._fields}
+    leaf = whole["left"] == -1
+    branch = "BRANCH_LEQ" if forest.inclusive else "BRANCH_LT"
+    return {
+        "base_values": [forest.base],
+        "nodes_treeids": places.tolist(),
+        "nodes_nodeids": numbers.tolist(),
+        "nodes_featureids": whole["feature"].tolist(),
+        "nodes_values": whole["threshold"].tolist(),
+        "nodes_modes": ["LEAF" if each else branch for each in leaf],
+        "nodes_truenodeids": np.where(leaf, 0, whole["left"]).tolist(),
+        "nodes_falsenodeids": np.where(leaf, 0, whole["right"]).tolist(),
+        "nodes_missing_value_tracks_true": (whole["missing_left"] & ~leaf).astype(int).tolist(),
+        "target_treeids": places[leaf].tolist(),
+        "target_nodeids": numbers[leaf].tolist(),
+        "target_ids": [0] * int(leaf.sum()),
+        "target_weights": whole["value"][leaf].tolist(),
+    }
+
+
+def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
+    """What stands for LightGBM's zeros, `(features,)`: 0, or NaN where they are missing values; None: themselves."""
+    found, near = np.zeros((2, features), dtype=np.bool_), False
+    for tree in forest.trees:
+        split = tree.left != -1
+        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= _TINY).any())
+        for kind in (False, True):
+            found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
+    if found.all(axis=0).any():
+        bad_value("model", "take 0 as missing in all splits of a feature or in none, for ONNX", "both; see model.txt")
+    return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
+
+
+def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
+    """All thresholds of each feature."""
+    places = np.concatenate([tree.feature[tree.left != -1] for tree in forest.trees])
+    values = np.concatenate([tree.threshold[tree.left != -1] for tree in forest.trees])
+    return [values[places == feature] for feature in range(features)]
+
+
+def _rows(
+    thresholds: list[NDArray[np.float32]], shape: tuple[int, int], rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Features where a comparison tells most: at and next to thresholds, at 0, missing, and anywhere."""
+    rows = rng.standard_normal((*shape, len(thresholds)), dtype=np.float32)
+    for feature, known in enumerate(thresholds):
+        if len(known):
+            drawn = rng.choice(known, shape)
+            near = np.nextafter(drawn, np.float32(np.inf) * rng.choice([-1, 1], shape).astype(np.float32))
+            rows[..., feature] = np.choose(rng.integers(3, size=shape), [rows[..., feature], drawn, near])
+    kind = rng.random(rows.shape)
+    rows[kind < 0.1] = np.nan
+    rows[kind > 0.9] = 0.0
+    return rows
