@@ -45,7 +45,7 @@ def test_recorded_steps_do_what_ordinary_ones_do(case, monkeypatch):
 
 
 @needs_gpu
-@pytest.mark.parametrize(("loss", "recordable"), [("lambdaloss", True), ("mse", False)])
+@pytest.mark.parametrize(("loss", "recordable"), [("lambdaloss", True), ("mse", True), ("list_ap", False)])
 def test_what_waits_for_the_device_is_not_recorded(loss, recordable, monkeypatch):
     made = []
     plain = GraphStep.__init__

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ class WeightedSum(nn.Module):
         terms: weights above 0, and losses: functions or modules of `rankgrad.losses`.
     """
 
-    def __init__(self, terms: list[tuple[float, Callable[..., Tensor]]]) -> None:
+    def __init__(self, terms: Sequence[tuple[float, Callable[..., Tensor]]]) -> None:
         super().__init__()
         self.terms = tuple(terms)
         self.parts = nn.ModuleList(loss for _, loss in terms if isinstance(loss, nn.Module))
