@@ -35,6 +35,7 @@ CPU_ONLY = {
     "test_long_lists_are_cut_into_strips": NUMBA,
     "test_a_matrix_that_is_not_kept": NUMBA,
     "test_every_entry_is_written": NUMBA,
+    "test_memory_that_cannot_be_had_is_an_error": NUMBA,
     "test_losses_build_the_options_of_their_family": NUMBA,
     "test_learndcg_says_how_to_read_its_parameters": NUMBA,
     "test_every_loss_tells_its_kernel_settled_options": NUMBA,
