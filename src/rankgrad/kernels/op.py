@@ -11,7 +11,7 @@ So the backward pass is one product. A second derivative is refused: the slopes 
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -93,7 +93,12 @@ def _registered_on_cuda(name: str, *others: Any) -> Outputs:
 def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
     """The last arguments of the operator, with the options of the family in the place of their numbers."""
     *first, numbers, gradient = others
-    return *first, OPTIONS[FAMILIES[name]].of(numbers), gradient
+    return *first, _options(FAMILIES[name], tuple(numbers)), gradient
+
+
+@lru_cache(maxsize=256)  # a compiled step calls with the same ones each time
+def _options(family: str, numbers: tuple[float, ...]) -> KernelOptions:
+    return OPTIONS[family].of(numbers)
 
 
 def _fake(
