@@ -26,8 +26,6 @@ SURFACE = {
     "rankgrad.training": (),
     "rankgrad.trees": (),
 }
-# Modules whose docstrings are to come.
-LATER = ("rankgrad.trees",)
 
 ENTRY = re.compile(r"    (\*{0,2}\w+(?:, \*{0,2}\w+)*):(.*)")
 
@@ -78,9 +76,8 @@ def faults(what, names, described):
     ]
 
 
-def later(thing):
-    module = getattr(thing, "__module__", None) or ""
-    return not module.startswith("rankgrad") or any(module == name or module.startswith(f"{name}.") for name in LATER)
+def foreign(thing):
+    return not (getattr(thing, "__module__", None) or "").startswith("rankgrad")
 
 
 def of_function(what, function):
@@ -97,7 +94,7 @@ def of_class(what, cls):
         if name.startswith("_") and name != "__call__":
             continue
         method = plain(inspect.getattr_static(cls, name))
-        if inspect.isfunction(method) and not later(method):
+        if inspect.isfunction(method) and not foreign(method):
             found += of_method(f"{what}.{name}", cls, method)
     return found
 
@@ -134,7 +131,7 @@ def surface():
         module = importlib.import_module(module_name)
         for name in (*getattr(module, "__all__", ()), *more):
             thing = getattr(module, name)
-            if (inspect.isfunction(thing) or inspect.isclass(thing)) and not later(thing):
+            if (inspect.isfunction(thing) or inspect.isclass(thing)) and not foreign(thing):
                 seen.setdefault(id(thing), (f"{module_name}.{name}", thing))
     return list(seen.values())
 

@@ -35,15 +35,20 @@ class TreeModel(TrainedModel):
 
     unit: ClassVar[str] = "tree"
 
-    booster: Any
-    framework: str
-    features: int
-    settings: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)  # a row a tree, after training
+    booster: Any  # of the framework
+    framework: str  # `lightgbm` or `xgboost`
+    features: int  # columns that it takes
+    settings: dict[str, Any] = field(default_factory=dict)  # of its training
+    metrics: dict[str, Any] = field(default_factory=dict)  # trees, validation, test, loss
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """One score a row, `(documents,)`; trees look at one document at a time, so `offsets` change nothing."""
+        """Compute one score per document, `(documents,)`.
+
+        Args:
+            features: `(documents, f)`; NaN is a missing value.
+            offsets: mean nothing to trees, which look at one document at a time.
+        """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
         if len(features) == 0:
@@ -128,7 +133,12 @@ class TreeModel(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
-        """Read a folder that `save` wrote. Nothing in it is run or unpickled."""
+        """Read a folder that `save` wrote. Nothing in it is run or unpickled.
+
+        Args:
+            folder: of the model.
+            device: means nothing to trees.
+        """
         folder = Path(folder)
         config = read_config(folder)
         name = config.get("framework")

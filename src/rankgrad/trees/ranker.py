@@ -30,7 +30,7 @@ _SAID = {
 
 
 class TreeRanker(RowRanker):
-    """Boosted trees that are fitted on rows with a query each, and give one score a row; X may hold NaN.
+    """Fit boosted trees on rows with a query id each, and give one score per row; X may hold NaN.
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
@@ -41,6 +41,7 @@ class TreeRanker(RowRanker):
         trees: how many, at most.
         patience: trees without a better `metric` on the validation lists after which training stops; None: never.
         metric: as text or object, or a function of the scores and labels of one list.
+        seed: random seed of sampling and of the hold-out.
         holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
         threads: None takes PyTorch's number.
         params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
@@ -88,11 +89,19 @@ class TreeRanker(RowRanker):
         self._params = params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, those of the framework among them."""
+        """All settings by name, those of the framework among them.
+
+        Args:
+            deep: means nothing here: no setting is an estimator.
+        """
         return {**super().get_params(deep), **self._params}
 
     def set_params(self, **params: Any) -> "TreeRanker":
-        """Change settings; a name that is none of ours is one of the framework's."""
+        """Change settings, and return the ranker.
+
+        Args:
+            params: settings by name; a name that is none of ours is one of the framework's.
+        """
         for name, value in params.items():
             if name in OWN:
                 setattr(self, name, value)
@@ -114,9 +123,13 @@ class TreeRanker(RowRanker):
         init_model: "TreeRanker | TreeModel | None" = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
-        """Train on labelled lists; other arguments as in `rankgrad.Ranker.fit`.
+        """Train on labelled lists.
 
         Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: the lists, as in `rankgrad.Ranker.fit`.
+            sample_weight: `(rows,)`, for losses that take weights.
+            eval_set, eval_qid, eval_group: lists that choose the number of trees, as in `rankgrad.Ranker.fit`.
             init_model: a fitted ranker of the same framework, or its `model_`, whose trees are kept and added to;
                 `trees` counts the new ones.
             callbacks: each is called with a row of `history_` after each tree; a true return value ends the training.
@@ -135,14 +148,22 @@ class TreeRanker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it."""
+        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it.
+
+        Args:
+            folder: where to write.
+        """
         check_is_fitted(self)
         self.model_.save(folder)
         self._keep(Path(folder))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "TreeRanker":
-        """A fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled."""
+        """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled.
+
+        Args:
+            folder: of the model.
+        """
         model = TreeModel.load(folder)
         settings = dict(model.settings)
         try:
