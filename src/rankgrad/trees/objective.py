@@ -148,6 +148,7 @@ def objective(
         smooth: None, the loss as published; or, for softmax and listnet, a number g from 0 to 1: 2^y - g stands for
             the label y, so that irrelevant documents and lists without a relevant one count, too; `"drawn"`: g is drawn
             by `seed`, anew for each document and round, as LightGBM's rank_xendcg does.
+        seed: random seed of `smooth="drawn"`.
 
     Example:
         >>> own = objective("lambdarank")
