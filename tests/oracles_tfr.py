@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad import losses
+from rankgrad.kernels.options import Truncation
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import pairwise, swaps
 from rankgrad.losses.formula import Formula
@@ -217,7 +218,7 @@ def pair_weights(lists: Lists, scheme: Call) -> Tensor:
     if scheme.get("smooth_fraction"):
         weight = swaps.difference(lists, metric)
     else:
-        weight = pairwise._scheme_weights(lists, metric, "ndcg2", "heuristic", mu=0.0)
+        weight = pairwise._scheme_weights(lists, metric, "ndcg2", Truncation.HEURISTIC, mu=0.0)
     if not scheme.get("normalized"):
         ideal = ideal_dcg(gains(lists.labels, lists.mask, metric.gain, scaled=False), metric.k, metric.discounted)
         weight = weight * ideal[..., None, None]

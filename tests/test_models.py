@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from tiny_study import one_thread
+from tiny_study import no_processes, one_thread
 from typer.testing import CliRunner
 
 import rankgrad as rg
@@ -55,7 +55,7 @@ def run(*words):
 OWN = ("--import", "least_squares")
 
 
-def test_a_foreign_kind_goes_through_every_command(foreign):
+def test_a_foreign_kind_goes_through_every_command(foreign, monkeypatch):
     with pytest.raises(ValueError, match="model must be a known name; got 'least_squares'"):
         run("train", "--data", TINY, "--model", "least_squares", "--out", "a")
     told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a", *OWN)
@@ -70,7 +70,9 @@ def test_a_foreign_kind_goes_through_every_command(foreign):
     rows = np.arange(3, dtype=np.float32)[:, None] * np.ones(10, dtype=np.float32)
     scores = [float(line) for line in (foreign / "scores.txt").read_text().split()]
     assert scores == pytest.approx(models.load("a").score(rows), abs=1e-6)
-    told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--jobs", 2, "--out", "best", *OWN)
+    with monkeypatch.context() as patch:
+        no_processes(patch)  # those of the experiment below show that processes know the kind, too
+        told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--out", "best", *OWN)
     assert "4 trials. The first trial is the default" in told
     assert json.loads((foreign / "best" / CONFIG).read_text())["kind"] == "least_squares"
     assert "a - b" in run("compare", "a", "best", *OWN)

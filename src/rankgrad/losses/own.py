@@ -99,17 +99,17 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
         bad_type("loss", "be text, a function or a module", type(loss).__name__)
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
         return float(weight), loss
-    own = as_loss(loss)
-    # A loss with the arguments of every loss is taken as it is, with its parameters; others need their layout made.
-    return float(weight), loss if isinstance(own, OwnLoss) and own.form == "flat" else own
+    # Not copied: the parameters of a sum are those of its terms.
+    own = OwnLoss(loss, copied=False)
+    return float(weight), loss if own.form == "flat" and own._takes("mask") else own
 
 
 class OwnLoss(TextLoss):
     """A caller's loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
 
-    def __init__(self, loss: Any) -> None:
+    def __init__(self, loss: Any, *, copied: bool = True) -> None:
         about = _about(loss)
-        loss = own_copy("loss", loss)
+        loss = own_copy("loss", loss) if copied else loss
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
             loss, options = loss.func, dict(loss.keywords)  # a module's parameters are found where it is an attribute
