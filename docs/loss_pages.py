@@ -132,7 +132,9 @@ def index_page(when: dict[str, Advice]) -> str:
                     f"| [{name}]({name}.md) | {sections(getattr(losses, name))['summary']} | {when[name]['cost']} |"
                 )
         parts += [f"## {family[0].upper()}{family[1:]}", "\n".join(rows)]
-    composed = [f"- `{name}`: {sections(getattr(losses, name))['summary']}" for name in ("relaxed", "gumbel", "weighted_sum")]
+    composed = [
+        f"- `{name}`: {sections(getattr(losses, name))['summary']}" for name in ("relaxed", "gumbel", "weighted_sum")
+    ]
     return "\n\n".join([*parts, "## Composition", "\n".join(composed)]) + "\n"
 
 

@@ -47,21 +47,23 @@ MAY_KNOW = {
     "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},
     "ranker": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees", "rows", "models"},
     "blending": {"metrics", "losses", "data", "training", "trees", "ranker", "rows", "models"},
-    "experiments": {
-        "lists",
+    # These two work on the protocol of models, and never know which kind of ranker they hold.
+    "experiments": {"metrics", "data", "models.protocol", "models.registry"},
+    "cli": {
+        "__init__",
         "metrics",
-        "relax",
+        "data",
         "losses",
         "rankers",
-        "data",
-        "training",
-        "trees",
-        "text",
-        "ranker",
-        "models",
+        "surrogate",
+        "experiments",
+        "models.folder",
+        "models.protocol",
+        "models.registry",
+        "training.model",
+        "training.state",
     },
 }
-MAY_KNOW["cli"] = {*MAY_KNOW, "__init__"}
 # What costs a noticeable time to import, and so waits until it is used.
 HEAVY = {
     "numba", "scipy", "sklearn", "pandas", "polars", "pyarrow", "lightning_fabric", "lightning", "triton", "altair",

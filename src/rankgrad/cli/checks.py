@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankgrad.models import TrainedModel
+    from rankgrad.models.protocol import TrainedModel
 
 
 def together(*checks: Callable[[], object]) -> None:
@@ -49,7 +49,7 @@ def check_device(device: str) -> str:
 
 def load_model(folder: Path, device: str) -> "TrainedModel":
     """The model in a folder, of any kind, on a device."""
-    from rankgrad.models import load
+    from rankgrad.models.registry import load
 
     return load(folder, check_device(device))
 

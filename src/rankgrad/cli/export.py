@@ -18,8 +18,8 @@ def export(
 
     Example: `rankgrad export runs/a model.onnx`
     """
-    from rankgrad.models import load
     from rankgrad.models.protocol import EXPORT_TOLERANCE
+    from rankgrad.models.registry import load
 
     try:
         done = load(model).export(out, format=format)

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rankgrad.cli.sources import Source
     from rankgrad.data import Dataset
-    from rankgrad.models import TrainedModel
+    from rankgrad.models.protocol import TrainedModel
 
 FORMATS = ("scores", "trec")
 _ROWS = 16_384  # documents scored at a time

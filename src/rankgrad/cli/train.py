@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rankgrad.cli.sources import Source
     from rankgrad.data import Dataset
-    from rankgrad.models import RankerKind, TrainedModel
+    from rankgrad.models.protocol import RankerKind, TrainedModel
 
 HOLDOUT = 0.2
 RUN = "run.json"  # the settings of a run, in its folder
@@ -263,7 +263,7 @@ def _run(
 ) -> None:
     from rankgrad.cli.sources import telling
     from rankgrad.files import write_json
-    from rankgrad.models import load
+    from rankgrad.models.registry import load
 
     with telling(f"reading {source.data}"):
         whole = source.read()

@@ -209,7 +209,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
 def _save(console: "Console", best: "Trial", source: "Source", out: Path) -> None:
     """The best trial's model in the folder, judged once on test lists, if there are any."""
     from rankgrad.cli.tables import METRICS, print_metrics
-    from rankgrad.models import load
+    from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)
     test = source.read().get("test")
