@@ -128,17 +128,17 @@ It is saved as a folder of folders, and `rankgrad predict` takes that too.
 """
 
 
-ANSWER = """Our `lambdarank` is level with the frameworks' own. `softmax` as published has a lower mean than `rank_xendcg`
-here, if not significantly; with `smooth`, whether g is drawn or fixed, it is level with it, though not ahead. What that
-is, and why it is not the default, comes next."""
+ANSWER = """Our `lambdarank` is level with the frameworks' own. `softmax` as published has a lower mean than
+`rank_xendcg` here, if not significantly; with `smooth`, whether g is drawn or fixed, it is level with it, though not
+ahead. What that is, and why it is not the default, comes next."""
 SMOOTHED = """It is the targets. On MQ2008, told 2^y - g, `softmax` and `listnet` are level with `rank_xendcg`, whether
 g is drawn or fixed, and whether the targets are divided by their sum or not; told y, both have lower means, `listnet`
 significantly. `xe_ndcg` has such targets, but leaves lists without a relevant document out, as our losses do, and has a
-lower mean, too: in `rank_xendcg`, those lists draw their scores together. The second derivative has the same form in all of them, and no difference is
-left for which the noise or the terms of higher order would be needed. How `smooth` came about: variants of the loss
-were tried one by one with ten of the seeds on MQ2008, test means printed beside those on validation, which put the
-smoothed `softmax` first, too. The other sets came afterwards; nothing was changed after them but the number of their
-seeds, from 5 to 20.
+lower mean, too: in `rank_xendcg`, those lists draw their scores together. The second derivative has the same form in
+all of them, and no difference is left for which the noise or the terms of higher order would be needed. How `smooth`
+came about: variants of the loss were tried one by one with ten of the seeds on MQ2008, test means printed beside those
+on validation, which put the smoothed `softmax` first, too. The other sets came afterwards; nothing was changed after
+them but the number of their seeds, from 5 to 20.
 
 **Why it is not the default.** Only on MQ2008 is it shown to help. On the two sets with five grades, `softmax` does
 worse with it, on validation as on test, if by no more than chance may bring, and told y it has a higher mean than
