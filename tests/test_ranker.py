@@ -471,6 +471,7 @@ def test_grid_search_with_groups(routing):
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
 
 
+@pytest.mark.long
 def test_cross_validation_in_processes(routing):
     scores = [
         cross_val_score(asking(), X, Y, cv=GroupKFold(2), params={"qid": QID, "groups": QID}, n_jobs=jobs)
