@@ -57,3 +57,16 @@ def killed(arguments, folder, kills, seed):
     out, err = going.communicate(timeout=300)
     assert going.returncode == 0, err
     return count, out
+
+
+def run_here(*words):
+    """Run a command of the command line as typed, in this process; what it printed."""
+    from typer.testing import CliRunner
+
+    from rankgrad.cli import app
+
+    done = CliRunner().invoke(app, [*map(str, words)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output

@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from programs import run_here as run
 from tiny_study import no_processes, one_thread
-from typer.testing import CliRunner
 
 from rankgrad import models
-from rankgrad.cli import app
 from rankgrad.data import load
 from rankgrad.trees import boosting
 
@@ -21,14 +20,6 @@ FRAMEWORKS = {
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 _no_processes = pytest.fixture(no_processes)
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
-
-
-def run(*words):
-    done = CliRunner().invoke(app, [*map(str, words)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def words(framework):

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from programs import run_here as run
 from tiny_study import no_processes, one_thread
-from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad import models
-from rankgrad.cli import app
 from rankgrad.data import load
 from rankgrad.models import kind_of, registry
 from rankgrad.models.folder import CONFIG, write_config
@@ -41,15 +40,6 @@ def foreign(tmp_path, monkeypatch):
     yield tmp_path
     sys.modules.pop("least_squares", None)
     registry._imported.cache_clear()
-
-
-def run(*words):
-    """What a command says that is run as typed, in this process."""
-    done = CliRunner().invoke(app, [*map(str, words)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 OWN = ("--import", "least_squares")

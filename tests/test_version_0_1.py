@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import run_here as run
 from tiny_study import one_thread
-from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad import models
-from rankgrad.cli import app
 from rankgrad.data import open_cache, read_letor
 
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
@@ -27,14 +26,6 @@ def folder(tmp_path_factory):
     with tarfile.open(Path(__file__).parent / "version_0_1" / "folders.tar.xz") as packed:
         packed.extractall(top, filter="data")
     return top
-
-
-def run(*words):
-    done = CliRunner().invoke(app, [*map(str, words)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 @pytest.mark.parametrize("name", ["neural", "lightgbm", "xgboost", "blend"])
