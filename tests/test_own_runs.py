@@ -165,7 +165,7 @@ OWN = {"model": Padded(), "loss": Scaled(), "metric": top_label}
 
 def test_the_estimator_takes_own_parts_and_leaves_them(tmp_path):
     before = {name: {key: value.clone() for key, value in OWN[name].state_dict().items()} for name in ("model", "loss")}
-    ranker = rg.Ranker(**OWN, epochs=2, lr=0.01)
+    ranker = rg.Ranker(**OWN, epochs=2, lr=0.01, device="cpu")
     scores = ranker.fit(X, Y, qid=QID).predict(X, qid=QID)
     assert np.array_equal(scores, clone(ranker).fit(X, Y, qid=QID).predict(X, qid=QID))
     assert np.array_equal(scores, ranker.fit(X, Y, qid=QID).predict(X, qid=QID))
