@@ -367,3 +367,14 @@ def test_settings_describe_objects():
     with pytest.raises(SettingsError) as error:
         again.check()
     assert [line.partition(" ")[0] for line in str(error.value).splitlines()] == ["model", "loss", "metric"]
+
+
+@pytest.mark.parametrize("loss", [*FORMS, rg.losses.weighted_sum((1.0, "ranknet"), (0.5, list_softmax))], ids=str)
+@pytest.mark.parametrize("offsets", [[0], [0, 0], [0, 0, 1], [0, 1, 1, 3]])
+def test_own_losses_of_few_or_no_documents(loss, offsets):
+    scores = torch.arange(float(offsets[-1]), requires_grad=True)
+    values = as_loss(loss)(scores, torch.ones(offsets[-1]), offsets=offsets, reduction="none")
+    assert values.shape == (len(offsets) - 1,)
+    values.sum().backward()
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(scores.grad).all()

@@ -473,10 +473,8 @@ def test_grid_search_with_groups(routing):
 
 @pytest.mark.long
 def test_cross_validation_in_processes(routing):
-    scores = [
-        cross_val_score(asking(), X, Y, cv=GroupKFold(2), params={"qid": QID, "groups": QID}, n_jobs=jobs)
-        for jobs in (None, 2)
-    ]
+    told = {"cv": GroupKFold(2), "params": {"qid": QID, "groups": QID}}
+    scores = [cross_val_score(asking(), X, Y, n_jobs=jobs, **told) for jobs in (None, 2)]
     np.testing.assert_allclose(scores[0], scores[1])
     assert (scores[0] > 0.3).all()
 

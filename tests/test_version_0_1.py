@@ -41,11 +41,12 @@ def test_models_score_as_they_did(folder, name):
     assert estimator.load(folder / name).predict(rows, qid=qid) == expected
 
 
-def test_a_run_that_was_stopped_is_resumed_with_the_lists_it_had(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("data", [(), ("--data", "file.txt")], ids=["as noted", "named again"])
+def test_a_run_that_was_stopped_is_resumed_with_the_lists_it_had(folder, data, tmp_path, monkeypatch):
     shutil.copytree(folder / "stopped", tmp_path / "stopped")
     shutil.copy(folder / "file.txt", tmp_path)
     monkeypatch.chdir(tmp_path)
-    told = run("train", "--resume", "--epochs", 6, "--out", "stopped")
+    told = run("train", "--resume", *data, "--epochs", 6, "--out", "stopped")
     assert "of 6 epochs" in told
     left, right = ((top / "model.safetensors").read_bytes() for top in (tmp_path / "stopped", folder / "whole"))
     assert left == right

@@ -115,11 +115,13 @@ def train(
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
     given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
     kind, settings, added = _settings(given, out if resume else None)
+    source = Source.kept(out) if resume else None
     if data is not None:
-        # A seed that is no number is complained of with the other settings.
-        number = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
-        source: Source | None = Source(data, fold, data_root, cache, missing, holdout, number)
-    elif source := Source.kept(out) if resume else None:
+        # A run that is resumed keeps the lists it held out. A seed that is no number is complained of later.
+        seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
+        chosen_by = seed_of_run if source is None else source.seed
+        source = Source(data, fold, data_root, cache, missing, holdout, chosen_by)
+    elif source is not None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, data is not None, init_model)
     assert source is not None
@@ -244,12 +246,12 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
         return
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
-    # The folder of a model of another kind is left alone; a file that is not ours is complained of.
-    other = (out / CONFIG).exists() and (saved_kind(out).saved_as or saved_kind(out).name) != (
-        kind.saved_as or kind.name
-    )
-    if other or (not resume and kind.has_run(out)):
-        bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to go on with it")
+    if (out / CONFIG).exists():
+        there = saved_kind(out)  # which complains of a file that is not ours
+        if (there.saved_as or there.name) != (kind.saved_as or kind.name):
+            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {there.name}")
+    if not resume and kind.has_run(out):
+        bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
 
 
 def _run(

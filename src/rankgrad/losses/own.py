@@ -169,6 +169,8 @@ class OwnLoss(TextLoss):
 
     def _padded(self, lists: Lists) -> Tensor:
         n, shape = lists.scores.shape[-1], lists.scores.shape[:-1]
+        if lists.scores.numel() == 0:
+            return lists.scores.sum(-1)  # 0 per list, in the graph
         scores, labels, mask = (part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask))
         weights = None if lists.weights is None else lists.weights.reshape(-1, n)
         values = self._call(scores, labels, mask=mask, weights=weights, reduction="none")
