@@ -369,7 +369,7 @@ def test_settings_describe_objects():
     assert [line.partition(" ")[0] for line in str(error.value).splitlines()] == ["model", "loss", "metric"]
 
 
-@pytest.mark.parametrize("loss", [*FORMS, rg.losses.weighted_sum((1.0, "ranknet"), (0.5, list_softmax))], ids=str)
+@pytest.mark.parametrize("loss", [*FORMS, rg.losses.weighted_sum((1.0, "ranknet"), (0.5, list_softmax))], ids=loss_text)
 @pytest.mark.parametrize("offsets", [[0], [0, 0], [0, 0, 1], [0, 1, 1, 3]])
 def test_own_losses_of_few_or_no_documents(loss, offsets):
     scores = torch.arange(float(offsets[-1]), requires_grad=True)
