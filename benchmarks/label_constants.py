@@ -26,7 +26,7 @@ from rankgrad.kernels.cpu.ideal import ideal_dcg, shares
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula
+from rankgrad.losses.metric_formula import Formula
 
 ALL = 1 << 30
 # What a loss takes of the labels, and down to which rank.

@@ -18,8 +18,8 @@ from torch import Tensor
 import rankgrad as rg
 from rankgrad.lists import as_lists
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
-from rankgrad.training.batches import Plan
-from rankgrad.training.feed import Resident
+from rankgrad.training.batch_loading import Resident
+from rankgrad.training.batch_schedule import Plan
 
 SCALARS = ("gain_base", "discount_base", "alpha")
 # The paper's rate and batch; the scalars have a larger rate, to get somewhere within so many epochs.

@@ -19,7 +19,7 @@ from setting import setting
 from torch import Tensor
 
 import rankgrad as rg
-from rankgrad.losses.surrogates import standardised
+from rankgrad.losses.surrogate_networks import standardised
 from rankgrad.surrogate import fidelity
 from rankgrad.surrogate.fidelity import LENGTHS
 

@@ -24,8 +24,8 @@ from setting import setting
 import rankgrad as rg
 from rankgrad.data import Dataset
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.batches import Plan
-from rankgrad.training.feed import feed
+from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_schedule import Plan
 
 MODELS = {
     "context_aware": "context_aware:width=96,blocks=2,heads=1,feed_forward=384,dropout=0.1",

@@ -36,9 +36,9 @@ tell one b_d from another.
 ![b_d over the epochs, 8 seeds]({noise_picture})
 
 Here the printed form leaves ln(b_d) out of both sums and gives b_d's parameter a gradient of exactly 0, which Adam
-leaves alone, and which no weight decay moves (`tests/test_adapt.py`). A b_d that means something is
-`discount=curved`: d(r) = ln(1 + (b_d - 1) r) / ln(b_d), which is log2(1 + r) at b_d = 2, r as b_d falls to 1, and ever
-flatter as b_d grows.
+leaves alone, and which no weight decay moves (`tests/training/test_heldout_adaptation.py`). A b_d that means
+something is `discount=curved`: d(r) = ln(1 + (b_d - 1) r) / ln(b_d), which is log2(1 + r) at b_d = 2, r as b_d falls to
+1, and ever flatter as b_d grows.
 """
 
 JOINT = """## What joint minimisation does
@@ -68,7 +68,7 @@ gain 2^y - 1 and discount log2(1 + rank), whatever phi is; r is the learning rat
 (the learning rate alone for SGD), taken as a constant. The derivative needs no second derivative by the weights: with
 t, how the scores s of the training lists move as the weights go along r * grad H(w'), it is minus the derivative of
 dL(s + e t, phi)/dphi by e, taken as a difference in float64 of two calls of the fused loss. It equals finite
-differences of H(w'(phi)) to 1e-3 (`tests/test_adapt.py`). The scalars have an Adam of their own.
+differences of H(w'(phi)) to 1e-3 (`tests/training/test_heldout_adaptation.py`). The scalars have an Adam of their own.
 
 {spread}
 

@@ -5,7 +5,7 @@ from typing import Any
 from pieces import grid, read, wrapped
 from scipy.stats import spearmanr
 
-from rankgrad.experiments import printed
+from rankgrad.experiments.tables import published
 
 JUDGED = "nDCG@10"
 LEVEL = 0.05
@@ -182,7 +182,7 @@ def _papers(table: dict[str, Any]) -> str:
         "ours are smaller, and all losses are tuned alike.\n"
     ]
     for name, theirs, model, renamed in PAPERS:
-        source = printed.load(name)
+        source = published.load(name)
         rows = _ranked(table, model)
         metrics = [m for m in table["metrics"] if any(_value(name, theirs, r, m, renamed) is not None for r in rows)]
         if not metrics:
@@ -217,5 +217,5 @@ def _value(name: str, model: str, row: dict[str, Any], metric: str, renamed: dic
 
 def printed_value(name: str, model: str, loss: str, metric: str) -> float | None:
     """What a paper prints on MQ2008; None where it prints nothing."""
-    found = printed.find(name, "MQ2008", model, loss, metric)
+    found = published.find(name, "MQ2008", model, loss, metric)
     return None if found is None else found.value

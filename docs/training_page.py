@@ -14,7 +14,7 @@ TRAINING = """# Training: what it reaches, and what it costs
 set of settings (`rankgrad train --help-all`; [the estimator](ranker.md)). Losses and rankers are written as text,
 `name[@k][:key=value,...]`; `rankgrad list losses` and `rankgrad list models` know them.
 
-What a run promises, each a test (`tests/test_resume.py`, `tests/test_training.py`):
+What a run promises, each a test (`tests/training/test_resume.py`, `tests/training/test_training.py`):
 
 - The seed decides everything. Killed with SIGKILL at any moment and resumed, a run on a CPU ends in the same bits.
 - The loss of a step is summed over the lists of the batch in all processes and divided by their number, so one process

@@ -113,7 +113,7 @@ in each list; the weights, at least 0 and adding up to 1, are fitted by one of o
 rankers was trained on.
 
 ```python
->>> from rankgrad.blending import blend
+>>> from rankgrad.blend_estimator import blend
 >>> from rankgrad import Ranker
 >>> train, held = qid < 40, qid >= 40
 >>> parts = [TreeRanker(trees=30).fit(X[train], y[train], qid=qid[train]),

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from rankgrad.experiments import parse
-from rankgrad.experiments.cell import Cell
+from rankgrad.experiments.runs.cell import Cell
 
 NDCG, RR = "nDCG(empty='one')@10", "RR(empty='one', first='best')@10"
 
@@ -18,7 +18,7 @@ SKILL = {"LambdaLoss": 0.10, "ApproxNDCG": 0.08, "Softmax": 0.0, "Fixed": 0.0, "
 
 @dataclass
 class Outcome:
-    """A cell that has run, as `rankgrad.experiments.results` gives it."""
+    """A cell that has run, as `rankgrad.experiments.runs.results` gives it."""
 
     cell: Cell
     queries: Any = None
@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass
 class Results:
-    """Outcomes with their recipe, as `rankgrad.experiments.results` gives them."""
+    """Outcomes with their recipe, as `rankgrad.experiments.runs.results` gives them."""
 
     recipe: Any
     cells: list

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rankgrad.experiments import load, results
-from rankgrad.experiments.cell import FORMAT
-from rankgrad.experiments.sets import read
+from rankgrad.experiments import load
+from rankgrad.experiments.recipes.data_sets import read
+from rankgrad.experiments.runs import results
+from rankgrad.experiments.runs.cell import FORMAT
 from rankgrad.metrics import evaluate
 
 DATA = ("synthetic:lists=40,features=10,seed=1", "synthetic:lists=40,features=10,seed=2")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankgrad import losses, metrics, rankers, spec
-from rankgrad.data import Steps, registry
-from rankgrad.training.optimise import check_optimiser, check_schedule
+from rankgrad.data import Steps, loading
+from rankgrad.training.optimisers import check_optimiser, check_schedule
 
 WRONG = [
     (losses.parse, "softmax:gumbel=x", "gumbel of loss must be a whole number of at least 1; got 'x'"),
@@ -93,14 +93,14 @@ WRONG = [
     (Steps.parse, "none=3", "preprocessing must be one of"),
     (Steps.parse, "log1p," * 150, "preprocessing must have at most 100 steps; got 150"),
     (Steps.parse, None, "preprocessing must be text; got NoneType"),
-    (registry.check, "synthetic:lists='a'", "lists of synthetic must be a whole number; got 'a'"),
-    (registry.check, "synthetic:lists=-1", "lists must be at least 1; got -1"),
-    (registry.check, "synthetic:seed=-1", "seed must be at least 0; got -1"),
-    (registry.check, "synthetic:lists=1000000,features=1000000", "lists must fit the memory of"),
-    (registry.check, "web30k-shape:scale=1e308", "lists must fit the memory of"),
-    (registry.check, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
-    (registry.check, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
-    (registry.check, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
+    (loading.check, "synthetic:lists='a'", "lists of synthetic must be a whole number; got 'a'"),
+    (loading.check, "synthetic:lists=-1", "lists must be at least 1; got -1"),
+    (loading.check, "synthetic:seed=-1", "seed must be at least 0; got -1"),
+    (loading.check, "synthetic:lists=1000000,features=1000000", "lists must fit the memory of"),
+    (loading.check, "web30k-shape:scale=1e308", "lists must fit the memory of"),
+    (loading.check, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
+    (loading.check, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
+    (loading.check, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
 ]  # fmt: skip
 
 
@@ -150,7 +150,7 @@ SAME = [
 
 def meaning(made):
     """What can be compared of a thing that was made from text."""
-    if isinstance(made, losses.text.TextLoss):
+    if isinstance(made, losses.from_text.TextLoss):
         scores, labels = torch.tensor([[2.0, 1.0, 3.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 1.0]])
         return made(scores, labels).item()
     return made.to_config()[0] if isinstance(made, Steps) else made
@@ -227,7 +227,7 @@ def test_a_generated_set_takes_brackets():
     one, other = load("synthetic:lists=5,features=10"), load("Synthetic(lists=5, features=10)")
     assert (one.train.features == other.train.features).all()
     with pytest.raises(ValueError, match=r"name must be written .*, without a cutoff"):
-        registry.check("synthetic(lists=5)@3")
+        loading.check("synthetic(lists=5)@3")
 
 
 def test_options_that_are_right_pass():
@@ -237,5 +237,5 @@ def test_options_that_are_right_pass():
     assert check_schedule("step:every=0.5,factor=0") == ("step", {"every": 0.5, "factor": 0})
     loss = losses.parse("softmax:gumbel=3")
     assert torch.isfinite(loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])))
-    registry.check("synthetic:lists=30,mean_length=5")
-    registry.check("web30k-shape:scale=0.01,seed=3")
+    loading.check("synthetic:lists=30,mean_length=5")
+    loading.check("web30k-shape:scale=0.01,seed=3")

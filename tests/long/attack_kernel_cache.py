@@ -17,8 +17,8 @@ import numba
 import numpy as np
 
 from rankgrad.kernels import cpu
-from rankgrad.kernels.cache import Folder
-from rankgrad.kernels.kept import keep
+from rankgrad.kernels.cache_folder import Folder
+from rankgrad.kernels.numba_cache import keep
 
 PROGRAM = """
 import torch, rankgrad as rg

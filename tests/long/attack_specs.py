@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from rankgrad import backend, losses, metrics, rankers, relax
-from rankgrad.data import Steps, datasets, registry
-from rankgrad.data.steps import KINDS as STEPS
+from rankgrad.data import Steps, datasets, loading
+from rankgrad.data.preprocessing.steps import KINDS as STEPS
 from rankgrad.data.synthetic import OPTIONS
-from rankgrad.losses.text import LISTS
-from rankgrad.metrics.measure import KINDS as METRICS
-from rankgrad.training.optimise import OPTIMISERS, SCHEDULES, check_optimiser, check_schedule, schedule
+from rankgrad.losses.from_text import LISTS
+from rankgrad.metrics.metric import KINDS as METRICS
+from rankgrad.training.optimisers import OPTIMISERS, SCHEDULES, check_optimiser, check_schedule, schedule
 
 TEXTS = 20  # an attempt
 SECONDS = 1.0  # of one processor, for one text: some parse in 0.2
@@ -110,7 +110,7 @@ GRAMMAR: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], dict[str, 
     "schedule": (read_schedule, run_schedule, {name: list(options) for name, options in SCHEDULES.items()}),
     "steps": (Steps.parse, run_steps, {name: [] for name in (*STEPS, "none", "standardize-per-query")}),
     "set": (
-        registry.check,
+        loading.check,
         nothing,
         {facts.name: ["fold"] for facts in datasets()} | {"synthetic": [*OPTIONS], "web30k-shape": ["scale", "seed"]},
     ),

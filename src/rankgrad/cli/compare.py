@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankgrad.cli.sources import Source
-    from rankgrad.experiments.compare import Comparison, Query
+    from rankgrad.cli.data_source import Source
+    from rankgrad.experiments.comparison import Comparison, Query
 
 DEFAULT = ["nDCG@10"]
 _ID = 14  # letters of a document's id, so that two lists fit 80 columns
@@ -35,10 +35,10 @@ def compare(
 
     Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
-    from rankgrad.cli.sources import PARTS, Source, telling
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import PARTS, Source, telling
     from rankgrad.errors import bad_value, one_of
-    from rankgrad.experiments.compare import compare as compared
+    from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 
@@ -78,7 +78,7 @@ def compare(
 
 def _kept(a: Path, b: Path) -> "Source":
     """The data that both models were trained on."""
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import Source
     from rankgrad.errors import bad_value
 
     first, second = Source.kept(a), Source.kept(b)
@@ -103,7 +103,7 @@ def _said(source: "Source") -> str:
 
 def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
     """Where a model may have been trained on the lists that it is judged on."""
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import Source
 
     for folder in (a, b):
         kept = Source.kept(folder)
@@ -117,7 +117,7 @@ def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
 
     console = screen(highlight=False)
     for name, folder in (("a", a), ("b", b)):

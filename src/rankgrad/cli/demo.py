@@ -46,7 +46,7 @@ def demo(
     from rich.table import Table
 
     import rankgrad as rg
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
 
     console = screen()
     data = rg.data.synthetic(lists, seed=seed)
@@ -117,8 +117,8 @@ def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
     """One page that works offline: the table, and the means with their intervals as a picture."""
     import html
 
-    from rankgrad.experiments.page import policy
-    from rankgrad.files import write_bytes
+    from rankgrad.atomic_files import write_bytes
+    from rankgrad.experiments.report.page import policy
 
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows)
     facts = f"Train: {html.escape(str(data.train))}. Test: {html.escape(str(data.test))}. One seed."

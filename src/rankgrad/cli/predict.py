@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import Source
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import TrainedModel
 
@@ -35,8 +35,8 @@ def predict(
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
-    from rankgrad.cli.sources import Source, telling
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import Source, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
 
@@ -101,8 +101,8 @@ def _lists(model: "TrainedModel", source: "Source", docids: bool) -> Iterator[It
     """The lists to score, some at a time; with a bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from rankgrad.cli.screen import screen
-    from rankgrad.data.chunks import stream_letor
+    from rankgrad.cli.terminal_text import screen
+    from rankgrad.data.letor.chunks import stream_letor
 
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -150,7 +150,7 @@ def _place(out: str) -> Iterator[Callable[[str], object]]:
         yield sys.stdout.write
         sys.stdout.flush()
         return
-    from rankgrad.files import clear_leftovers, naming, writing
+    from rankgrad.atomic_files import clear_leftovers, naming, writing
 
     path = Path(out)
     clear_leftovers(path.parent, path.name)

@@ -27,12 +27,12 @@ def pretrain_loss(
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
-    from rankgrad.cli.checks import check_device, only_run, together
+    from rankgrad.cli.argument_checks import check_device, only_run, together
     from rankgrad.cli.progress import Progress
     from rankgrad.errors import bad_value
     from rankgrad.surrogate import Plan, fidelity, pretrain
     from rankgrad.surrogate.pretrain import keep_fidelity
-    from rankgrad.training.state import LAST
+    from rankgrad.training.checkpoint import LAST
 
     plan = Plan(form, grades, lists, epochs, batch, seed)
 
@@ -63,7 +63,7 @@ def pretrain_loss(
 
 
 def _print(rows: "list[Row]") -> None:
-    from rankgrad.cli.tables import print_names
+    from rankgrad.cli.terminal_tables import print_names
 
     lines = []
     for whole in (row for row in rows if row.shape == "all"):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.checks import is_first
+from rankgrad.cli.argument_checks import is_first
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import Source
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
@@ -107,9 +107,9 @@ def train(
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rankgrad.cli.checks import only_run, pair, read_value
-    from rankgrad.cli.screen import screen
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.argument_checks import only_run, pair, read_value
+    from rankgrad.cli.data_source import Source
+    from rankgrad.cli.terminal_text import screen
     from rankgrad.models.protocol import NotFinite
 
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
@@ -142,7 +142,7 @@ def train(
 
 def _given(context: typer.Context) -> dict[str, Any]:
     """The settings among the options that were given; what is not text by nature is read as a number."""
-    from rankgrad.cli.checks import read_value
+    from rankgrad.cli.argument_checks import read_value
 
     given: dict[str, Any] = {}
     for parameter in context.command.params:
@@ -175,8 +175,8 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     """The settings of a run that is resumed, and the file that they are in; runs of version 0.1 have a model only."""
+    from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
-    from rankgrad.files import read_json
     from rankgrad.models.folder import CONFIG, read_config
 
     if folder is None:
@@ -215,8 +215,8 @@ def _check(
     init_model: Path | None,
 ) -> None:
     """Raise one error that names all that is wrong, before anything is read."""
-    from rankgrad.cli.checks import check_device, together
-    from rankgrad.cli.sources import KEPT
+    from rankgrad.cli.argument_checks import check_device, together
+    from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import read_config
     from rankgrad.models.registry import kind_of
@@ -263,8 +263,8 @@ def _run(
     resume: bool,
     init_model: Path | None,
 ) -> None:
-    from rankgrad.cli.sources import telling
-    from rankgrad.files import write_json
+    from rankgrad.atomic_files import write_json
+    from rankgrad.cli.data_source import telling
     from rankgrad.models.registry import load
 
     with telling(f"reading {source.data}"):
@@ -296,7 +296,7 @@ def _run(
 
 
 def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> None:
-    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.folder import write_metrics
 
     total, history = len(model.history), model.history

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import aside as name_aside
+from rankgrad.atomic_files import clear_leftovers, naming, read_json, write_json
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.summary import ReadSummary
-from rankgrad.files import aside as name_aside
-from rankgrad.files import clear_leftovers, naming, read_json, write_json
+from rankgrad.data.letor.summary import ReadSummary
 
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"

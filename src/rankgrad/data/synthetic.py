@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.memory import check_memory
+from rankgrad.data.memory_limits import check_memory
 from rankgrad.errors import bad_value
 
 OPTIONS = ("lists", "features", "grades", "mean_length", "noise", "query_effect", "seed")

@@ -7,8 +7,8 @@
 - Besides: `tune` searches settings for one's own data (`importance`), `compare` sets two rankers side by side.
 """
 
-from rankgrad.experiments.cell import Cell
-from rankgrad.experiments.problems import RecipeError
-from rankgrad.experiments.recipe import Recipe, load, parse
+from rankgrad.experiments.recipes.errors import RecipeError
+from rankgrad.experiments.recipes.recipe import Recipe, load, parse
+from rankgrad.experiments.runs.cell import Cell
 
 __all__ = ["Cell", "Recipe", "RecipeError", "load", "parse"]

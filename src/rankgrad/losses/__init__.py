@@ -21,6 +21,10 @@ backward pass.
 """
 
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
+from rankgrad.losses.custom import as_loss as as_loss
+from rankgrad.losses.custom import weighted_sum as weighted_sum
+from rankgrad.losses.from_text import KNOWN as _KNOWN
+from rankgrad.losses.from_text import parse as parse
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap
@@ -35,15 +39,11 @@ from rankgrad.losses.listwise import (
     xe_ndcg,
 )
 from rankgrad.losses.neural_loss import NeuralLoss
-from rankgrad.losses.own import as_loss as as_loss
-from rankgrad.losses.own import weighted_sum as weighted_sum
 from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
 from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
-from rankgrad.losses.text import KNOWN as _KNOWN
-from rankgrad.losses.text import parse as parse
 from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 
 __all__ = [

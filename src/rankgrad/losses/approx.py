@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rankgrad.kernels.options import ApproxOptions
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
+from rankgrad.losses.metric_formula import Formula, check_cutoff
 from rankgrad.losses.relaxed import relaxed_loss, soft_cutoff
 from rankgrad.relax import sigmoid_ranks
 

@@ -11,9 +11,9 @@ from torch.nn.functional import softplus
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ApproxOptions, ParamForm
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
-from rankgrad.losses.ideal import ideal_dcg
+from rankgrad.losses.ideal_dcg import ideal_dcg
+from rankgrad.losses.metric_formula import Formula, check_cutoff
 from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula
+from rankgrad.losses.metric_formula import Formula
 from rankgrad.relax.optimal_transport import unit_interval
 
 

@@ -12,10 +12,10 @@ from torch.nn.functional import log_softmax
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 from rankgrad.lists import Lists, as_lists, reduce
-from rankgrad.losses.documents import Documents
 from rankgrad.losses.fused import fused
 from rankgrad.losses.likelihood import lowest, plackett_luce
 from rankgrad.losses.pairwise import has_order
+from rankgrad.losses.unpadded import Documents
 from rankgrad.relax.optimal_transport import least_scale
 
 

@@ -9,8 +9,8 @@ from torch.func import functional_call
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists, values_are_cheap
-from rankgrad.losses.formula import Formula
-from rankgrad.losses.surrogates import read
+from rankgrad.losses.metric_formula import Formula
+from rankgrad.losses.surrogate_networks import read
 
 SHIPPED = Path(__file__).parent / "weights"
 GRADES = (3, 5)

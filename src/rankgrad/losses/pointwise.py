@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists, reduce
-from rankgrad.losses.documents import Documents
+from rankgrad.losses.unpadded import Documents
 
 
 def mse(

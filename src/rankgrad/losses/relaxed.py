@@ -8,10 +8,10 @@ from torch import Tensor
 
 from rankgrad.errors import bad_type
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, formula
+from rankgrad.losses.metric_formula import Formula, formula
 from rankgrad.metrics import Metric, parse
 from rankgrad.relax import Relaxation
-from rankgrad.relax.operator import lift, rank_numbers
+from rankgrad.relax.relaxation import lift, rank_numbers
 
 METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from rankgrad.kernels.options import SmoothOptions
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
-from rankgrad.losses.ideal import gains
+from rankgrad.losses.ideal_dcg import gains
+from rankgrad.losses.metric_formula import Formula, check_cutoff
 from rankgrad.losses.relaxed import on_permutation
 from rankgrad.relax import smoothi
-from rankgrad.relax.operator import rank_numbers
+from rankgrad.relax.relaxation import rank_numbers
 from rankgrad.relax.smoothi import shifted
 
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from rankgrad.kernels.options import NeuralNDCGOptions, Regularisation, SoftNDCGOptions
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
+from rankgrad.losses.metric_formula import Formula, check_cutoff
 from rankgrad.losses.relaxed import on_ranks, relaxed_loss
 from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
 

@@ -20,12 +20,12 @@ A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with
 how many there are. On other devices nothing is looked at, so that no synchronisation is forced.
 """
 
+from rankgrad.metrics.arp_opa import arp, opa
+from rankgrad.metrics.binary import ap, precision, rbp, recall
+from rankgrad.metrics.cascade import err, rr, success
+from rankgrad.metrics.cumulative_gain import dcg, ndcg
 from rankgrad.metrics.evaluate import Evaluation, evaluate
-from rankgrad.metrics.found import ap, precision, rbp, recall
-from rankgrad.metrics.gains import dcg, ndcg
-from rankgrad.metrics.measure import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse
-from rankgrad.metrics.pairs import arp, opa
-from rankgrad.metrics.stopping import err, rr, success
+from rankgrad.metrics.metric import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse
 from rankgrad.metrics.trec import measure_run, read_qrels, read_run, to_run, write_qrels, write_run
 
 __all__ = [

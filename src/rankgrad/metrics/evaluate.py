@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import Lists, as_lists
-from rankgrad.metrics.measure import Metric, parse
-from rankgrad.metrics.own import OwnMetric, as_metric
-from rankgrad.metrics.ranked import Ranked, id_codes, nan_scores, rank_padded, settle
+from rankgrad.metrics.custom import OwnMetric, as_metric
+from rankgrad.metrics.metric import Metric, parse
+from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_padded, settle
 
 Values = NDArray[np.float64]
 

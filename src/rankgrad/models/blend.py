@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad import losses
+from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load

@@ -14,8 +14,8 @@ from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
+from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
-from rankgrad.training.state import LAST
 
 # What is drawn by `rankgrad tune`: settings of a run, and options of the network.
 SPACE: dict[str, Any] = {

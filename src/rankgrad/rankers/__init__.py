@@ -19,8 +19,8 @@ from rankgrad.rankers.attention_mil import AttentionMIL
 from rankgrad.rankers.attsets import AttSets
 from rankgrad.rankers.context_aware import ContextAware
 from rankgrad.rankers.dasalc import DASALC
+from rankgrad.rankers.from_text import MODELS, build, parse
 from rankgrad.rankers.mlp import MLP, Linear
-from rankgrad.rankers.naming import MODELS, build, parse
 from rankgrad.rankers.presets import PRESETS, Preset
 
 __all__ = [

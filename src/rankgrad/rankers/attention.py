@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import Places
 
 
 class SelfAttention(nn.Module):

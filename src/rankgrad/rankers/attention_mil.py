@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.rankers import scorer
-from rankgrad.rankers.pooling import PoolingScorer
+from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import SelfAttention
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import Places
 from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 

@@ -4,9 +4,9 @@ from torch import Tensor, nn
 
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import SelfAttention
+from rankgrad.rankers.batch_norm import BatchNorm
+from rankgrad.rankers.list_index import Places
 from rankgrad.rankers.mlp import Tower, add_noise
-from rankgrad.rankers.norm import BatchNorm
-from rankgrad.rankers.places import Places
 from rankgrad.rankers.scorer import Scorer
 
 

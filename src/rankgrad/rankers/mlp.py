@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
-from rankgrad.rankers.norm import apply_norm, make_norm
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.batch_norm import apply_norm, make_norm
+from rankgrad.rankers.list_index import Places
 from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 NORMS = ("none", "batch", "layer")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import Places
 
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "relu": nn.ReLU,

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import one_of
-from rankgrad.metrics.order import inverse, order
-from rankgrad.relax.operator import Relaxation, check, check_positive
+from rankgrad.metrics.sort_order import inverse, order
+from rankgrad.relax.relaxation import Relaxation, check, check_positive
 
 
 @dataclass(frozen=True)

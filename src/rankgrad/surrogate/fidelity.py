@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.metrics import dcg, ndcg
-from rankgrad.surrogate.draws import SHAPES, draw
+from rankgrad.surrogate.generated_lists import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
 # Pretraining with seed S draws the lists of a step by S 2^24 + step. A CPU keeps 32 bits of a seed, so that of this

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import check_plain, read_tensors, write_json, write_tensors
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import check_plain, read_tensors, write_json, write_tensors
 from rankgrad.lock import locked
-from rankgrad.losses.surrogates import FORMAT, VERSION, WEIGHTS, make
+from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make
 from rankgrad.metrics import dcg, ndcg
-from rankgrad.surrogate.draws import PRIORS, draw
-from rankgrad.training.optimise import load_state, schedule, set_rate, state_tensors
-from rankgrad.training.state import LAST
+from rankgrad.surrogate.generated_lists import PRIORS, draw
+from rankgrad.training.checkpoint import LAST
+from rankgrad.training.optimisers import load_state, schedule, set_rate, state_tensors
 
 FIDELITY = "fidelity.json"
 

@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import write_bytes
+from rankgrad.custom_objects import describe
 from rankgrad.data import Steps
-from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
+from rankgrad.data.preprocessing.pipeline import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import write_bytes
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
-from rankgrad.own import describe
-from rankgrad.rankers.own import OwnFlat, OwnRanker
+from rankgrad.rankers.custom import OwnFlat, OwnRanker
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")

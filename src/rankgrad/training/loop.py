@@ -12,26 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset, Steps
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.files import check_plain
 from rankgrad.lock import locked
-from rankgrad.losses.own import OwnLoss, as_loss
+from rankgrad.losses.custom import OwnLoss, as_loss
 from rankgrad.models.protocol import Callback, NotFinite
-from rankgrad.rankers.own import OwnRanker, as_ranker
-from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
-from rankgrad.training.batches import Plan, Step
+from rankgrad.rankers.custom import OwnRanker, as_ranker
+from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_schedule import Plan, Step
+from rankgrad.training.checkpoint import LAST, Checkpoint, State, mark
+from rankgrad.training.cuda_graphs import GraphStep
 from rankgrad.training.devices import start
-from rankgrad.training.feed import feed
-from rankgrad.training.graphs import GraphStep
-from rankgrad.training.judge import Judge
+from rankgrad.training.heldout_adaptation import HeldoutStep, PartPlan, frozen, hold_out
+from rankgrad.training.loggers import Bar, JsonLines, Numbers
 from rankgrad.training.model import Model
 from rankgrad.training.objective import EagerStep, Objective, Watch, checked_weights
-from rankgrad.training.optimise import Average, make_optimiser, plateau, schedule, set_rate
-from rankgrad.training.report import Bar, JsonLines, Numbers
+from rankgrad.training.optimisers import Average, make_optimiser, plateau, schedule, set_rate
 from rankgrad.training.settings import Settings
-from rankgrad.training.state import LAST, Checkpoint, State, mark
-from rankgrad.training.warm import begin_from, fingerprint_of
+from rankgrad.training.validation import Judge
+from rankgrad.training.warm_start import begin_from, fingerprint_of
 
 _DIVERGED = 1e4  # times the loss of the first step
 

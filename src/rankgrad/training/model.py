@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad import rankers
+from rankgrad.atomic_files import read_tensors, write_tensors
+from rankgrad.custom_objects import describe
 from rankgrad.data import Steps
 from rankgrad.errors import bad_value
-from rankgrad.files import read_tensors, write_tensors
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
-from rankgrad.own import describe
-from rankgrad.rankers.own import OwnRanker, as_ranker
+from rankgrad.rankers.custom import OwnRanker, as_ranker
 from rankgrad.rankers.scorer import whole
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.losses.text import TextLoss
-from rankgrad.training.feed import Batch
-from rankgrad.training.optimise import Average
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.training.batch_loading import Batch
+from rankgrad.training.optimisers import Average
 
 
 class Objective(nn.Module):

@@ -6,11 +6,11 @@ from typing import Any
 
 from rankgrad.data import Steps
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.own import as_loss, loss_text
-from rankgrad.metrics.own import as_metric, metric_text
-from rankgrad.rankers.own import check_model, model_text
+from rankgrad.losses.custom import as_loss, loss_text
+from rankgrad.metrics.custom import as_metric, metric_text
+from rankgrad.rankers.custom import check_model, model_text
 from rankgrad.spec import known_options
-from rankgrad.training.optimise import check_optimiser, check_schedule
+from rankgrad.training.optimisers import check_optimiser, check_schedule
 
 Part = Any  # text, or an object of the caller
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -25,8 +25,9 @@ class SettingsError(ValueError):
 class Settings:
     """All settings of a run. Texts are written `name[@k][:key=value,...]`.
 
-    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.own.as_ranker`, `rankgrad.losses.own.as_loss`
-    and `rankgrad.metrics.own.as_metric`. Training copies them and leaves them as they are.
+    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
+    `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training copies them and does not change
+    them.
 
     Example:
         >>> Settings(model="mlp:widths=64-32", loss="lambdaloss@5", lr=0.01).check()

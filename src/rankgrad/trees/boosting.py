@@ -16,20 +16,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.files import check_plain
 from rankgrad.lock import locked
-from rankgrad.losses.own import loss_text
+from rankgrad.losses.custom import loss_text
 from rankgrad.models.protocol import Callback
-from rankgrad.training.report import Bar, JsonLines
-from rankgrad.training.state import LAST
+from rankgrad.training.checkpoint import LAST
+from rankgrad.training.loggers import Bar, JsonLines
 from rankgrad.trees.checkpoint import Checkpoint, facts_of
-from rankgrad.trees.engines import ENGINES, Grown, Task, Weights
-from rankgrad.trees.judge import Judge, measured
+from rankgrad.trees.frameworks import ENGINES, Grown, Task, Weights
 from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import Objective, objective
 from rankgrad.trees.parameters import in_segments, seed_of
+from rankgrad.trees.validation import Judge, measured
 
 SEGMENT = 50  # trees; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     """What a training run is told."""
 
     framework: str
-    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.own.as_loss` takes
+    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.custom.as_loss` takes
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None

@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of, read_tensors, write_tensors
-from rankgrad.training.optimise import load_state, state_tensors
-from rankgrad.training.state import LAST, fingerprint
-from rankgrad.trees.engines import Grown
-from rankgrad.trees.lightgbm_file import check_lightgbm
+from rankgrad.training.checkpoint import LAST, fingerprint
+from rankgrad.training.optimisers import load_state, state_tensors
+from rankgrad.trees.frameworks import Grown
+from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.objective import Objective
-from rankgrad.trees.xgboost_file import checked_xgboost
+from rankgrad.trees.xgboost_checks import checked_xgboost
 
 # Settings that may differ when a run is resumed: they do not change what a tree is.
 FREE = ("trees", "patience", "threads")

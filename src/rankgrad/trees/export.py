@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import write_bytes
 from rankgrad.models.protocol import Exported
 from rankgrad.training.export import CHECKED, Run, compare, need
-from rankgrad.trees.splits import Forest, read_splits
+from rankgrad.trees.tree_arrays import Forest, read_splits
 
 if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel

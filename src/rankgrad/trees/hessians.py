@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from rankgrad import losses
 from rankgrad.kernels.options import PairwiseOptions
-from rankgrad.losses import swaps
-from rankgrad.losses.formula import formula
+from rankgrad.losses import swap_deltas
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.losses.metric_formula import formula
 from rankgrad.losses.pairwise import lambdaloss_options, lambdarank_options, option_without_kernel, ranknet_options
-from rankgrad.losses.text import TextLoss
 
 Array = NDArray[Any]
 
@@ -150,12 +150,12 @@ def _ranknet(options: Options) -> PairwiseOptions | None:
 
 
 def _lambdarank(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swaps.METRICS, options["k"])
+    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
     return None if option_without_kernel(options["sigma"], form) else lambdarank_options(options["sigma"], form)
 
 
 def _lambdaloss(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swaps.METRICS, options["k"])
+    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
     if option_without_kernel(options["sigma"], form):
         return None
     return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])

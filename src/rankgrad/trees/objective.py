@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.own import as_loss
-from rankgrad.losses.text import TextLoss
+from rankgrad.losses.custom import as_loss
+from rankgrad.losses.from_text import TextLoss
 from rankgrad.trees.hessians import CLOSED, Form, Problem, closed_form, size_of_gradient
 
 Array = NDArray[Any]

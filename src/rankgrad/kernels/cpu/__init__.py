@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels import forks
-from rankgrad.kernels.kept import folder_of, keep
+from rankgrad.kernels import fork_check
+from rankgrad.kernels.numba_cache import folder_of, keep
 
 _config: Any = numba.config
 
@@ -131,10 +131,10 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
     threads = torch.get_num_threads()
     several = False
     if parallel:
-        number = 1 if forks.child else min(threads, _config.NUMBA_NUM_THREADS)
+        number = 1 if fork_check.child else min(threads, _config.NUMBA_NUM_THREADS)
         numba.set_num_threads(number)
         several = number > 1
-        forks.started |= several
+        fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
     if several and numba.threading_layer() == "workqueue":  # which ends the process when two threads call it at once
