@@ -182,7 +182,7 @@ def _papers(table: dict[str, Any]) -> str:
         "ours are smaller, and all losses are tuned alike.\n"
     ]
     for name, theirs, model, renamed in PAPERS:
-        source = published.load(name)
+        source = published.load_published(name)
         rows = _ranked(table, model)
         metrics = [m for m in table["metrics"] if any(_value(name, theirs, r, m, renamed) is not None for r in rows)]
         if not metrics:
@@ -217,5 +217,5 @@ def _value(name: str, model: str, row: dict[str, Any], metric: str, renamed: dic
 
 def printed_value(name: str, model: str, loss: str, metric: str) -> float | None:
     """What a paper prints on MQ2008; None where it prints nothing."""
-    found = published.find(name, "MQ2008", model, loss, metric)
+    found = published.find_published(name, "MQ2008", model, loss, metric)
     return None if found is None else found.value

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from rankgrad.experiments import parse
+from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.runs.cell import Cell
 
 NDCG, RR = "nDCG(empty='one')@10", "RR(empty='one', first='best')@10"
@@ -51,7 +51,7 @@ def recipe(**own):
         "search": {"lr": [0.001, 0.01]}, "trials": 2, "choose": "nDCG@10", "metrics": [NDCG, RR],
         "tests": {"test": "t", "correction": "bonferroni", "level": 0.05, "against": "best"},
     }  # fmt: skip
-    return parse(raw | own)
+    return parse_recipe(raw | own)
 
 
 def run(study, seed=0, queries=60, skill=SKILL):

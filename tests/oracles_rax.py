@@ -14,9 +14,9 @@ from torch import Tensor
 from rankgrad import losses
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import likelihood, listwise, pairwise, swap_deltas
-from rankgrad.losses.metric_formula import Formula
+from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.losses.relaxed import on_ranks, soft_cutoff
-from rankgrad.metrics import dcg, parse
+from rankgrad.metrics import dcg, parse_metric
 from rankgrad.metrics.sort_order import ranks
 from rankgrad.relax import sigmoid_ranks
 
@@ -134,7 +134,7 @@ def pair_weights(scheme: str, lists: Lists, params: Call, size: int) -> Tensor:
         # Rax weighs gains; ours is a function of labels, so the label becomes the one that has the weighed gain.
         weighed = torch.log2(1 + lists.weights * (2**lists.labels - 1))
         lists = as_lists(lists.scores, weighed, mask=lists.mask)
-    metric = Formula("nDCG", params.get("topn"))
+    metric = MetricFormula("nDCG", params.get("topn"))
     rank = ranks(lists.scores, lists.mask).to(lists.scores.dtype)
     if scheme == "dcg_lambdaweight":
         weight = swap_deltas.difference(lists, metric)
@@ -177,15 +177,15 @@ def soft_metric(call: Call, scores: Tensor) -> Tensor:
         behind = torch.relu(1 + lists.scores[..., None, :] - lists.scores[..., :, None])
         place = torch.where(lists.mask[..., None, :], behind, 0.0).sum(-1)
     elif k is None and name in ("nDCG", "DCG", "P", "R"):
-        return -sign * losses.relaxed(parse(name), sigmoid_ranks(temperature))(*given(lists), mask=lists.mask)
+        return -sign * losses.relaxed(parse_metric(name), sigmoid_ranks(temperature))(*given(lists), mask=lists.mask)
     else:
         place = sigmoid_ranks(temperature).ranks(lists.scores, lists.mask)
     # Rax's AP counts relevant documents in the padding too, at rank 1.
     leaked = (~lists.mask & (tensor(call["labels"]) >= 1)).sum(-1, keepdim=True)
-    return sign * at_ranks(Formula(name, k), lists, place, 1 / temperature, leaked).mean()
+    return sign * at_ranks(MetricFormula(name, k), lists, place, 1 / temperature, leaked).mean()
 
 
-def at_ranks(metric: Formula, lists: Lists, place: Tensor, beta: float, leaked: Tensor) -> Tensor:
+def at_ranks(metric: MetricFormula, lists: Lists, place: Tensor, beta: float, leaked: Tensor) -> Tensor:
     """Rax's metrics at soft ranks. They differ from ours in how soft counts enter:
 
     the cutoff lies half way between the k-th and the next of the soft ranks, padding at rank 1 among them, and is held

@@ -36,7 +36,7 @@ from rankgrad.models import registry
 from rankgrad.rankers.custom import as_ranker
 from rankgrad.relax import neural_sort
 from rankgrad.training import Model, Settings, SettingsError
-from rankgrad.training.optimisers import Average
+from rankgrad.training.optimisers import MovingAverage
 
 # Losses
 
@@ -68,7 +68,7 @@ def test_losses_of_the_package_are_taken_as_they_are():
     lists = {"offsets": torch.tensor([0, 2, 5]), "reduction": "none"}
     cases = {
         "softmax": rg.losses.softmax,
-        "lambdaloss@5": rg.losses.parse("lambdaloss@5"),
+        "lambdaloss@5": rg.losses.parse_loss("lambdaloss@5"),
         "own:rankgrad.losses.approx.approx_ndcg(temperature=0.1)": functools.partial(
             rg.losses.approx_ndcg, temperature=0.1
         ),
@@ -237,7 +237,7 @@ def test_lazy_layers_and_shared_weights(tmp_path):
         assert torch.equal(weights["network.first.weight"], weights["network.second.weight"])
     assert not same(plain, averaged)
     shared = torch.ones(2)
-    average = Average([shared, shared.detach()], 0.75)
+    average = MovingAverage([shared, shared.detach()], 0.75)
     shared.zero_()
     average.update()
     for value in (0.75, 0.0):  # there and back

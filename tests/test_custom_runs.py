@@ -29,11 +29,11 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 import rankgrad as rg
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import load
-from rankgrad.losses.custom import OwnLoss
+from rankgrad.losses.custom import CustomLoss
 from rankgrad.models.neural import NEURAL
 from rankgrad.training import SettingsError
 from rankgrad.training.cuda_graphs import GraphStep
-from rankgrad.training.loop import _Run
+from rankgrad.training.loop import _TrainingRun
 
 # Resume, callbacks and a warm start
 
@@ -47,7 +47,7 @@ def test_a_run_that_dies_goes_on_with_the_objects(loss, tmp_path):
     class Dies(Exception):
         pass
 
-    calls, as_it_was = [], OwnLoss.forward
+    calls, as_it_was = [], CustomLoss.forward
 
     def dying(self, *arguments, **options):
         calls.append(1)
@@ -56,7 +56,7 @@ def test_a_run_that_dies_goes_on_with_the_objects(loss, tmp_path):
         return as_it_was(self, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OwnLoss, "forward", dying)
+        patch.setattr(CustomLoss, "forward", dying)
         with pytest.raises(Dies):
             run(out=tmp_path / "dead", **settings)
     found = run(out=tmp_path / "dead", resume=True, **settings)
@@ -142,8 +142,8 @@ def test_a_model_that_does_not_fit_is_no_start(settings, message):
 )
 def test_own_code_is_not_recorded_on_a_gpu(settings, recorded, monkeypatch):
     made = []
-    epoch = _Run._epoch
-    monkeypatch.setattr(_Run, "_epoch", lambda self: (made.append(self.step), epoch(self)))
+    epoch = _TrainingRun._epoch
+    monkeypatch.setattr(_TrainingRun, "_epoch", lambda self: (made.append(self.step), epoch(self)))
     model = run(**settings, device="cuda", batch_size=8)
     assert isinstance(made[0], GraphStep) == recorded
     assert np.isfinite(score(model)).all()

@@ -9,8 +9,11 @@ Packages are loaded when they are first used, so that `import rankgrad` costs li
 import importlib
 from typing import TYPE_CHECKING
 
+from rankgrad import moved
 from rankgrad.backend import backend
 from rankgrad.kernels import fork_check as _forks  # noqa: F401  # learns of forks from now on
+
+moved.install()
 
 __version__ = "0.1.0"
 __all__ = [

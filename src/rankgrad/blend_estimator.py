@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad.errors import bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, row_weights
-from rankgrad.models.blend import KIND, BlendModel, check_loss, fit_weights, parts_of, read_blend, write_blend
+from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
@@ -52,7 +52,7 @@ class Blend(RowRanker):
 
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
         """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers stay as they are."""
-        loss = check_loss(self.loss, self.even)
+        loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
             bad_value("rankers", "hold at least one", "none")
         for ranker in self.rankers:

@@ -62,7 +62,7 @@ def own_copy(what: str, part: Any) -> Any:
         raise TypeError(f"{what} must be an object that can be copied; got {describe(part)}: {got}") from error
 
 
-class Parameters:
+class CallSignature:
     """The parameters that a callable takes, by its signature; a callable without one takes what it is given."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from rankgrad.atomic_files import write_bytes
 from rankgrad.data.preprocessing.pipeline import StandardisePerQuery
 from rankgrad.errors import bad_value
-from rankgrad.estimator_base import RowRanker, hold_out, row_weights
+from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.losses.custom import as_loss
 from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config
@@ -164,7 +164,7 @@ class Ranker(RowRanker):
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
-            data, validation, weights = hold_out(data, weights, self.holdout, settings.seed)
+            data, validation, weights = hold_out_rows(data, weights, self.holdout, settings.seed)
         how: dict[str, Any] = {"out": self.out, "weights": weights, "progress": bool(self.verbose)}
         self._take(train(settings, data, validation, callbacks=callbacks, init_model=init_model, **how))
         return self

@@ -183,7 +183,7 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
     return weights[rows]
 
 
-def hold_out(
+def hold_out_rows(
     data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
 ) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
     """Set some lists aside to choose the epoch; `rankgrad.data.splitting` says which.

@@ -163,11 +163,13 @@ def renamed(package: str, names: dict[str, str]) -> Callable[[str], Any]:
 
 
 def _warn(old: str, new: str) -> None:
-    # The caller of the import statement: above this module and the import system.
-    level, frame = 2, sys._getframe(1)
+    """Warn at the line of the caller: the first frame outside of this module and of the import system."""
+    frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=level - 1)
+        frame = frame.f_back
+    message, names = f"{old} is deprecated; use {new}", frame.f_globals
+    where = frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, DeprecationWarning, *where)
 
 
 def install() -> None:

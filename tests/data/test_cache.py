@@ -138,7 +138,7 @@ def forge(folder, name, array):
     else:
         np.save(path, array)
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["arrays"][name] = caches.fingerprint(path)
+    manifest["arrays"][name] = caches.file_fingerprint(path)
     del manifest["sha256"]  # as who edits by hand must
     (folder / "manifest.json").write_text(json.dumps(manifest))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from paths import SHARED
 
-from rankgrad.data.benchmarks import BENCHMARKS, Facts, FactsWarning, verify
+from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, BenchmarkWarning, verify
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.loading import datasets, load
 
@@ -36,7 +36,7 @@ def write(path, text):
 def quiet(*args, **options):
     """Load without the warning that a toy set is not the published one."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FactsWarning)
+        warnings.simplefilter("ignore", BenchmarkWarning)
         return load(*args, **options)
 
 
@@ -44,7 +44,7 @@ def quiet(*args, **options):
 @pytest.mark.parametrize("fold", range(1, 6))
 def test_mq2008_is_as_published(fold):
     with warnings.catch_warnings():
-        warnings.simplefilter("error", FactsWarning)
+        warnings.simplefilter("error", BenchmarkWarning)
         splits = load("MQ2008", fold=fold, root=DATA)
     parts = (splits.train, splits.validation, splits.test)
     assert sum(map(len, parts)) == 784
@@ -171,7 +171,7 @@ def test_root_comes_from_the_environment(tmp_path, monkeypatch):
 def test_differences_are_warned_about(tmp_path):
     for part in range(1, 6):
         write(tmp_path / f"S{part}.txt", letor([part], label=3))
-    with pytest.warns(FactsWarning) as caught:
+    with pytest.warns(BenchmarkWarning) as caught:
         load("MQ2008", fold=1, root=tmp_path)
     said = str(caught[0].message)
     assert said.startswith("MQ2008, fold 1 is not as published: 784 queries expected, 5 found (779 fewer); ")
@@ -183,10 +183,10 @@ def test_differences_are_warned_about(tmp_path):
 
 def test_verify_says_nothing_where_nothing_is_published():
     data = Dataset(np.zeros((1, 2), np.float32), np.zeros(1, np.float32), np.array([0, 1]), np.array([1]))
-    assert verify(Facts("anything"), Splits(data, None, data)) == []
-    with pytest.warns(FactsWarning, match=r"3 documents expected, 2 found \(1 fewer\)"):
-        verify(Facts("anything", documents=3), Splits(data, None, data))
-    assert verify(Facts("anything", documents=3, documents_within=0.5), Splits(data, None, data)) == []
+    assert verify(BenchmarkFacts("anything"), Splits(data, None, data)) == []
+    with pytest.warns(BenchmarkWarning, match=r"3 documents expected, 2 found \(1 fewer\)"):
+        verify(BenchmarkFacts("anything", documents=3), Splits(data, None, data))
+    assert verify(BenchmarkFacts("anything", documents=3, documents_within=0.5), Splits(data, None, data)) == []
 
 
 @pytest.mark.parametrize(

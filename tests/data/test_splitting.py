@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad.cli import app
-from rankgrad.cli.data_source import KEPT, Source
+from rankgrad.cli.data_source import KEPT, DataSource
 from rankgrad.data import Dataset, Splits, load, splitting
 from rankgrad.data.splitting import held_out, hold_out, hold_out_as_in_0_1
 from rankgrad.experiments.recipes import data_sets
-from rankgrad.training.heldout_adaptation import hold_out as adapt_hold_out
+from rankgrad.training.heldout_adaptation import split_held_out as adapt_hold_out
 
 
 def lists(count=40, same=(), qids=None):
@@ -66,7 +66,7 @@ def test_every_way_in_holds_out_the_same_lists(tmp_path, monkeypatch):
     words = ["train", "--data", tmp_path / "file.txt", "--model", "linear", "--epochs", 1, "--seed", 3, "--out"]
     done = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "a")])
     assert done.exit_code == 0, done.output
-    source = Source.kept(tmp_path / "a")
+    source = DataSource.kept(tmp_path / "a")
     assert set(map(str, source.hold_out(source.read())["validation"].qids)) == want
     # The estimators, with rows in any order.
     seen = []
@@ -81,14 +81,14 @@ def test_every_way_in_holds_out_the_same_lists(tmp_path, monkeypatch):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "train.txt").write_text(rows)
     (tmp_path / "set" / "test.txt").write_text(rows)
-    assert set(map(str, data_sets.read(str(tmp_path / "set")).validation.qids)) == queries(data, seed=0)
+    assert set(map(str, data_sets.read_cell_data(str(tmp_path / "set")).validation.qids)) == queries(data, seed=0)
     assert set(map(str, data.qids[adapt_hold_out(data, 3)[1]])) == want
 
 
 def test_a_run_of_version_0_1_keeps_its_lists(tmp_path):
     data = lists()
     (tmp_path / KEPT).write_text(json.dumps({"data": "x", "fold": None, "root": None, "holdout": 0.2}))
-    source = Source.kept(tmp_path)
+    source = DataSource.kept(tmp_path)
     assert source.seed is None
     found = source.hold_out({"train": data})["validation"].qids
     drawn = np.sort(np.random.default_rng(0).permutation(40)[:8])  # what version 0.1 did

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.truncation import cut
+from rankgrad.data.truncation import truncate
 
 
 def make(lists):
@@ -22,7 +22,7 @@ many_lists = st.lists(st.lists(st.integers(0, 2), max_size=8), min_size=1, max_s
 
 @given(many_lists, st.integers(1, 9), st.sampled_from(["top", "random"]), st.integers(0, 5))
 def test_every_policy(data, k, policy, seed):
-    after = cut(data, k, policy, seed=seed)
+    after = truncate(data, k, policy, seed=seed)
     assert after.lengths.tolist() == np.minimum(data.lengths, k).tolist()
     for one in range(len(data)):
         before = data.features[data.offsets[one] : data.offsets[one + 1], 0]
@@ -39,32 +39,32 @@ def test_every_policy(data, k, policy, seed):
 
 @given(many_lists, st.integers(1, 9))
 def test_none_leaves_all(data, k):
-    assert cut(data, k) is data
+    assert truncate(data, k) is data
 
 
 def test_top_by_a_feature_or_by_scores():
     data = make([[0, 0, 1, 2]])
-    assert cut(data, 2, "top", by=0).labels.tolist() == [1, 2]
-    assert cut(data, 2, "top", by=1).labels.tolist() == [0, 0]
-    assert cut(data, 2, "top", by=[5.0, 1.0, np.nan, 7.0]).features[:, 0].tolist() == [0, 3]
+    assert truncate(data, 2, "top", by=0).labels.tolist() == [1, 2]
+    assert truncate(data, 2, "top", by=1).labels.tolist() == [0, 0]
+    assert truncate(data, 2, "top", by=[5.0, 1.0, np.nan, 7.0]).features[:, 0].tolist() == [0, 3]
 
 
 def test_random_is_fair_and_seeded():
     data = make([[0] * 9 + [1]])
-    drawn = np.array([cut(data, 3, "random", seed=seed).features[:, 0] for seed in range(600)])
+    drawn = np.array([truncate(data, 3, "random", seed=seed).features[:, 0] for seed in range(600)])
     assert (drawn[:, -1] == 9).all()
     counts = np.bincount(drawn[:, :-1].astype(int).ravel(), minlength=9)
     # Each of the nine others in 2 of 9 draws: 133 expected, standard deviation 10.
     assert counts.min() > 90
     assert counts.max() < 180
-    again = cut(data, 3, "random", seed=4).features[:, 0]
+    again = truncate(data, 3, "random", seed=4).features[:, 0]
     assert np.array_equal(drawn[4], again)
 
 
 def test_a_relevant_document_is_put_in_only_where_none_was_drawn():
     # With 5 of 10 relevant and k = 5, always putting one in would raise the mean above 2.5.
     data = make([[0, 1] * 5])
-    relevant = [cut(data, 5, "random", seed=seed).labels.sum() for seed in range(800)]
+    relevant = [truncate(data, 5, "random", seed=seed).labels.sum() for seed in range(800)]
     assert abs(np.mean(relevant) - 2.5) < 0.12
 
 
@@ -81,4 +81,4 @@ def test_a_relevant_document_is_put_in_only_where_none_was_drawn():
 )
 def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
-        cut(make([[0, 1]]), **options)
+        truncate(make([[0, 1]]), **options)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from rankgrad.cli.compare import _lists
 from rankgrad.cli.compare import compare as verb
-from rankgrad.cli.data_source import Source
+from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic
-from rankgrad.experiments.comparison import Place, Query, compare, ranked
+from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, ranked
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, Settings, train
 
@@ -34,7 +34,7 @@ def folders(tmp_path_factory, data):
     for name, loss, epochs in (("a", "lambdaloss", 12), ("b", "mse", 1)):
         settings = Settings(model="linear", loss=loss, epochs=epochs, lr=0.02, device="cpu")
         train(settings, data.train, data.validation, progress=False).save(top / name)
-        Source(DATA, holdout=0.2).keep(top / name)
+        DataSource(DATA, holdout=0.2).keep(top / name)
     Model.load(top / "a").save(top / "silent")
     small = synthetic(20, features=11, seed=3)
     train(Settings(model="linear", epochs=1, device="cpu"), small.train, small.validation, progress=False).save(
@@ -135,9 +135,9 @@ def test_the_command(folders, data):
 
 
 def test_two_lists_of_long_ids_fit_a_screen():
-    places = [Place(rank, f"GX237-70-1620{rank:04d}", 2.0, -0.012345 * rank, 117) for rank in range(1, 11)]
+    places = [RankedDocument(rank, f"GX237-70-1620{rank:04d}", 2.0, -0.012345 * rank, 117) for rank in range(1, 11)]
     console = Console(width=80, file=StringIO())
-    console.print(_lists(Query("q", 0.5, 0.25, 120, tuple(places), tuple(places))))
+    console.print(_lists(ComparedQuery("q", 0.5, 0.25, 120, tuple(places), tuple(places))))
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     assert ["10", "GX23…-16200010", "2", "-0.123", "117", "GX23…-16200010", "2", "-0.123", "117"] in lines
 
@@ -174,7 +174,10 @@ def test_what_is_wrong_is_said_in_a_sentence(folders, b, options, message):
 
 
 def test_data_must_be_clear(folders, tmp_path):
-    for name, source in (("other", Source("synthetic:lists=30", holdout=0.2)), ("same", Source(DATA, holdout=0.2))):
+    for name, source in (
+        ("other", DataSource("synthetic:lists=30", holdout=0.2)),
+        ("same", DataSource(DATA, holdout=0.2)),
+    ):
         Model.load(folders / "a").save(tmp_path / name)
         source.keep(tmp_path / name)
     with pytest.raises(ValueError, match=r"trained on different data; got synthetic.* for .*a and synthetic"):
@@ -194,5 +197,5 @@ def test_roots_that_are_the_same_folder(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, root in (("x", "."), ("y", os.fspath(tmp_path))):
         Model.load(folders / "a").save(tmp_path / name)
-        Source(DATA, root=root, holdout=0.2).keep(tmp_path / name)
+        DataSource(DATA, root=root, holdout=0.2).keep(tmp_path / name)
     assert rankgrad_compare("x", "y").exit_code == 0

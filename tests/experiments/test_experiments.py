@@ -11,11 +11,11 @@ from programs import killed
 from tiny_study import RECIPE, TINY, go, numbers, one_thread, slower, whole_run
 
 from rankgrad.data import load
-from rankgrad.experiments import parse
+from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.report.study import study
 from rankgrad.experiments.runs import run_recipe
 from rankgrad.experiments.runs.process_pool import Pool, Task
-from rankgrad.experiments.runs.results import chosen, pack, read, unpack
+from rankgrad.experiments.runs.results import chosen, pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
 
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
@@ -23,7 +23,7 @@ whole = pytest.fixture(whole_run, scope="module")
 
 
 def test_a_recipe_is_tuned_chosen_and_run_with_every_seed(whole):
-    results = read(whole)
+    results = read_results(whole)
     assert (len(results.tuned()), len(results.final()), results.missing, results.failed) == (4, 4, [], {})
     for loss in ("MSE", "Cosine"):
         tried = {
@@ -45,7 +45,7 @@ def test_trees_are_rows_like_any_other(tmp_path):
     }  # fmt: skip
     both = {**RECIPE, "models": {**RECIPE["models"], "LightGBM": trees}, "notes": "Some."}
     go(both, tmp_path)
-    results = read(tmp_path)
+    results = read_results(tmp_path)
     assert (len(results.tuned()), len(results.final()), results.missing) == (8, 8, [])
     (made,) = tables(results)
     assert [(row.model, row.loss, row.trials) for row in made.rows] == [
@@ -57,7 +57,7 @@ def test_trees_are_rows_like_any_other(tmp_path):
     assert sum(row.entries["nDCG@10"].p is not None for row in made.rows) == 2  # of each model one is the best
     assert not any("not equal" in note for note in made.notes)
     assert any("± is the standard deviation over seeds" in note for note in made.notes)
-    (wide,) = tables(replace(results, recipe=parse({**both, "spread": "interval"})))
+    (wide,) = tables(replace(results, recipe=parse_recipe({**both, "spread": "interval"})))
     for narrow, row in zip(made.rows, wide.rows, strict=True):  # of two seeds: t.ppf(0.975, 1) / sqrt(2)
         assert row.entries["nDCG@10"].spread == pytest.approx(8.98463 * narrow.entries["nDCG@10"].spread, rel=1e-4)
     assert any("± is the 95% interval over seeds" in note for note in wide.notes)
@@ -81,11 +81,11 @@ def test_processes_give_the_same_numbers_and_what_is_done_is_not_done_again(whol
     assert go(RECIPE, tmp_path, lambda tasks: iter(()) if not tasks else pytest.fail("done again")) == []
     more = go({**RECIPE, "seeds": [0, 1, 2]}, tmp_path)
     assert [(step.cell.settings["seed"], step.done, step.total) for step in more] == [(2, 9, 10), (2, 10, 10)]
-    assert len(read(tmp_path).final()) == 6
+    assert len(read_results(tmp_path).final()) == 6
 
 
 def test_a_cell_that_fails_is_told_and_tried_again(whole, tmp_path, monkeypatch):
-    real, broken = run_recipe.run, next(each.cell for each in read(whole).tuned() if each.cell.loss == "MSE")
+    real, broken = run_recipe.run, next(each.cell for each in read_results(whole).tuned() if each.cell.loss == "MSE")
 
     def fragile(cell, *arguments, **options):
         if cell.key == broken.key:
@@ -95,7 +95,7 @@ def test_a_cell_that_fails_is_told_and_tried_again(whole, tmp_path, monkeypatch)
     monkeypatch.setattr(run_recipe, "run", fragile)
     steps = go(RECIPE, tmp_path)
     assert [step.cell.key for step in steps if step.error] == [broken.key]
-    results = read(tmp_path)
+    results = read_results(tmp_path)
     # Tuning is equal or not at all: nothing is chosen of the settings that did run.
     assert {each.cell.loss for each in results.final()} == {"Cosine"}
     assert [cell.key for cell in results.missing] == [broken.key]
@@ -104,12 +104,12 @@ def test_a_cell_that_fails_is_told_and_tried_again(whole, tmp_path, monkeypatch)
     monkeypatch.setattr(run_recipe, "run", real)
     go(RECIPE, tmp_path)
     assert numbers(tmp_path) == numbers(whole)
-    assert read(tmp_path).failed == {}
+    assert read_results(tmp_path).failed == {}
 
 
 def test_a_diverged_setting_is_not_chosen(tmp_path):
     go({**RECIPE, "search": {"lr": [1e30, 0.01]}, "losses": {"MSE": "mse"}, "settings": {"epochs": 9}}, tmp_path)
-    results = read(tmp_path)
+    results = read_results(tmp_path)
     assert {each.cell.settings["lr"] for each in results.final()} == {0.01}
     assert len(results.tuned()) == 2
 
@@ -119,7 +119,7 @@ def test_what_a_killed_run_left_is_cleared_and_one_run_works_at_a_time(whole, tm
     half, other = tmp_path / "a" / "cells" / ".0123456789abcdef.json.4242", tmp_path / "a" / ".mine.txt"
     half.write_text("{")
     other.write_text("mine")
-    recipe = parse(RECIPE)
+    recipe = parse_recipe(RECIPE)
     with run_recipe.opened(recipe, tmp_path / "a"):
         assert not half.exists()
         assert other.exists()
@@ -129,16 +129,16 @@ def test_what_a_killed_run_left_is_cleared_and_one_run_works_at_a_time(whole, tm
 
 def test_outcomes_of_other_recipes_in_the_folder_are_left_out(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "a")
-    smaller = parse({**RECIPE, "losses": {"MSE": "mse"}, "seeds": [0]})
+    smaller = parse_recipe({**RECIPE, "losses": {"MSE": "mse"}, "seeds": [0]})
     (tmp_path / "a" / "recipe.yaml").write_text(smaller.dump())
-    results = read(tmp_path / "a")
+    results = read_results(tmp_path / "a")
     assert (len(results.tuned()), len(results.final())) == (2, 1)
     assert chosen(smaller, {each.cell.key: each for each in results.tuned()[:1]}) == []
 
 
 def test_a_packed_file_holds_the_results_and_is_gone_on_from(whole, tmp_path):
     assert pack(whole, tmp_path / "a.tar.xz") == 8
-    packed, plain = read(tmp_path / "a.tar.xz"), read(whole)
+    packed, plain = read_results(tmp_path / "a.tar.xz"), read_results(whole)
     assert [each.cell for each in packed.cells] == [each.cell for each in plain.cells]
     assert [each.test for each in packed.cells] == [each.test for each in plain.cells]
     for ours, theirs in zip(packed.final(), plain.final(), strict=True):
@@ -151,16 +151,16 @@ def test_a_packed_file_holds_the_results_and_is_gone_on_from(whole, tmp_path):
     pack(tmp_path / "b", tmp_path / "b.tar.xz")
     assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
     pack(whole, tmp_path / "c.tar.xz", scores=True)
-    assert len(read(tmp_path / "c.tar.xz").final()[0].scores) == len(load(TINY).test.labels)
+    assert len(read_results(tmp_path / "c.tar.xz").final()[0].scores) == len(load(TINY).test.labels)
     (tmp_path / "bad.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:500])
     with pytest.raises(ValueError, match=r"bad.tar.xz must be packed results"):
-        read(tmp_path / "bad.tar.xz")
+        read_results(tmp_path / "bad.tar.xz")
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])
 def test_a_killed_run_ends_in_the_same_table(tmp_path, kills):
     recipe, jobs = (slower(12), 1) if kills == 1 else (slower(40, seeds=12), 2)
-    (tmp_path / "a.yaml").write_text(parse(recipe).dump())
+    (tmp_path / "a.yaml").write_text(parse_recipe(recipe).dump())
     out = tmp_path / "killed"
     count, told = killed(("experiment", tmp_path / "a.yaml", "--jobs", jobs, "--out", out), out, kills, seed=kills)
     assert count > kills / 2

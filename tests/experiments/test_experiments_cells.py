@@ -12,8 +12,8 @@ from tiny_study import CELL, TINY, one_thread
 from rankgrad.data import Dataset, load
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.experiments.runs.results import read
-from rankgrad.experiments.runs.run_cell import run
+from rankgrad.experiments.runs.results import read_results
+from rankgrad.experiments.runs.run_cell import run_cell
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, Settings, train
 from rankgrad.trees import TreeRanker
@@ -33,12 +33,12 @@ def test_a_key_depends_on_everything_and_on_nothing_else():
 
 
 def test_a_cell_is_run_once_and_keeps_what_the_model_did(tmp_path):
-    run(CELL, tmp_path)
+    run_cell(CELL, tmp_path)
     files = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
     assert set(files) == {f"{CELL.key}.json", f"{CELL.key}.npz"}
-    run(CELL, tmp_path)
+    run_cell(CELL, tmp_path)
     assert files == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
-    (outcome,) = read(tmp_path).cells
+    (outcome,) = read_results(tmp_path).cells
     splits = load(TINY)
     model = train(Settings.of({**CELL.settings, "device": "cpu"}), splits.train, splits.validation)
     np.testing.assert_array_equal(outcome.scores, model.score(splits.test.features, splits.test.offsets))
@@ -67,8 +67,8 @@ def test_a_cell_of_trees_keeps_the_same_record(framework, loss, tmp_path):
     own = {"model": framework, "loss": loss, "trees": 6, "patience": 3, "seed": 1, "metric": "nDCG@10", **size}
     own |= {"loss_lr": 0.1} if loss == "learndcg" else {}
     cell = replace(CELL, model="Trees", settings=own)
-    run(cell, tmp_path)
-    (outcome,) = read(tmp_path).cells
+    run_cell(cell, tmp_path)
+    (outcome,) = read_results(tmp_path).cells
     splits = load(TINY)
     ranker = TreeRanker(**{"framework" if name == "model" else name: value for name, value in own.items()})
     held = {"eval_set": (splits.validation.features, splits.validation.labels), "eval_group": splits.validation.lengths}
@@ -90,8 +90,8 @@ def test_a_cell_of_trees_keeps_the_same_record(framework, loss, tmp_path):
 def test_a_refit_of_trees_grows_as_many_as_it_is_told(tmp_path):
     pytest.importorskip("lightgbm")
     own = {"model": "lightgbm:num_leaves=4", "loss": "softmax", "trees": 3, "patience": None, "seed": 0}
-    run(replace(CELL, refit=True, settings=own), tmp_path)
-    (outcome,) = read(tmp_path).cells
+    run_cell(replace(CELL, refit=True, settings=own), tmp_path)
+    (outcome,) = read_results(tmp_path).cells
     assert (outcome.epoch, outcome.validation) == (3, {})
     assert [row["epoch"] for row in outcome.history] == [1, 2, 3]
     assert 6 <= outcome.parameters <= 12
@@ -100,15 +100,15 @@ def test_a_refit_of_trees_grows_as_many_as_it_is_told(tmp_path):
 def test_a_cell_is_done_when_its_last_file_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr("rankgrad.experiments.runs.run_cell.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run(CELL, tmp_path)
+        run_cell(CELL, tmp_path)
     assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{CELL.key}.npz"]
-    assert read(tmp_path).cells == []
+    assert read_results(tmp_path).cells == []
 
 
 def test_a_tuning_cell_never_sees_the_test_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(Model, "score", lambda *_: pytest.fail("something was scored"))
-    run(replace(CELL, stage="tune"), tmp_path)
-    (outcome,) = read(tmp_path).cells
+    run_cell(replace(CELL, stage="tune"), tmp_path)
+    (outcome,) = read_results(tmp_path).cells
     assert outcome.test == {}
     assert list((tmp_path / "cells").glob("*.npz")) == []
     assert 0 < outcome.validation["nDCG@10"] < 1
@@ -116,19 +116,19 @@ def test_a_tuning_cell_never_sees_the_test_lists(tmp_path, monkeypatch):
 
 def test_a_loss_that_is_not_finite_is_the_last_choice_and_no_final_result(tmp_path):
     wild = {**CELL.settings, "lr": 1e30, "epochs": 9}
-    run(replace(CELL, settings=wild, stage="tune"), tmp_path)
-    (outcome,) = read(tmp_path).cells
+    run_cell(replace(CELL, settings=wild, stage="tune"), tmp_path)
+    (outcome,) = read_results(tmp_path).cells
     assert math.isnan(outcome.validation["nDCG@10"])
     assert "the loss must be finite" in outcome.error
     with pytest.raises(ArithmeticError, match="the loss must be finite"):
-        run(replace(CELL, settings=wild), tmp_path)
+        run_cell(replace(CELL, settings=wild), tmp_path)
     assert len(list((tmp_path / "cells").iterdir())) == 1
 
 
 def test_a_refit_trains_on_train_and_validation_to_the_last_epoch(tmp_path):
     cell = replace(CELL, refit=True, settings={**CELL.settings, "epochs": 3, "patience": None})
-    run(cell, tmp_path)
-    (outcome,) = read(tmp_path).cells
+    run_cell(cell, tmp_path)
+    (outcome,) = read_results(tmp_path).cells
     splits = load(TINY)
     parts = [splits.train, splits.validation]
     lengths = np.concatenate([part.lengths for part in parts])
@@ -144,9 +144,9 @@ def test_a_refit_trains_on_train_and_validation_to_the_last_epoch(tmp_path):
 
 
 def test_binary_labels(tmp_path):
-    run(CELL, tmp_path)
-    run(replace(CELL, binary=True), tmp_path)
-    plain, binary = sorted(read(tmp_path).cells, key=lambda each: each.cell.binary)
+    run_cell(CELL, tmp_path)
+    run_cell(replace(CELL, binary=True), tmp_path)
+    plain, binary = sorted(read_results(tmp_path).cells, key=lambda each: each.cell.binary)
     test = load(TINY).test
     judged = replace(test, labels=(test.labels > 0).astype(np.float32))
     found = evaluate(binary.scores, judged.labels, ["nDCG@10", "P@3"], offsets=judged.offsets)

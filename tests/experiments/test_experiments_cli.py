@@ -12,9 +12,9 @@ import yaml
 from programs import program, wait_until
 from tiny_study import RECIPE, TINY, invoke, no_processes, numbers, one_thread, slower, whole_run
 
-from rankgrad.experiments import parse
+from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.runs import run_recipe
-from rankgrad.experiments.runs.results import read
+from rankgrad.experiments.runs.results import read_results
 
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 _no_processes = pytest.fixture(no_processes)
@@ -54,7 +54,7 @@ def test_sets_that_are_not_there_are_named_and_the_rest_runs(recipe_file, tmp_pa
     told = invoke("experiment", recipe_file, "--out", tmp_path / "out", "--data-root", tmp_path)
     assert told.exit_code == 0
     assert re.search(r"MQ2007 is left out: root must hold MQ2007 as .*Put them there", told.stderr)
-    assert {cell.data for cell in read(tmp_path / "out").missing} == {"MQ2007"}
+    assert {cell.data for cell in read_results(tmp_path / "out").missing} == {"MQ2007"}
     with pytest.raises(FileNotFoundError, match="root must hold MQ2007"):
         invoke("experiment", recipe_file, "--only", "MQ2007", "--out", tmp_path / "out", "--data-root", tmp_path)
     with pytest.raises(ValueError, match="only must be"):
@@ -71,7 +71,7 @@ def test_failed_cells_are_named_and_the_exit_status_says_so(recipe_file, tmp_pat
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    (tmp_path / "a.yaml").write_text(parse(slower(100_000)).dump())
+    (tmp_path / "a.yaml").write_text(parse_recipe(slower(100_000)).dump())
     going = program("experiment", tmp_path / "a.yaml", "--jobs", 1, "--out", tmp_path / "out")
     wait_until(lambda: (tmp_path / "out" / "recipe.yaml").is_file())
     time.sleep(1.0)

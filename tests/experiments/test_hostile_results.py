@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 from rankgrad.cli import app, main
 from rankgrad.cli.terminal_text import screen, shown
-from rankgrad.experiments import RecipeError, load, parse
+from rankgrad.experiments import RecipeError, load, parse_recipe
 from rankgrad.experiments.recipes.search_space import draws
 from rankgrad.experiments.runs.packed_results import members
-from rankgrad.experiments.runs.results import pack, read, unpack
+from rankgrad.experiments.runs.results import pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
 
 
@@ -70,7 +70,7 @@ def test_links_and_devices_in_a_packed_file_are_refused(kind, tmp_path):
     entry = tarfile.TarInfo("cells/0123456789abcdef.json")
     entry.type, entry.linkname = kind, "/etc/passwd"
     with pytest.raises(ValueError, match=r"bad.tar.xz must hold plain files only"):
-        read(archive(tmp_path / "bad.tar.xz", (entry, b"")))
+        read_results(archive(tmp_path / "bad.tar.xz", (entry, b"")))
 
 
 def test_members_under_other_names_are_not_unpacked(tmp_path):
@@ -85,7 +85,7 @@ def test_a_packed_file_that_is_cut_is_named(size, made, tmp_path):
     content = (tmp_path / "own.tar.xz").read_bytes()
     (tmp_path / "own.tar.xz").write_bytes(content[: size if size >= 0 else len(content) - 100])
     with pytest.raises(ValueError, match=r"own.tar.xz must be packed results; got"):
-        read(tmp_path / "own.tar.xz")
+        read_results(tmp_path / "own.tar.xz")
 
 
 def stored(array, compressed=False, **claims):
@@ -117,7 +117,7 @@ def test_arrays_that_are_damaged_are_named(case, folder):
     path = final(folder).with_suffix(".npz")
     path.write_bytes(ARRAYS[case])
     with pytest.raises(ValueError, match=re.escape(f"{path} must be the arrays of a result (delete it")):
-        tables(read(folder))
+        tables(read_results(folder))
     with pytest.raises(ValueError, match=re.escape(f"{path} must be")):
         pack(folder, folder / "again.tar.xz")
 
@@ -145,7 +145,7 @@ def test_a_result_that_is_damaged_is_named(case, folder):
     path = final(folder)
     path.write_text(RECORDS[case](path.read_text()), encoding="utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=re.escape(f"{path} must be the result of a cell (delete it")) as error:
-        read(folder)
+        read_results(folder)
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -190,7 +190,7 @@ def test_a_recipe_may_have_so_many_cells_only():
         {"seeds": [*range(9_000)], "folds": [1, 2, 3, 4, 5], "data": ["MQ2008", "MQ2007"]},
     ):
         with pytest.raises(RecipeError, match=r"recipe must have at most 100,000 cells \(several recipes .*\); got"):
-            parse(recipe(**changes))
+            parse_recipe(recipe(**changes))
 
 
 def test_a_grid_of_any_size_is_drawn_from():

@@ -5,9 +5,9 @@ import yaml
 from paths import ROOT, SHARED
 from small_recipe import finish
 
-from rankgrad.experiments import load, parse
+from rankgrad.experiments import load, parse_recipe
 from rankgrad.experiments.recipes import data_sets
-from rankgrad.experiments.runs.results import read
+from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.tables import published
 
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
@@ -36,7 +36,7 @@ def test_recipes_load_and_answer_their_table(path):
     assert made.answers == (path.stem if "table" in path.stem else None)
     if made.answers is None:
         return
-    rows = published.load(made.answers).rows
+    rows = published.load_published(made.answers).rows
     assert {row.metric for row in rows} == set(made.metrics)
     assert {row.data for row in rows} <= {source.label for source in made.data}
     ours = {row[:2] for source in made.data for row in made.rows(source) if "(ours)" not in row.model}
@@ -55,7 +55,7 @@ def test_reduced_forms_are_small(path, form, cells, epochs):
     assert {source.name for source in small.data} <= {"MQ2008", "MSLR-sample"}
     assert small.settings["epochs"] <= epochs
     assert all(model.settings["trees"] <= 50 * epochs for model in small.models.values() if model.kind.unit == "tree")
-    assert parse(yaml.safe_load(small.dump()), small.name) == small
+    assert parse_recipe(yaml.safe_load(small.dump()), small.name) == small
 
 
 @every_recipe
@@ -72,7 +72,7 @@ STUDIES = {"mq2008-study": ["mq2008-study"], "learndcg": [f"learndcg-rq{number}"
 
 @pytest.mark.parametrize(("packed", "name"), [(packed, name) for packed in STUDIES for name in STUDIES[packed]])
 def test_the_studies_in_the_docs_are_whole(packed, name):
-    found = read(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load(ROOT / "recipes" / f"{name}.yaml"))
+    found = read_results(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load(ROOT / "recipes" / f"{name}.yaml"))
     assert found.final()
     assert not found.missing  # a recipe that changed has cells that nobody ran
 
@@ -104,6 +104,6 @@ def test_the_sample_has_a_validation_part_held_out():
         pytest.skip("needs ../shared/data/MSLR-sample")
     made = load(ROOT / "recipes" / "softmax-table1.yaml").reduced("quick")
     assert made.available(DATA) == (["MSLR-sample", "MSLR-sample-b"], {})
-    splits = data_sets.read("MSLR-sample", root=DATA)
+    splits = data_sets.read_cell_data("MSLR-sample", root=DATA)
     assert splits.validation is not None
     assert (len(splits.train), len(splits.validation)) == (35, 8)

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from small_recipe import recipe, with_trees
 
-from rankgrad.experiments import RecipeError, load, parse
+from rankgrad.experiments import RecipeError, load, parse_recipe
 
 BAD = {
     "titel": (recipe(titel="x"), "recipe: key must be a known one; got 'titel'; did you mean 'title'?"),
@@ -89,7 +89,7 @@ BAD = {
 @pytest.mark.parametrize(("bad", "said"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_said_with_its_place(bad, said):
     with pytest.raises(RecipeError) as error:
-        parse(bad)
+        parse_recipe(bad)
     assert said in str(error.value)
 
 

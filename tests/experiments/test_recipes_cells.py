@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_recipe import TREES, finish, recipe, with_trees
 
-from rankgrad.experiments import RecipeError, load, parse
+from rankgrad.experiments import RecipeError, load, parse_recipe
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.recipes.reader import merge
 from rankgrad.experiments.recipes.search_space import draws
@@ -16,7 +16,9 @@ from rankgrad.trees.objective import FRAMEWORKS
 
 
 def test_every_loss_is_tuned_with_the_same_settings():
-    made = parse(recipe(folds=[1, 2], losses={"A": "lambdaloss", "B": {"variants": ["approx_ndcg", "approx_ap"]}}))
+    made = parse_recipe(
+        recipe(folds=[1, 2], losses={"A": "lambdaloss", "B": {"variants": ["approx_ndcg", "approx_ap"]}})
+    )
     drawn: dict[tuple, list] = {}
     for cell in made.cells_to_tune():
         settings = {name: cell.settings[name] for name in ("lr", "batch_size")}
@@ -25,12 +27,12 @@ def test_every_loss_is_tuned_with_the_same_settings():
     first = drawn[1, "A", None]
     assert len({settings["lr"] for _, settings in first}) == 3
     assert all(own == first for own in drawn.values())
-    again = parse(recipe(search_seed=1)).cells_to_tune()
+    again = parse_recipe(recipe(search_seed=1)).cells_to_tune()
     assert [cell.settings["lr"] for cell in again[:3]] != [settings["lr"] for _, settings in first]
 
 
 def test_validation_chooses_and_every_seed_is_run():
-    made = parse(recipe())
+    made = parse_recipe(recipe())
     tuned = finish(made.cells_to_tune(), "nDCG@10", lambda cell: {0: 0.1, 1: 0.9, 2: 0.4}[cell.trial])
     assert all(done.cell.settings["seed"] == 4 and done.cell.stage == "tune" for done in tuned)
     final = made.final_cells(made.chosen(tuned))
@@ -46,13 +48,13 @@ def test_validation_chooses_and_every_seed_is_run():
 
 
 def test_a_metric_that_should_be_low_is_minimised():
-    made = parse(recipe(choose="ARP"))
+    made = parse_recipe(recipe(choose="ARP"))
     tuned = finish(made.cells_to_tune(), "ARP", lambda cell: float(cell.trial))
     assert {done.cell.trial for done in made.chosen(tuned)} == {0}
 
 
 def test_the_best_variant_is_kept():
-    made = parse(
+    made = parse_recipe(
         recipe(search=None, trials=1, losses={"A": "listnet", "B": {"variants": ["approx_ndcg", "approx_ap"]}})
     )
     cells = made.cells_to_tune()
@@ -64,7 +66,7 @@ def test_the_best_variant_is_kept():
 
 
 def test_a_refit_takes_the_chosen_number_of_epochs():
-    made = parse(recipe(search=None, trials=1, refit="train+validation"))
+    made = parse_recipe(recipe(search=None, trials=1, refit="train+validation"))
     assert len(made.cells_to_tune()) == 2
     for cell in made.final_cells(made.chosen(finish(made.cells_to_tune(), "nDCG@10"))):
         assert cell.refit
@@ -72,14 +74,14 @@ def test_a_refit_takes_the_chosen_number_of_epochs():
 
 
 def test_where_nothing_is_to_choose_nothing_is_tuned():
-    made = parse(recipe(search=None, trials=1))
+    made = parse_recipe(recipe(search=None, trials=1))
     assert made.cells_to_tune() == []
     assert len(made.final_cells()) == made.final_count == 4
 
 
 def test_settings_come_from_the_nearest_place():
     own = {"name": "MQ2007", "settings": {"clip": 2.0, "epochs": 3}, "losses": {"B": "rmse:levels=3"}, "seeds": [9]}
-    made = parse(recipe(
+    made = parse_recipe(recipe(
         search=None, trials=1, data=["MQ2008", own], settings={"epochs": 8, "clip": 1.0, "lr": 0.001},
         losses={"A": {"loss": "lambdaloss", "epochs": 2}, "B": "softmax"},
     ))  # fmt: skip
@@ -92,7 +94,7 @@ def test_settings_come_from_the_nearest_place():
 
 
 def test_trees_have_their_own_losses_settings_and_search():
-    made = parse({**with_trees(), "settings": {"epochs": 5}, "trials": 4})
+    made = parse_recipe({**with_trees(), "settings": {"epochs": 5}, "trials": 4})
     found = {(cell.model, cell.loss, cell.trial): cell.settings for cell in made.cells_to_tune()}
     assert {key[:2] for key in found} == {("MLP", "A"), ("MLP", "B"), ("Trees", "Own"), ("Trees", "Native")}
     shared = {"model": "lightgbm", "trees": 9, "num_leaves": 4, "seed": 4, "metric": "nDCG@10"}
@@ -103,17 +105,17 @@ def test_trees_have_their_own_losses_settings_and_search():
     assert drawn == [[2, 4, 2, 4]] * 2
     assert "epochs" in found["MLP", "A", 0]
     assert made.final_count == 2 * 4
-    assert parse(with_trees(search=None)).cells_to_tune()[-1].model == "MLP"  # nothing to choose among the trees
+    assert parse_recipe(with_trees(search=None)).cells_to_tune()[-1].model == "MLP"  # nothing to choose among the trees
 
 
 def test_neural_cells_are_the_same_cells_beside_trees():
-    plain, beside = parse(recipe()), parse(with_trees())
+    plain, beside = parse_recipe(recipe()), parse_recipe(with_trees())
     keys = {cell.key for cell in plain.cells_to_tune()}
     assert keys < {cell.key for cell in beside.cells_to_tune()}
 
 
 def test_a_refit_of_trees_takes_the_chosen_number_of_trees():
-    made = parse({**with_trees(search=None), "refit": "train+validation"})
+    made = parse_recipe({**with_trees(search=None), "refit": "train+validation"})
     final = made.final_cells(made.chosen(finish(made.cells_to_tune(), "nDCG@10")))
     trees = [cell.settings for cell in final if cell.model == "Trees"]
     assert {(each["trees"], each["patience"]) for each in trees} == {(7, None)}
@@ -122,14 +124,14 @@ def test_a_refit_of_trees_takes_the_chosen_number_of_trees():
 
 def test_trees_may_take_the_losses_of_the_recipe():
     own = {key: value for key, value in TREES.items() if key != "losses"}
-    made = parse(recipe(models={"Trees": own}))
+    made = parse_recipe(recipe(models={"Trees": own}))
     assert [cell.loss for cell in made.cells_to_tune()] == ["A"] * 3 + ["B"] * 3
     bad = recipe(models={"Trees": own}, losses={"A": {"loss": "lambdaloss", "clip": 1.0}})
     with pytest.raises(
         RecipeError, match=r"models.Trees: losses.A: parameter must be one that lightgbm has; got 'clip'"
     ):
-        parse(bad)
-    assert list(parse(recipe(losses=None, models={"Trees": TREES})).losses) == []
+        parse_recipe(bad)
+    assert list(parse_recipe(recipe(losses=None, models={"Trees": TREES})).losses) == []
 
 
 def test_frameworks_are_those_of_the_trees():
@@ -139,15 +141,15 @@ def test_frameworks_are_those_of_the_trees():
 
 def test_folds_are_those_that_a_set_has():
     data = ["MQ2008", "Yahoo", {"folder": "mine"}, {"folder": "folded", "folds": [2]}, {"name": "MQ2007", "folds": [3]}]
-    assert [source.folds for source in parse(recipe(data=data)).data] == [(1,), (None,), (None,), (2,), (3,)]
-    assert parse(recipe(folds="all")).data[0].folds == (1, 2, 3, 4, 5)
+    assert [source.folds for source in parse_recipe(recipe(data=data)).data] == [(1,), (None,), (None,), (2,), (3,)]
+    assert parse_recipe(recipe(folds="all")).data[0].folds == (1, 2, 3, 4, 5)
 
 
 def test_binary_sets_are_sets_of_their_own():
-    made = parse(recipe(data=["Yahoo", {"name": "Yahoo", "binary": True}]))
+    made = parse_recipe(recipe(data=["Yahoo", {"name": "Yahoo", "binary": True}]))
     assert [source.label for source in made.data] == ["Yahoo", "Yahoo-b"]
     assert {cell.binary for cell in made.only("yahoo-B").cells_to_tune()} == {True}
-    splits = data_sets.read("synthetic:lists=20,features=10", binary=True)
+    splits = data_sets.read_cell_data("synthetic:lists=20,features=10", binary=True)
     assert set(np.unique(splits.train.labels)) == {0.0, 1.0}
 
 
@@ -165,7 +167,7 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
 
 
 def test_overrides_are_merged_deeply():
-    made = parse(recipe(
+    made = parse_recipe(recipe(
         settings={"epochs": 100, "clip": 1.0}, quick={"settings": {"epochs": 5}, "search": None, "trials": 1},
         smoke={"losses": {"B": None}, "seeds": [0]},
     ))  # fmt: skip
@@ -179,7 +181,7 @@ def test_overrides_are_merged_deeply():
 
 
 def test_only_some_of_the_data():
-    made = parse(recipe(data=["MQ2008", "MQ2007", "Yahoo"]))
+    made = parse_recipe(recipe(data=["MQ2008", "MQ2007", "Yahoo"]))
     assert [source.name for source in made.only("Yahoo", "mq2008").data] == ["MQ2008", "Yahoo"]
     with pytest.raises(ValueError, match="only must be one of 'MQ2008', 'MQ2007', 'Yahoo'; got 'MQ2009'"):
         made.only("MQ2009")
@@ -199,7 +201,7 @@ def test_draws_are_as_many_as_asked_distinct_and_inside(trials, seed):
 
 def test_sets_that_are_not_there_are_named_with_their_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = parse(recipe(data=["MQ2008", "MQ2007", {"folder": "mine"}, {"folder": "gone"}, "synthetic:lists=20"]))
+    made = parse_recipe(recipe(data=["MQ2008", "MQ2007", {"folder": "mine"}, {"folder": "gone"}, "synthetic:lists=20"]))
     for part in range(1, 6):
         (tmp_path / "MQ2008").mkdir(exist_ok=True)
         (tmp_path / "MQ2008" / f"S{part}.txt").write_text("")

@@ -48,7 +48,7 @@ def test_every_printed_table_is_known_here():
 
 @pytest.mark.parametrize(("name", "size"), SIZES.items(), ids=SIZES)
 def test_printed_tables_are_whole(name, size):
-    table = published.load(name)
+    table = published.load_published(name)
     rows = {(row.data, row.model, row.loss, row.metric) for row in table.rows}
     assert len(rows) == len(table.rows)
     assert len(rows) == size
@@ -57,18 +57,18 @@ def test_printed_tables_are_whole(name, size):
 
 
 def test_marks_and_spreads_are_kept():
-    pairwise = published.find("lambdaloss-table1", "WEB30K", "DNN", "Pairwise", "nDCG@1")
+    pairwise = published.find_published("lambdaloss-table1", "WEB30K", "DNN", "Pairwise", "nDCG@1")
     assert pairwise is not None
     assert pairwise.mark == "v"
-    mart = published.find("softmax-table1", "Yahoo", "LightGBM", "LambdaMART", "nDCG(empty='skip')@5")
+    mart = published.find_published("softmax-table1", "Yahoo", "LightGBM", "LambdaMART", "nDCG(empty='skip')@5")
     assert mart is not None
     assert (mart.spread, mart.mark, mart.comparable) == (0.14, "↑1.7%", True)
-    daggers = [row for row in published.load("smoothi-table1").rows if row.mark == "†"]
+    daggers = [row for row in published.load_published("smoothi-table1").rows if row.mark == "†"]
     assert len(daggers) == 127
     assert not any(row.loss == "SmoothI" for row in daggers if row.data != "YLTR")
     assert published.value("smoothi-table1", "MQ2009", "DNN", "SmoothI", "nDCG@5") is None
     with pytest.raises(ValueError, match="printed table must be a known name; got 'smoothi-table'"):
-        published.load("smoothi-table")
+        published.load_published("smoothi-table")
 
 
 def test_printed_numbers_are_installed_with_the_package():

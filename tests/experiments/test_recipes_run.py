@@ -6,7 +6,7 @@ import pytest
 from paths import ROOT
 from programs import program
 
-from rankgrad.experiments.runs.results import read
+from rankgrad.experiments.runs.results import read_results
 
 DATA = ROOT.parent / "shared" / "data"
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
@@ -19,7 +19,7 @@ def experiment(recipe, form, out, jobs):
     going = program("experiment", recipe, f"--{form}", "--out", out, "--data-root", DATA, "--jobs", jobs)
     told, complained = going.communicate()
     assert going.returncode == 0, told + complained
-    results = read(out)
+    results = read_results(out)
     assert not results.missing
     assert results.final()
     return told, time.perf_counter() - began

@@ -18,8 +18,8 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 from rankgrad.cli.report import report as verb
-from rankgrad.experiments import parse
-from rankgrad.experiments.recipes.data_sets import read
+from rankgrad.experiments import parse_recipe
+from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import chart_data, writer
 from rankgrad.experiments.report.query_explorer import FIRST, SKIPPED, _coded, explorer
 from rankgrad.experiments.runs import results
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return results.read(folder)
+    return results.read_results(folder)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_what_a_page_carries_of_queries_is_what_the_runs_kept(data, found):
     for name in DATA:
         own = data["s0"]["explorers"][name]
         assert [(s["model"], s["loss"]) for s in own["systems"]] == [(m, l) for m in MODELS for l in LOSSES]
-        test = read(name).test
+        test = read_cell_data(name).test
         assert own["queries"] == test.qids.astype(str).tolist()
         for place, system in enumerate(own["systems"]):
             runs = [run for run in found.final() if run.cell.data == name and matches(run, system)]
@@ -184,7 +184,7 @@ def run_of(values, learned=None, *, fold=1, variant=None, lr=0.1, trial=0, secon
 
 
 def test_a_learning_curve_keeps_the_best_of_runs_that_stopped():
-    rows = chart_data.curves([run_of([0.1, 0.3, 0.2, 0.4]), run_of([0.2, 0.1]), run_of([np.nan])])
+    rows = chart_data.curve_rows([run_of([0.1, 0.3, 0.2, 0.4]), run_of([0.2, 0.1]), run_of([np.nan])])
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
     np.testing.assert_allclose([row["best"] for row in rows], [0.15, 0.25, 0.25, 0.3])
     np.testing.assert_allclose([row["own"] for row in rows], [0.15, 0.2, 0.2, 0.4])
@@ -192,13 +192,13 @@ def test_a_learning_curve_keeps_the_best_of_runs_that_stopped():
 
 
 def test_long_curves_are_thinned_but_keep_their_ends():
-    rows = chart_data.curves([run_of(np.linspace(0, 1, 1001).tolist())])
+    rows = chart_data.curve_rows([run_of(np.linspace(0, 1, 1001).tolist())])
     assert len(rows) <= 121
     assert (rows[0]["epoch"], rows[-1]["epoch"], rows[-1]["best"]) == (1, 1001, 1)
 
 
 def test_learned_parameters_have_a_row_for_each_run_and_epoch():
-    rows = chart_data.learned([run_of([0, 0], 0.5), run_of([0], 2.0, fold=2), run_of([0, 0])])
+    rows = chart_data.learned_rows([run_of([0, 0], 0.5), run_of([0], 2.0, fold=2), run_of([0, 0])])
     assert [(row["fold"], row["epoch"], row["value"]) for row in rows] == [("1", 1, 0.5), ("1", 2, 1.0), ("2", 1, 2.0)]
 
 
@@ -206,14 +206,14 @@ def test_sensitivity_takes_the_best_variant_then_the_mean_over_folds():
     runs = [
         run_of([0.5], variant="x"), run_of([0.7], variant="y"), run_of([0.1], fold=2), run_of([0.3], lr=0.01, trial=1),
     ]  # fmt: skip
-    rows = chart_data.sensitivity(runs)
+    rows = chart_data.sensitivity_rows(runs)
     assert [(row["lr"], row["runs"]) for row in rows] == [(0.01, 1), (0.1, 2)]
     np.testing.assert_allclose([(row["value"], row["low"], row["high"]) for row in rows], [[0.3] * 3, [0.4, 0.1, 0.7]])
-    assert chart_data.sensitivity(runs[:3]) == []  # one rate shows no sensitivity
+    assert chart_data.sensitivity_rows(runs[:3]) == []  # one rate shows no sensitivity
 
 
 def test_cost_is_the_seconds_of_training_and_the_tables_number(found, studies):
-    rows = chart_data.cost(found.final(), studies[0].tables)
+    rows = chart_data.cost_rows(found.final(), studies[0].tables)
     assert len(rows) == len(DATA) * len(MODELS) * len(LOSSES) * len(METRICS)
     entry = studies[0].tables[1].rows[2].entries[METRICS[1]]
     row = next(
@@ -250,7 +250,7 @@ def test_tables_and_figures_are_written(studies, tmp_path):
 
 def test_a_study_that_is_not_whole_says_so(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "part")
-    final = next(run for run in results.read(tmp_path / "part").final() if run.cell.data == DATA[0])
+    final = next(run for run in results.read_results(tmp_path / "part").final() if run.cell.data == DATA[0])
     (tmp_path / "part" / "cells" / f"{final.cell.key}.json").unlink()
     (part,) = writer.gather(tmp_path / "part")
     assert "1 runs of the recipe are missing" in part.warnings[0]
@@ -289,7 +289,7 @@ def test_help_fits_a_screen_and_shows_an_example():
 def test_recipes_that_share_cells_share_a_folder(folder, found):
     raw = found.recipe.raw
     some = {loss: raw["losses"][loss] for loss in list(LOSSES)[:2]}
-    part = parse({**raw, "losses": some}, "part")
+    part = parse_recipe({**raw, "losses": some}, "part")
     whole, small = writer.gather(folder, recipes=[found.recipe, part], lists=False)
     assert small.name == "part"
     assert (len(whole.losses), len(small.losses)) == (len(LOSSES), 2)

@@ -12,7 +12,7 @@ from made_results import DATA, LOSSES, METRICS, make
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from rankgrad.experiments.recipes.data_sets import read
+from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.runs import results
 
@@ -145,7 +145,7 @@ def test_charts_follow_the_choice(opened):
 
 def test_a_query_opens_with_both_lists(opened, folder):
     opened.choose('[data-choose="data"]', DATA[1])
-    test = read(DATA[1]).test
+    test = read_cell_data(DATA[1]).test
     systems = opened.evaluate("[...document.querySelector('[data-choose=a]').options].map((e) => e.text)")
     chosen = {"a": ("MSE", "MLP"), "b": ("LambdaLoss", "Linear")}
     for letter, (loss, model) in chosen.items():
@@ -155,7 +155,7 @@ def test_a_query_opens_with_both_lists(opened, folder):
     opened.choose("[data-find]", query)
     opened.click(".queries tbody button")
     opened.wait_for(f"document.querySelector('.detail h4').textContent.startsWith('Query {query}:')")
-    runs = results.read(folder).final()
+    runs = results.read_results(folder).final()
     for number, (letter, (loss, model)) in enumerate(chosen.items(), 1):
         own = [run for run in runs if (run.cell.data, run.cell.loss, run.cell.model) == (DATA[1], loss, model)]
         value = np.mean([run.values(METRICS[0])[place] for run in own])

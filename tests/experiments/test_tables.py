@@ -8,7 +8,7 @@ import scipy.stats
 from drawn_results import NDCG, SKILL, Results, entry, recipe, replace_recipe, run, seen
 from made_results import LOSSES, MODELS, make
 
-from rankgrad.experiments.runs.results import read
+from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.tables.table import table, tables
 
 
@@ -204,7 +204,7 @@ def test_variants_are_said():
 
 def test_results_as_they_are_read(tmp_path):
     """The same from the files of a results folder."""
-    found = read(make(tmp_path / "results"))
+    found = read_results(make(tmp_path / "results"))
     for made in tables(found):
         assert [(row.model, row.loss) for row in made.rows] == [(m, loss) for m in MODELS for loss in LOSSES]
         for row in made.rows:

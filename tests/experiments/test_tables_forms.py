@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from drawn_results import NDCG, entry, recipe, run, seen
 
-from rankgrad.experiments.tables.table import Entry, Row, Table, table
+from rankgrad.experiments.tables.table import Table, TableEntry, TableRow, table
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -39,9 +39,9 @@ def test_markdown():
 
 def test_latex_escapes_what_it_must():
     names = tuple(f"m{place}" for place in range(2))
-    own = Entry(0.5, 1, 1, best=True, mark="†", spread=0.01)
+    own = TableEntry(0.5, 1, 1, best=True, mark="†", spread=0.01)
     metrics = ("nDCG@10", "AP")
-    rows = tuple(Row(name, r"50%_of {a&b} #1 ~ ^ \x $", dict.fromkeys(metrics, own)) for name in names)
+    rows = tuple(TableRow(name, r"50%_of {a&b} #1 ~ ^ \x $", dict.fromkeys(metrics, own)) for name in names)
     made = Table("A & B", "MQ", metrics, rows, (None,), (0,), {name: {} for name in metrics}, ("5% of <x>",))
     text = made.latex()
     assert r"50\%\_of \{a\&b\} \#1 \textasciitilde{} \textasciicircum{} \textbackslash{}x \$" in text
@@ -59,9 +59,11 @@ def wide(models=3, losses=14, metrics=8):
     rows = []
     for place in range(models * losses):
         mean = 0.1 + place / 1000
-        usual = Entry(mean, 1, 1, spread=0.0123, best=place % 2 == 0, mark="†", printed=0.99, gap=-0.1234)
+        usual = TableEntry(mean, 1, 1, spread=0.0123, best=place % 2 == 0, mark="†", printed=0.99, gap=-0.1234)
         entries = {name: replace(usual, mean=mean + m / 10) for m, name in enumerate(names)}
-        rows.append(Row(f"Context-Aware Ranker {place // losses}", f"LearnDCG, held out {place % losses}", entries))
+        rows.append(
+            TableRow(f"Context-Aware Ranker {place // losses}", f"LearnDCG, held out {place % losses}", entries)
+        )
     said = {name: {} for name in names}
     return Table("Wide?", "MQ2008", tuple(names), tuple(rows), (None,), (0, 1), said, ("A note",), scale=100, digits=2)
 

@@ -10,7 +10,7 @@ import numba
 import pytest
 
 from rankgrad.kernels import cache_folder
-from rankgrad.kernels.cache_folder import Folder
+from rankgrad.kernels.cache_folder import CacheFolder
 from rankgrad.kernels.numba_cache import keep
 
 ROOT = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
@@ -28,7 +28,7 @@ def double(x):
 
 def fresh(path):
     """A function that has not been compiled in this process, and keeps its code in the folder."""
-    return keep(numba.njit(double), Folder(path))
+    return keep(numba.njit(double), CacheFolder(path))
 
 
 def loaded(compiled):
@@ -94,7 +94,7 @@ def test_an_entry_under_the_name_of_another_is_not_used(warm):
 
 
 def test_a_valid_entry_that_numba_cannot_load_is_compiled_again(warm):
-    Folder(warm).write(entry(warm).name, pickle.dumps("no compiled function"))
+    CacheFolder(warm).write(entry(warm).name, pickle.dumps("no compiled function"))
     assert fresh(warm)(3) == 6
     again = fresh(warm)
     assert again(3) == 6
@@ -167,7 +167,7 @@ def test_without_a_home_nothing_is_kept(monkeypatch, capsys):
     monkeypatch.delenv("RANKGRAD_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nobody)
-    folder = Folder.of("kernels", b"source")
+    folder = CacheFolder.of("kernels", b"source")
     assert folder.path is None
     assert keep(numba.njit(double), folder)(3) == 6
     assert "Could not determine home directory" in capsys.readouterr().err
@@ -177,12 +177,12 @@ def test_where_the_folder_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("RANKGRAD_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
-    assert Folder.of("kernels").path.parent == tmp_path / "home" / ".cache" / "rankgrad"
+    assert CacheFolder.of("kernels").path.parent == tmp_path / "home" / ".cache" / "rankgrad"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    assert Folder.of("kernels").path.parent == tmp_path / "caches" / "rankgrad"
+    assert CacheFolder.of("kernels").path.parent == tmp_path / "caches" / "rankgrad"
     monkeypatch.setenv("RANKGRAD_CACHE", str(tmp_path / "chosen"))
-    assert Folder.of("kernels").path.parent == tmp_path / "chosen"
-    assert Folder.of("kernels", b"a", b"b").path != Folder.of("kernels", b"ab").path
+    assert CacheFolder.of("kernels").path.parent == tmp_path / "chosen"
+    assert CacheFolder.of("kernels", b"a", b"b").path != CacheFolder.of("kernels", b"ab").path
 
 
 def test_all_that_is_kept_is_kept_so():
@@ -193,7 +193,7 @@ def test_all_that_is_kept_is_kept_so():
     from rankgrad.data.letor import parser
     from rankgrad.kernels.cpu import listwise
 
-    for compiled in (parser.parse, parser.survey, listwise._listwise):
+    for compiled in (parser.parse_lines, parser.survey, listwise._listwise):
         assert type(compiled._cache).__name__ == "_Kept"
 
 

@@ -12,7 +12,7 @@ import rankgrad as rg
 
 pytest.importorskip("triton")
 from rankgrad.backend import _native_by_default
-from rankgrad.kernels.cache_folder import Folder
+from rankgrad.kernels.cache_folder import CacheFolder
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded_launches import Launch
 
@@ -125,7 +125,7 @@ def launch_of(offset=0):
 
 
 def planned(built, launcher, launch):
-    packed, sizes, pointers = native.pack(SIGNATURE, launch)
+    packed, sizes, pointers = native.pack_launch(SIGNATURE, launch)
     assert sizes == [8, 8, 8, 4, 4, 8, 8]
     told = (99, launch.grid, 128, 64, packed, list(range(0, len(packed), 8)), pointers)
     address = ctypes.cast(launcher, ctypes.c_void_p).value
@@ -245,7 +245,7 @@ def test_a_module_that_is_built_is_used_only_where_it_is_wanted(started, monkeyp
 
 def test_a_damaged_file_is_not_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "_module", None)
-    folder = Folder(tmp_path / "native")
+    folder = CacheFolder(tmp_path / "native")
     assert not native._load(folder)
     folder.write(native.NAME, b"content")
     (tmp_path / "native" / native.NAME).write_bytes(b"damaged" * 100)

@@ -14,9 +14,9 @@ from rankgrad.cli.pretrain_loss import pretrain_loss
 from rankgrad.data import load
 from rankgrad.losses import NeuralLoss, parse
 from rankgrad.losses.neural_loss import SHIPPED
-from rankgrad.losses.surrogate_networks import FORMAT, WEIGHTS, read
+from rankgrad.losses.surrogate_networks import FORMAT, WEIGHTS, read_network
 from rankgrad.metrics import ndcg
-from rankgrad.surrogate import PRIORS, SHAPES, Plan, draw, fidelity, pretrain
+from rankgrad.surrogate import PRIORS, SHAPES, PretrainSpec, draw, fidelity, pretrain
 from rankgrad.surrogate.fidelity import LENGTHS
 from rankgrad.surrogate.pretrain import FIDELITY, RECIPES, lists_of
 from rankgrad.training import Settings, train
@@ -49,7 +49,9 @@ def test_training_neither_sees_nor_saves_nor_moves_its_weights(form, tmp_path):
     assert model.history[-1]["loss"] != model.history[0]["loss"]
     for name in ("model.safetensors", LAST):
         assert not [key for key in read_tensors(tmp_path / name)[0] if "loss" in key]
-    shipped = dict(read(SHIPPED / f"{'published-5' if form == 'published' else 'mended'}.safetensors")[0].state_dict())
+    shipped = dict(
+        read_network(SHIPPED / f"{'published-5' if form == 'published' else 'mended'}.safetensors")[0].state_dict()
+    )
     for name, buffer in loss.named_buffers():
         assert torch.equal(buffer, {key.replace(".", "_"): value for key, value in shipped.items()}[name])
 
@@ -158,11 +160,11 @@ def test_half_of_the_published_lists_are_ideal():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_steps_depend_on_their_number_and_the_seed(form):
-    first = lists_of(Plan(form=form, batch=9), 3)
-    assert all(torch.equal(a, b) for a, b in zip(first, lists_of(Plan(form=form, batch=9), 3), strict=True))
-    assert not torch.equal(first[2], lists_of(Plan(form=form, batch=9), 4)[2])
-    assert not torch.equal(first[2], lists_of(Plan(form=form, batch=9, seed=1), 3)[2])
-    lengths = {lists_of(Plan(form=form, batch=1), step)[0].shape[1] for step in range(200)}
+    first = lists_of(PretrainSpec(form=form, batch=9), 3)
+    assert all(torch.equal(a, b) for a, b in zip(first, lists_of(PretrainSpec(form=form, batch=9), 3), strict=True))
+    assert not torch.equal(first[2], lists_of(PretrainSpec(form=form, batch=9), 4)[2])
+    assert not torch.equal(first[2], lists_of(PretrainSpec(form=form, batch=9, seed=1), 3)[2])
+    lengths = {lists_of(PretrainSpec(form=form, batch=1), step)[0].shape[1] for step in range(200)}
     shortest, longest = RECIPES[form].lengths
     assert min(lengths) >= shortest
     assert max(lengths) <= longest
@@ -171,7 +173,7 @@ def test_steps_depend_on_their_number_and_the_seed(form):
 
 # Pretraining.
 
-SMALL = Plan(form="mended", lists=256, epochs=3, seed=4)
+SMALL = PretrainSpec(form="mended", lists=256, epochs=3, seed=4)
 
 
 class Killed(Exception):
@@ -180,7 +182,7 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_killed_and_resumed_gives_the_same_bits(form, tmp_path):
-    plan = Plan(form=form, lists=64, batch=16, epochs=3, seed=4)
+    plan = PretrainSpec(form=form, lists=64, batch=16, epochs=3, seed=4)
 
     def die(epoch, error):
         if epoch == 2:
@@ -202,14 +204,14 @@ def test_killed_and_resumed_gives_the_same_bits(form, tmp_path):
 def test_another_plan_cannot_go_on(tmp_path):
     pretrain(SMALL, tmp_path)
     with pytest.raises(ValueError, match=r"seed must be 4, as when .* began, to go on; got 5"):
-        pretrain(Plan(form="mended", lists=256, epochs=3, seed=5), tmp_path, resume=True)
+        pretrain(PretrainSpec(form="mended", lists=256, epochs=3, seed=5), tmp_path, resume=True)
     with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
         pretrain(SMALL, tmp_path)
 
 
 def test_pretraining_learns():
     errors = []
-    pretrain(Plan(lists=2_560, epochs=3), tell=lambda epoch, error: errors.append(error))
+    pretrain(PretrainSpec(lists=2_560, epochs=3), tell=lambda epoch, error: errors.append(error))
     assert errors[-1] < 0.6 * errors[0]
 
 
@@ -217,7 +219,7 @@ def test_the_caller_keeps_its_random_numbers():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    pretrain(Plan(lists=128, epochs=1))
+    pretrain(PretrainSpec(lists=128, epochs=1))
     assert torch.equal(torch.rand(3), expected)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rankgrad import backend, losses, metrics
 from rankgrad.lists import as_lists
 from rankgrad.losses import pairwise, swap_deltas
-from rankgrad.losses.metric_formula import Formula
+from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.losses.relaxed import on_permutation
 from rankgrad.metrics.sort_order import ranks
 from rankgrad.relax import (
@@ -78,7 +78,7 @@ def test_softmax_bounds_rr_and_ndcg_of_binary_labels(seed, n, scale, single):
 def delta(scores, k):
     """LambdaLoss@K's delta_ij@K, which depends on the ranks only: the pair weights of any labels, less their gains."""
     lists = as_lists(scores, torch.arange(scores.shape[-1]))  # all different, so that no gap of gains is 0
-    metric = Formula("nDCG", k)
+    metric = MetricFormula("nDCG", k)
     weights = pairwise._scheme_weights(lists, metric, "ndcg2", "sound", mu=0.0)
     apart = swap_deltas.gaps(metric.gains(lists))
     return torch.where(apart > 0, weights / torch.where(apart > 0, apart, 1.0), 0.0)
@@ -172,8 +172,8 @@ def test_smoothi_corollary_1():
             alpha, epsilon = condition_1(depth, ratio, delta)
             alpha *= 1.001
             indicators = smoothi(alpha, delta).indicators(scores, lists.mask, depth)
-            metric = metrics.parse(name) @ depth
-            soft = on_permutation(Formula(name, depth), lists, indicators)
+            metric = metrics.parse_metric(name) @ depth
+            soft = on_permutation(MetricFormula(name, depth), lists, indicators)
             error = float((soft - metric.measure(scores, labels)).abs())
             assert error <= factor * epsilon(alpha) + 1e-15, (name, k, n, ratio, delta)
             worst = max(worst, error)
@@ -284,7 +284,7 @@ SHARPER = {
     "smoothi": [smoothi(alpha) for alpha in (1.0, 1e2, 1e6)],
     "optimal_transport": [optimal_transport(eps, rounds=int(3 / eps)) for eps in (0.03, 0.01, 0.001)],
 }
-LIMITS = [metrics.parse(name) for name in ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")]
+LIMITS = [metrics.parse_metric(name) for name in ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")]
 LIMITS += [metric @ 3 for metric in LIMITS]
 
 

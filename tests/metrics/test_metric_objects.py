@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_metrics import ragged
 
 from rankgrad import metrics
-from rankgrad.metrics import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse
+from rankgrad.metrics import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse_metric
 
 ALL = [nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP, OPA]
 
@@ -42,8 +42,8 @@ def any_metric(draw):
 @settings(deadline=None)
 @given(metric=any_metric())
 def test_text_and_back(metric):
-    assert parse(str(metric)) == metric
-    assert hash(parse(str(metric))) == hash(metric)
+    assert parse_metric(str(metric)) == metric
+    assert hash(parse_metric(str(metric))) == hash(metric)
     assert eval(repr(metric), vars(metrics).copy()) == metric
     assert pickle.loads(pickle.dumps(metric)) == metric
 
@@ -67,7 +67,7 @@ def test_fields():
     assert metric.function is metrics.ndcg
     assert metric(gain="exp") == nDCG(empty="one") @ 5
     assert nDCG(gain="exp", ties="stable") == nDCG
-    assert {nDCG @ 10, parse("NDCG@10"), nDCG @ 5} == {nDCG @ 10, nDCG @ 5}
+    assert {nDCG @ 10, parse_metric("NDCG@10"), nDCG @ 5} == {nDCG @ 10, nDCG @ 5}
     assert [m for m in ALL if not m.higher_is_better] == [ARP]
     assert {m.function.__name__ for m in ALL} == set(metrics.__all__[:11])
 
@@ -88,7 +88,7 @@ def test_fields():
     ],
 )
 def test_parse(text, metric):
-    assert parse(text) == metric
+    assert parse_metric(text) == metric
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_parse(text, metric):
 )
 def test_parse_errors(text, message):
     with pytest.raises(ValueError, match="must") as caught:
-        parse(text)
+        parse_metric(text)
     assert message in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_construction_errors():
     with pytest.raises(TypeError, match="k must be a whole number or None; got 'ten'"):
         nDCG @ "ten"
     with pytest.raises(TypeError, match="metric must be a text such as 'nDCG@10', or a Metric; got int"):
-        parse(10)
+        parse_metric(10)
     with pytest.raises(ValueError, match="k must be at least 1; got 0"):
         nDCG @ 0
     with pytest.raises(ValueError, match="k must be at most 2,147,483,647; got 2147483648"):
@@ -146,7 +146,7 @@ def test_evaluate_shares_one_sort_and_equals_each_metric():
     result = metrics.evaluate(scores, labels, chosen, offsets=offsets, ids=ids)
     assert list(result) == [str(metric) for metric in chosen]
     assert result.lists == 50
-    for metric in map(parse, chosen):
+    for metric in map(parse_metric, chosen):
         values = metric.measure(scores, labels, offsets=offsets, ids=ids, reduction="none")
         np.testing.assert_allclose(result.values[str(metric)], values)
         assert result[str(metric)] == pytest.approx(float(metric.measure(scores, labels, offsets=offsets, ids=ids)))

@@ -10,7 +10,7 @@ import torch
 from test_metrics import OPTIONS, every_metric
 
 from rankgrad import metrics
-from rankgrad.metrics.sort_order import arrange
+from rankgrad.metrics.sort_order import ranked_order
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*scores are NaN")
 
@@ -105,8 +105,8 @@ def test_the_first_k_are_those_of_the_whole_order(ties, dtype, k):
     scores = levels[torch.randint(len(levels), (200, 12), generator=generator)]
     mask = torch.rand(200, 12, generator=generator) < 0.8
     codes = torch.randperm(2400, generator=generator).reshape(200, 12) if ties == "trec" else None
-    whole, keys = arrange(scores, mask, ties, codes)
-    first, first_keys = arrange(scores, mask, ties, codes, k)
+    whole, keys = ranked_order(scores, mask, ties, codes)
+    first, first_keys = ranked_order(scores, mask, ties, codes, k)
     assert torch.equal(first, whole[:, :k])
     assert torch.equal(first_keys, keys[:, :k].to(first_keys.dtype))
     for row, names in zip(range(200), scores.tolist(), strict=True):

@@ -135,7 +135,7 @@ def not_retrieved(fn, scores, labels, k):
     """A score of -inf is Rax's way to say that a document is not in the run."""
     run = {str(i): score for i, score in enumerate(scores) if score > -math.inf}
     qrels = {str(i): int(label) for i, label in enumerate(labels)}
-    metric = metrics.parse(fn) if k is None else metrics.parse(fn) @ k
+    metric = metrics.parse_metric(fn) if k is None else metrics.parse_metric(fn) @ k
     return torch.tensor([metrics.measure_run({"q": run}, {"q": qrels}, metric, bootstrap=0)[str(metric)]])
 
 

@@ -13,7 +13,7 @@ from rankgrad.cli import app
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker
 from rankgrad.models import load as read_model
-from rankgrad.models.blend import standardised
+from rankgrad.models.blend import standardise_per_list
 from rankgrad.trees import TreeRanker
 
 
@@ -65,14 +65,14 @@ def test_scores_are_normalised_in_each_list():
     features = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     features[4:6, 0] = 7.3  # a list of ties
     offsets = np.array([0, 4, 4, 6, 9])
-    columns = standardised([Column(0), Column(1, 1e3, 5.0)], features, offsets)
+    columns = standardise_per_list([Column(0), Column(1, 1e3, 5.0)], features, offsets)
     for start, stop in ((0, 4), (6, 9)):
         np.testing.assert_allclose(columns[start:stop].mean(0), 0, atol=1e-6)
         np.testing.assert_allclose(columns[start:stop].std(0), 1, rtol=1e-6)
     assert (columns[4:6, 0] == 0).all()
-    scaled = standardised([Column(0, 50.0, -3.0)], features, offsets)
+    scaled = standardise_per_list([Column(0, 50.0, -3.0)], features, offsets)
     np.testing.assert_allclose(scaled[:, 0], columns[:, 0], atol=1e-5)
-    assert standardised([Column(0)], features[:0], np.array([0, 0])).shape == (0, 1)
+    assert standardise_per_list([Column(0)], features[:0], np.array([0, 0])).shape == (0, 1)
 
 
 def test_weights_go_to_what_ranks_better():

@@ -24,7 +24,7 @@ from rankgrad.data.cache import CacheError
 from rankgrad.estimator import Ranker
 from rankgrad.lock import locked
 from rankgrad.models import load as read_model
-from rankgrad.surrogate import Plan, pretrain
+from rankgrad.surrogate import PretrainSpec, pretrain
 from rankgrad.training import Model, Settings, train
 
 DATA = "synthetic:lists=20,features=10"
@@ -202,7 +202,7 @@ def test_one_run_at_a_time(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="no other run is at work"):
             train(SETTINGS, LISTS.train, out=out)
         with pytest.raises(ValueError, match="no other run is at work"):
-            pretrain(Plan(lists=128, epochs=1), out)
+            pretrain(PretrainSpec(lists=128, epochs=1), out)
         assert [path.name for path in out.iterdir()] == [".lock"]
     train(SETTINGS, LISTS.train, out=out)  # a lock whose holder is gone is none
     assert not (out / ".lock").exists()

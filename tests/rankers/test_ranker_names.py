@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from rankgrad import rankers
-from rankgrad.data import Steps
+from rankgrad.data import Preprocessing
 from rankgrad.rankers.batch_norm import BatchNorm
 
 
@@ -45,7 +45,7 @@ def test_every_model_has_a_case():
     ],
 )
 def test_parse(text, name, options):
-    assert rankers.parse(text) == (name, options)
+    assert rankers.parse_ranker(text) == (name, options)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_parse(text, name, options):
 )
 def test_what_is_wrong_is_said(text, message):
     with pytest.raises(ValueError, match=message):
-        rankers.parse(text)
+        rankers.parse_ranker(text)
 
 
 def test_none_is_a_word():
@@ -153,12 +153,12 @@ def test_presets_have_the_papers_shapes(name):
         ranker = rankers.build(name, features=features)
     linear = [tuple(each.weight.shape) for each in ranker.modules() if isinstance(each, nn.Linear)]
     assert linear == shapes
-    assert rankers.parse(name.upper()) == (name, {})
+    assert rankers.parse_ranker(name.upper()) == (name, {})
     preset = rankers.PRESETS[name]
     assert ranker.config["model"] == preset.model
     assert preset.options.items() <= ranker.config.items()
     if preset.preprocess:
-        assert str(Steps.parse(preset.preprocess)) == preset.preprocess
+        assert str(Preprocessing.parse(preset.preprocess)) == preset.preprocess
 
 
 def test_presets_have_the_papers_settings():

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from rankgrad import rankers
 from rankgrad.rankers.attention import SelfAttention
 from rankgrad.rankers.batch_norm import BatchNorm
-from rankgrad.rankers.list_index import Places
+from rankgrad.rankers.list_index import ListIndex
 
 F = 5
 CASES = {
@@ -38,7 +38,7 @@ each_ranker = pytest.mark.parametrize("case", CASES)
 def made(case, dtype=torch.float64):
     """The ranker of a case, with running statistics that differ from those at the start."""
     torch.manual_seed(7)
-    name, options = rankers.parse(CASES[case])
+    name, options = rankers.parse_ranker(CASES[case])
     ranker = rankers.build(name, features=F, **options).to(dtype)
     for module in ranker.modules():
         if isinstance(module, BatchNorm):
@@ -273,7 +273,7 @@ def test_padded_exports_with_any_shape(case):
 
 def test_moves_are_differentiated_exactly():
     """To padded lists and back, twice differentiable, with rows of no list and an empty list."""
-    places = Places.flat(torch.tensor([0, 2, 2, 5]), 7, 4)
+    places = ListIndex.flat(torch.tensor([0, 2, 2, 5]), 7, 4)
     rows = torch.randn(7, 2, dtype=torch.float64, requires_grad=True)
 
     def there_and_back(rows):
@@ -287,7 +287,7 @@ def test_moves_are_differentiated_exactly():
 def test_attention_weights_are_dropped_in_training_only():
     torch.manual_seed(0)
     attention = SelfAttention(4, 2, dropout=0.5)
-    rows, places = torch.randn(6, 4), Places.flat(torch.tensor([0, 6]), 6, 6)
+    rows, places = torch.randn(6, 4), ListIndex.flat(torch.tensor([0, 6]), 6, 6)
     assert not torch.equal(attention(rows, places), attention(rows, places))
     attention.eval()
     assert torch.equal(attention(rows, places), attention(rows, places))
@@ -295,7 +295,7 @@ def test_attention_weights_are_dropped_in_training_only():
 
 @pytest.mark.parametrize("text", ["mlp:noise=0.5", "dasalc:width=4,head_size=3,dropout=0,noise=0.5"])
 def test_noise_is_there_in_training_only(text):
-    name, options = rankers.parse(text)
+    name, options = rankers.parse_ranker(text)
     ranker = rankers.build(name, features=F, **options)
     rows, offsets = rows_of([4, 5], torch.float32)
     assert not torch.equal(ranker(rows, offsets), ranker(rows, offsets))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankgrad import rankers
-from rankgrad.data import Steps, load
+from rankgrad.data import Preprocessing, load
 from rankgrad.rankers import MODELS
 from rankgrad.training import Model
 from rankgrad.training import export as module
@@ -41,8 +41,8 @@ CASES = [
 def make(text, preprocess):
     """A model whose batch norms have seen something, so that their statistics count."""
     torch.manual_seed(0)
-    name, options = rankers.parse(text)
-    model = Model(rankers.build(name, features=12, **options), Steps.parse(preprocess).fit(DATA))
+    name, options = rankers.parse_ranker(text)
+    model = Model(rankers.build(name, features=12, **options), Preprocessing.parse(preprocess).fit(DATA))
     with torch.no_grad():
         model.ranker.train()
         rows = torch.from_numpy(model.steps.transform(DATA.features, DATA.offsets))
@@ -102,7 +102,7 @@ def test_onnx_gives_the_scores_of_the_model(text, preprocess, tmp_path):
 def test_onnx_keeps_the_digits_of_tiny_features(tmp_path):
     pytest.importorskip("onnxscript")
     tiny = replace(DATA, features=DATA.features * np.float32(1e-6))
-    model = Model(rankers.build("linear", features=12), Steps.parse("log1p,standardise").fit(tiny))
+    model = Model(rankers.build("linear", features=12), Preprocessing.parse("log1p,standardise").fit(tiny))
     export(model, tmp_path / "model.onnx")
     rows = tiny.features[None, :20]
     scores = in_onnxruntime(tmp_path / "model.onnx")(rows, np.ones((1, 20), dtype=bool))

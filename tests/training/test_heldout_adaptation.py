@@ -37,8 +37,8 @@ def lists_of(seed, lists=5, features=4):
 
 def problem(model="mlp", loss="learndcg:discount=curved"):
     torch.manual_seed(3)
-    name, options = rankers.parse(MODELS[model])
-    return rankers.build(name, features=4, **options).double(), losses.parse(loss).double()
+    name, options = rankers.parse_ranker(MODELS[model])
+    return rankers.build(name, features=4, **options).double(), losses.parse_loss(loss).double()
 
 
 def weights_of(ranker):
@@ -158,22 +158,22 @@ def test_the_scale_of_a_step_is_the_optimisers(name):
 
 def test_held_out_lists_are_others_than_those_trained_on():
     lists = load("synthetic:lists=500,features=10").train
-    kept, held = heldout_adaptation.hold_out(lists, seed=0)
+    kept, held = heldout_adaptation.split_held_out(lists, seed=0)
     assert sorted([*kept, *held]) == list(range(len(lists)))
     tell = [
         len(set(lists.labels[start:end])) > 1 for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)
     ]
     assert all(tell[number] for number in held)
     assert len(held) == round(0.2 * sum(tell))
-    assert np.array_equal(heldout_adaptation.hold_out(lists, seed=0)[1], held)
-    assert not np.array_equal(heldout_adaptation.hold_out(lists, seed=1)[1], held)
+    assert np.array_equal(heldout_adaptation.split_held_out(lists, seed=0)[1], held)
+    assert not np.array_equal(heldout_adaptation.split_held_out(lists, seed=1)[1], held)
 
 
 def test_a_run_that_held_out_other_lists_is_not_resumed(tmp_path, monkeypatch):
     train(QUICK, LISTS.train, LISTS.validation, out=tmp_path)
     longer = replace(QUICK, epochs=QUICK.epochs + 1)
     with monkeypatch.context() as then:
-        kept, held = heldout_adaptation.hold_out(LISTS.train, QUICK.seed)
+        kept, held = heldout_adaptation.split_held_out(LISTS.train, QUICK.seed)
         then.setattr("rankgrad.training.loop.hold_out", lambda *_: (np.append(kept, held[0]), held[1:]))
         with pytest.raises(ValueError, match=r"held-out lists must be those of when .* began, to go on; got others"):
             train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
@@ -182,11 +182,13 @@ def test_a_run_that_held_out_other_lists_is_not_resumed(tmp_path, monkeypatch):
 
 def test_each_kind_of_list_is_used_for_its_purpose(monkeypatch):
     """No list that is held out trains the ranker, no other moves the scalars, and all of both are used each epoch."""
-    kept, held = heldout_adaptation.hold_out(LISTS.train, QUICK.seed)
+    kept, held = heldout_adaptation.split_held_out(LISTS.train, QUICK.seed)
     seen = []
-    plain = heldout_adaptation.PartPlan.steps
+    plain = heldout_adaptation.HeldoutSchedule.steps
     monkeypatch.setattr(
-        heldout_adaptation.PartPlan, "steps", lambda plan, epoch: seen.append((plan, epoch)) or plain(plan, epoch)
+        heldout_adaptation.HeldoutSchedule,
+        "steps",
+        lambda plan, epoch: seen.append((plan, epoch)) or plain(plan, epoch),
     )
     train(QUICK, LISTS.train, LISTS.validation)
     numbers = [{int(number) for step in plain(plan, epoch) for number in step.lists} for plan, epoch in seen]
@@ -205,7 +207,7 @@ def test_too_few_lists_to_hold_some_out():
 def test_nothing_moves_the_discount_base_of_the_printed_form(loss):
     settings = replace(QUICK, loss=loss, optimiser="adamw", weight_decay=0.1, epochs=5, ema=0.9)
     model = train(settings, LISTS.train)
-    begin = losses.parse(loss).state_dict()
+    begin = losses.parse_loss(loss).state_dict()
     assert torch.equal(model.learned["function.raw_discount"], begin["function.raw_discount"])
     assert not torch.equal(model.learned["function.raw_gain"], begin["function.raw_gain"])
     assert not torch.equal(model.learned["function.raw_alpha"], begin["function.raw_alpha"])
@@ -223,7 +225,7 @@ def test_the_scalars_are_logged_each_epoch_and_saved(tmp_path, way):
     assert model.metrics["loss"] == {name: kept[name] for name in ("gain_base", "discount_base", "alpha")}
     assert json.loads((tmp_path / "metrics.json").read_text())["loss"] == model.metrics["loss"]
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["loss"] == loss
-    again = losses.parse(loss)
+    again = losses.parse_loss(loss)
     again.load_state_dict(type(model).load(tmp_path).learned)
     assert again.learned() == pytest.approx(model.metrics["loss"])
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from paths import SOURCE, TESTS
 
-from rankgrad.data import Dataset, Steps, load
+from rankgrad.data import Dataset, Preprocessing, load
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, NotFinite, Settings, SettingsError, train
-from rankgrad.training.batch_loading import Resident, Stream
-from rankgrad.training.batch_schedule import Plan
-from rankgrad.training.optimisers import OPTIMISERS, Average, make_optimiser, plateau, schedule
+from rankgrad.training.batch_loading import DeviceData, StreamedData
+from rankgrad.training.batch_schedule import BatchSchedule
+from rankgrad.training.optimisers import OPTIMISERS, MovingAverage, make_optimiser, plateau, schedule
 
 LISTS = load("synthetic:lists=60,features=10")
 QUICK = {"model": "mlp:widths=16", "epochs": 3, "batch_size": 8, "device": "cpu"}
@@ -66,12 +66,12 @@ def test_a_stream_gives_what_the_device_gives(preprocess):
 
 
 def test_a_stream_raises_what_goes_wrong_in_its_thread():
-    class Broken(Steps):
+    class Broken(Preprocessing):
         def transform(self, *arguments):
             raise OSError("the disk is gone")
 
-    plan = Plan(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=8).steps(0)
-    stream = Stream(LISTS.train, Broken(), None, torch.device("cpu"))
+    plan = BatchSchedule(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=8).steps(0)
+    stream = StreamedData(LISTS.train, Broken(), None, torch.device("cpu"))
     with pytest.raises(OSError, match="the disk is gone"):
         list(stream.batches(plan))
 
@@ -79,8 +79,8 @@ def test_a_stream_raises_what_goes_wrong_in_its_thread():
 def test_a_stream_that_is_left_early_stops_reading():
     import threading
 
-    plan = Plan(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=2).steps(0)
-    batches = Stream(LISTS.train, Steps(), None, torch.device("cpu")).batches(plan)
+    plan = BatchSchedule(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=2).steps(0)
+    batches = StreamedData(LISTS.train, Preprocessing(), None, torch.device("cpu")).batches(plan)
     next(batches)
     batches.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "rankgrad-feed"]
@@ -93,7 +93,7 @@ def test_every_list_once_an_epoch(documents, by_length, world):
     lengths = np.random.default_rng(0).integers(0, 30, 101)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     labels = np.zeros(offsets[-1], dtype=np.float32)
-    plans = [Plan(labels, offsets, 3, 8, documents, None, by_length, rank, world) for rank in range(world)]
+    plans = [BatchSchedule(labels, offsets, 3, 8, documents, None, by_length, rank, world) for rank in range(world)]
     shares = [plan.steps(2) for plan in plans]
     assert len({len(share) for share in shares}) == 1  # every process makes as many steps
     seen = np.concatenate([step.lists for share in shares for step in share])
@@ -118,7 +118,7 @@ def test_lists_of_like_length_share_a_batch():
     labels = np.zeros(offsets[-1], dtype=np.float32)
 
     def waste(by_length):
-        steps = Plan(labels, offsets, 0, 64, by_length=by_length).steps(0)
+        steps = BatchSchedule(labels, offsets, 0, 64, by_length=by_length).steps(0)
         return sum(step.width * len(step.lists) for step in steps) / offsets[-1]
 
     assert waste(True) < 1.1 < 1.7 < waste(False)
@@ -177,7 +177,7 @@ def test_the_average_is_what_is_kept():
     for name, value in weights_of(averaged).items():
         assert (value - start[name]).norm() < 0.1 * (live.ranker.state_dict()[name] - start[name]).norm()
     tensor = torch.tensor([1.0])
-    average = Average([tensor], decay=0.75)
+    average = MovingAverage([tensor], decay=0.75)
     tensor.fill_(5.0)
     average.update()
     average.swap()
@@ -349,10 +349,12 @@ def test_a_folder_that_is_no_model_says_so(tmp_path):
 
 
 def test_data_on_the_device_is_gathered_as_the_stream_reads_it():
-    plan = Plan(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=8).steps(0)
-    steps = Steps.parse("standardise").fit(LISTS.train)
+    plan = BatchSchedule(LISTS.train.labels, LISTS.train.offsets, seed=0, batch=8).steps(0)
+    steps = Preprocessing.parse("standardise").fit(LISTS.train)
     weights = torch.arange(len(LISTS.train.labels), dtype=torch.float32)
-    sources = [kind(LISTS.train, steps, weights, torch.device("cpu")).batches(plan) for kind in (Resident, Stream)]
+    sources = [
+        kind(LISTS.train, steps, weights, torch.device("cpu")).batches(plan) for kind in (DeviceData, StreamedData)
+    ]
     for ours, theirs in zip(*sources, strict=True):
         for left, right in zip(ours, theirs, strict=True):
             assert torch.equal(torch.as_tensor(left), torch.as_tensor(right))

@@ -64,7 +64,7 @@ def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
     return name.strip().replace("-", "_"), read(value.strip())
 
 
-def read_value(value: str) -> Any:
+def parse_value(value: str) -> Any:
     """A number, true, false or None; anything else stays text, which the check of the setting judges."""
     words = {"none": None, "true": True, "false": False}
     if value.strip().lower() in words:

@@ -26,7 +26,7 @@ _KINDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """A data set as named on the command line."""
 
     data: str
@@ -53,7 +53,7 @@ class Source:
         if self._alone:
             return
         try:
-            loading.check(self.data, fold=self.fold, root=self.root)
+            loading.check_source(self.data, fold=self.fold, root=self.root)
         except ValueError as error:  # which says what `load` was given; here it is an option
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
@@ -97,7 +97,7 @@ class Source:
         write_json(folder / KEPT, asdict(self), seal=True)
 
     @staticmethod
-    def kept(folder: Path) -> "Source | None":
+    def kept(folder: Path) -> "DataSource | None":
         """What a run was given; None where it is not noted.
 
         Without its cache: that is a place to write to, and the folder may come from anybody.
@@ -112,7 +112,7 @@ class Source:
         wrong = {name: value for name, value in told.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in told or not 0 <= told.get("holdout", 0.0) < 1:
             bad_value(str(path), "say what data a run was given; --data can say it instead", wrong or told)
-        kept = replace(Source(**{"seed": None, **told}), cache=None)
+        kept = replace(DataSource(**{"seed": None, **told}), cache=None)
         try:
             _ = kept.fill
         except ValueError as error:

@@ -40,8 +40,8 @@ def experiment(
     """
     from rankgrad.cli.terminal_text import screen
     from rankgrad.errors import bad_value
-    from rankgrad.experiments import load
-    from rankgrad.experiments.runs.results import PACKED, read, unpack
+    from rankgrad.experiments import load_recipe
+    from rankgrad.experiments.runs.results import PACKED, read_results, unpack
     from rankgrad.experiments.runs.results import pack as write_packed
 
     if quick and smoke:
@@ -50,7 +50,7 @@ def experiment(
         bad_value("jobs", "not be given with --ray, which knows its processors", jobs)
     console = screen(highlight=False, soft_wrap=True)
     form = "quick" if quick else "smoke" if smoke else None
-    whole = load(recipe) if form is None else load(recipe).reduced(form)
+    whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
     folder = out or Path("results") / (recipe.stem + (f"-{form}" if form else ""))
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))
@@ -59,7 +59,7 @@ def experiment(
         console.print(f"going on from {packed}", markup=False)
         unpack(packed, folder)
     failed = _run(console, whole, part, folder, _pool(ray, jobs, threads), (data_root, device, cache))
-    results = read(folder)
+    results = read_results(folder)
     _report(console, results, [source.label for source in part.data], failed, folder)
     if pack:
         count = write_packed(folder, packed)
@@ -100,7 +100,7 @@ def _run(
 ) -> list[tuple[Any, str]]:
     """Run what is left; the cells that failed, with why."""
     from rankgrad.cli.progress import Progress
-    from rankgrad.experiments.runs.run_recipe import opened, work
+    from rankgrad.experiments.runs.run_recipe import opened, run_recipe
 
     tuning, final = len(part.cells_to_tune()), part.final_count
     console.print(f"{part.title}: {tuning} cells to tune and {final} final cells, {pool.jobs} at a time", markup=False)
@@ -110,7 +110,7 @@ def _run(
     done = None
     try:
         with pool, opened(whole, folder), Progress("cells") as progress:
-            for step in work(part, folder, pool.run, root=root, device=device, cache=cache):
+            for step in run_recipe(part, folder, pool.run, root=root, device=device, cache=cache):
                 done = f"{step.done - len(failed)} of {step.total} cells are done"
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)
                 if step.error is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.cli.data_source import Source
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import TrainedModel
 
@@ -36,7 +36,7 @@ def predict(
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import Source, telling
+    from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
 
@@ -52,7 +52,7 @@ def predict(
         if out != "-" and Path(out).is_dir():
             bad_value("out", "be a file", f"the folder {out}")
 
-    source = Source(str(file), missing=missing)
+    source = DataSource(str(file), missing=missing)
     together(
         lambda: read_config(model),
         found,
@@ -68,7 +68,7 @@ def predict(
         typer.echo(f"{seen:,} scores: {out}")
 
 
-def _score(model: "TrainedModel", source: "Source", format: str, tag: str, write: Callable[[str], object]) -> int:
+def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, write: Callable[[str], object]) -> int:
     """Write the scores of all lists, and say how many documents there were."""
     row = 0
     with _lists(model, source, format == "trec") as parts:
@@ -97,7 +97,7 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 
 
 @contextmanager
-def _lists(model: "TrainedModel", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
+def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator[Iterable["Dataset"]]:
     """The lists to score, some at a time; with a bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -12,7 +12,7 @@ from rankgrad.cli.argument_checks import is_first
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rankgrad.cli.data_source import Source
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
@@ -107,20 +107,20 @@ def train(
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rankgrad.cli.argument_checks import only_run, pair, read_value
-    from rankgrad.cli.data_source import Source
+    from rankgrad.cli.argument_checks import only_run, pair, parse_value
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.terminal_text import screen
     from rankgrad.models.protocol import NotFinite
 
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
-    given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
+    given = {**_given(context), **dict(pair("set", text, parse_value) for text in own or ())}
     kind, settings, added = _settings(given, out if resume else None)
-    source = Source.kept(out) if resume else None
+    source = DataSource.kept(out) if resume else None
     if data is not None:
         # A run that is resumed keeps the lists it held out. A seed that is no number is complained of later.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
-        source = Source(data, fold, data_root, cache, missing, holdout, chosen_by)
+        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
     elif source is not None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, data is not None, init_model)
@@ -142,7 +142,7 @@ def train(
 
 def _given(context: typer.Context) -> dict[str, Any]:
     """The settings among the options that were given; what is not text by nature is read as a number."""
-    from rankgrad.cli.argument_checks import read_value
+    from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
     for parameter in context.command.params:
@@ -151,7 +151,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
             continue
         several = isinstance(value, list | tuple)
         given[str(parameter.name)] = (
-            tuple(value) if several else value if parameter.metavar == TEXT else read_value(value)
+            tuple(value) if several else value if parameter.metavar == TEXT else parse_value(value)
         )
     return given
 
@@ -194,7 +194,7 @@ def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
 
 
 def _how_to_resume(
-    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "Source", init_model: Path | None
+    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "DataSource", init_model: Path | None
 ) -> str:
     if not kind.resumes(out):
         return f"No {kind.unit} was done: there is nothing to resume."
@@ -208,7 +208,7 @@ def _how_to_resume(
 def _check(
     kind: "RankerKind",
     settings: dict[str, Any],
-    source: "Source | None",
+    source: "DataSource | None",
     out: Path,
     resume: bool,
     given: bool,
@@ -258,7 +258,7 @@ def _run(
     console: "Console",
     kind: "RankerKind",
     settings: dict[str, Any],
-    source: "Source",
+    source: "DataSource",
     out: Path,
     resume: bool,
     init_model: Path | None,

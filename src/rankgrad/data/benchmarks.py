@@ -10,12 +10,12 @@ import numpy as np
 from rankgrad.data.dataset import Dataset, Splits
 
 
-class FactsWarning(UserWarning):
+class BenchmarkWarning(UserWarning):
     """What was read differs from what is published about the set of this name."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class BenchmarkFacts:
     """What is published about a set; None where nothing reliable is. Queries and documents count every split."""
 
     name: str
@@ -46,8 +46,10 @@ FOLD_PARTS = {  # fold: parts for training, validation, test
 }
 
 BENCHMARKS = (
-    Facts("MQ2007", ("LETOR-MQ2007",), 1_692, 69_623, features=46, grades=3, folds=5, parts=(339, 339, 339, 339, 336)),
-    Facts(
+    BenchmarkFacts(
+        "MQ2007", ("LETOR-MQ2007",), 1_692, 69_623, features=46, grades=3, folds=5, parts=(339, 339, 339, 339, 336)
+    ),
+    BenchmarkFacts(
         "MQ2008",
         ("LETOR-MQ2008",),
         784,
@@ -59,8 +61,8 @@ BENCHMARKS = (
         folds=5,
         parts=(157, 157, 157, 157, 156),
     ),
-    Facts("OHSUMED", (), 106, 16_140, features=45, folds=5),
-    Facts(
+    BenchmarkFacts("OHSUMED", (), 106, 16_140, features=45, folds=5),
+    BenchmarkFacts(
         "MSLR-WEB10K",
         ("WEB10K", "MSLR10K", "MSLR-10K"),
         10_000,
@@ -70,7 +72,7 @@ BENCHMARKS = (
         grades=5,
         folds=5,
     ),
-    Facts(
+    BenchmarkFacts(
         "MSLR-WEB30K",
         ("WEB30K", "MSLR30K", "MSLR-30K"),
         31_531,
@@ -82,7 +84,7 @@ BENCHMARKS = (
         train=18_919,
         test=6_306,
     ),
-    Facts(
+    BenchmarkFacts(
         "Yahoo-Set1",
         ("Yahoo", "YLTR", "LTRC", "LTRC-Yahoo", "Yahoo-Set-1", "Yahoo-LTRC"),
         29_921,
@@ -92,7 +94,7 @@ BENCHMARKS = (
         sparse=True,
         note="519 of the 699 features are used",
     ),
-    Facts(
+    BenchmarkFacts(
         "Istella",
         ("Istella-full", "Istella-LETOR"),
         33_018,
@@ -106,12 +108,12 @@ BENCHMARKS = (
         holdout=0.2,
         note="no validation part: a fifth of the training queries is held out",
     ),
-    Facts("Istella-S", ("Istella-S-LETOR",), None, 3_408_630, features=220, grades=5, missing=0.0),
-    Facts("Istella-X", ("Istella-X-LETOR",), None, 26_791_447, features=220, grades=5, missing=0.0),
+    BenchmarkFacts("Istella-S", ("Istella-S-LETOR",), None, 3_408_630, features=220, grades=5, missing=0.0),
+    BenchmarkFacts("Istella-X", ("Istella-X-LETOR",), None, 26_791_447, features=220, grades=5, missing=0.0),
 )
 
 
-def verify(facts: Facts, splits: Splits, *, fold: int | None = None) -> list[str]:
+def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
     """What differs between a set as read and as published, one sentence each; also warned about, all in one.
 
     Args:
@@ -123,11 +125,11 @@ def verify(facts: Facts, splits: Splits, *, fold: int | None = None) -> list[str
     found = [sentence for sentence in _differences(facts, parts, splits, fold) if sentence]
     if found:
         where = f"{facts.name}, fold {fold}" if fold else facts.name
-        warnings.warn(f"{where} is not as published: {'; '.join(found)}", FactsWarning, stacklevel=3)
+        warnings.warn(f"{where} is not as published: {'; '.join(found)}", BenchmarkWarning, stacklevel=3)
     return found
 
 
-def _differences(facts: Facts, parts: list[Dataset], splits: Splits, fold: int | None) -> Iterator[str]:
+def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fold: int | None) -> Iterator[str]:
     labels = np.concatenate([part.labels for part in parts])
     yield _count("queries", facts.queries, sum(len(part) for part in parts))
     yield _count("documents", facts.documents, len(labels), within=facts.documents_within)

@@ -19,7 +19,7 @@ _PARTS = range(1, 6)
 
 
 @dataclass(frozen=True)
-class Files:
+class SplitFiles:
     """The files of each split; those of one split are read as one. No validation files: the set has none."""
 
     train: tuple[Path, ...]
@@ -27,7 +27,7 @@ class Files:
     test: tuple[Path, ...]
 
 
-def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> Files | None:
+def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> SplitFiles | None:
     """The files of a set in `folder` or, `depth` levels down, in a folder inside it; the nearest match, or None.
 
     With `fold`: `Fold1/train.txt, vali.txt, test.txt` (also OHSUMED's `trainingset.txt, ...`) or `S1.txt` to `S5.txt`.
@@ -62,7 +62,7 @@ def _inside(folder: Path) -> list[Path]:
         return []
 
 
-def _fold_in(folder: Path, fold: int) -> Files | None:
+def _fold_in(folder: Path, fold: int) -> SplitFiles | None:
     for inner in _inside(folder):
         if inner.name.lower() == f"fold{fold}":
             found = _splits_in(inner)
@@ -72,15 +72,15 @@ def _fold_in(folder: Path, fold: int) -> Files | None:
     parts = {number: path for number in _PARTS if (path := _pick(names, [f"s{number}"])) is not None}
     if set(parts) != set(_PARTS) or fold not in FOLD_PARTS:
         return None
-    return Files(*(tuple(parts[number] for number in numbers) for numbers in FOLD_PARTS[fold]))
+    return SplitFiles(*(tuple(parts[number] for number in numbers) for numbers in FOLD_PARTS[fold]))
 
 
-def _splits_in(folder: Path) -> Files | None:
+def _splits_in(folder: Path) -> SplitFiles | None:
     names = _files_in(folder)
     train, validation, test = (_pick(names, _STEMS[split]) for split in SPLITS)
     if train is None or test is None:
         return None
-    return Files((train,), (validation,) if validation is not None else (), (test,))
+    return SplitFiles((train,), (validation,) if validation is not None else (), (test,))
 
 
 def _files_in(folder: Path) -> dict[str, Path]:

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from rankgrad.data.benchmarks import BENCHMARKS, Facts, verify
+from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, verify
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.folder_layouts import SPLITS, Files, find_files, folders, has_folds
+from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
 from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
 from rankgrad.data.splitting import hold_out
@@ -22,7 +22,7 @@ GENERATED = ("synthetic", "web30k-shape")
 _LONGEST_PATH = 4096
 
 
-def datasets() -> tuple[Facts, ...]:
+def datasets() -> tuple[BenchmarkFacts, ...]:
     """The sets that `load` knows by name, with what is published about them.
 
     Example:
@@ -31,8 +31,8 @@ def datasets() -> tuple[Facts, ...]:
     """
     return (
         *BENCHMARKS,
-        Facts("synthetic", note="generated, shaped like web search, best achievable order known"),
-        Facts(
+        BenchmarkFacts("synthetic", note="generated, shaped like web search, best achievable order known"),
+        BenchmarkFacts(
             "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, in the size of WEB30K"
         ),
     )
@@ -78,7 +78,9 @@ def load(
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
 
-def check(name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None) -> None:
+def check_source(
+    name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None
+) -> None:
     """See that `load` would find its files, or knows how to generate the set; nothing is read or made."""
     if _generator(name) is not None:
         return
@@ -93,7 +95,7 @@ def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _known(name: str | os.PathLike[str]) -> Facts | None:
+def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
     """The facts of a named set, None for a folder; a name that is neither is an error."""
     if isinstance(name, str):
         for facts in BENCHMARKS:
@@ -125,7 +127,7 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     return partial(make, **options)
 
 
-def _locate(facts: Facts, fold: int | None, root: str | os.PathLike[str] | None) -> Files:
+def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str] | None) -> SplitFiles:
     if facts.folds and fold not in range(1, facts.folds + 1):
         bad_value("fold", f"be 1 to {facts.folds} for {facts.name}", fold)
     if not facts.folds and fold is not None:
@@ -149,7 +151,7 @@ def _locate(facts: Facts, fold: int | None, root: str | os.PathLike[str] | None)
     )
 
 
-def _folder_files(folder: Path, fold: int | None) -> Files:
+def _folder_files(folder: Path, fold: int | None) -> SplitFiles:
     if fold is None and has_folds(folder):
         bad_value("fold", f"be given for {folder}, which holds folds", None)
     files = find_files(folder, fold=fold)
@@ -164,7 +166,7 @@ def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Li
     return _read(files, f"{title} fold {fold}" if fold else title, cache, "error" if missing is None else missing, None)
 
 
-def _read(files: Files, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
+def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
     sizes: dict[str, int] = {}
     parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
     # A sparse file is as wide as its largest id, so splits of one set may differ; the widest decides.
@@ -181,7 +183,7 @@ def _read(files: Files, title: str, cache: Any, missing: float | Literal["error"
 
 
 def _read_split(
-    files: Files,
+    files: SplitFiles,
     split: str,
     title: str,
     cache: Any,

@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.letor.blocks import Parsed
+from rankgrad.data.letor.blocks import ParsedBlock
 from rankgrad.data.letor.errors import LetorError
 
 _MOST_PARTS = 16
 _SLAB = 64 << 20  # bytes moved at a time when rows are reordered
 
 
-class Runs:
+class QueryRuns:
     """Runs of documents with one query id, in the order of the files."""
 
     def __init__(self) -> None:
         self._paths: list[Path] = []
         self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, places in _paths, query ids
 
-    def add(self, path: Path, parsed: Parsed) -> None:
+    def add(self, path: Path, parsed: ParsedBlock) -> None:
         """Add the runs of the next block; one that goes on from the block or file before is not a new one."""
         goes_on = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
         if len(parsed.rows) == goes_on:

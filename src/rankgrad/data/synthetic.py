@@ -133,9 +133,9 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
         bad_value("dataset", "know its best achievable order, as that of synthetic() does", "best=None")
     measure: Any = metric
     if isinstance(metric, str):
-        from rankgrad.metrics import parse
+        from rankgrad.metrics import parse_metric
 
-        measure = parse(metric)
+        measure = parse_metric(metric)
     measure = getattr(measure, "measure", measure)
     return float(measure(dataset.best, dataset.labels, offsets=dataset.offsets))
 

@@ -11,7 +11,7 @@ from rankgrad.errors import bad_value, one_of
 POLICIES = ("none", "top", "random")
 
 
-def cut(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
+def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
     """The data set with at most `k` documents per list, for training only; the documents left keep their order.
 
     `"none"` leaves every list whole. `"top"` keeps the first `k` in the given order, or the highest under `by`.
@@ -38,12 +38,12 @@ def cut(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: An
     if policy == "none" or not (dataset.lengths > k).any():
         return dataset
     if policy == "random":
-        return dataset.take_rows(*draw(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
+        return dataset.take_rows(*draw_rows(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
     keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
     return dataset.take_rows(np.flatnonzero(keep), _cut_offsets(dataset.offsets, int(k)))
 
 
-def draw(
+def draw_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows that the policy `"random"` keeps, and their offsets."""

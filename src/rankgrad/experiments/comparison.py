@@ -34,7 +34,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Place:
+class RankedDocument:
     """A document in a ranked list."""
 
     rank: int  # from 1
@@ -45,15 +45,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Query:
+class ComparedQuery:
     """A query with both lists, as far as they are shown."""
 
     query: str
     a: float  # the first metric
     b: float
     documents: int
-    list_a: tuple[Place, ...]
-    list_b: tuple[Place, ...]
+    list_a: tuple[RankedDocument, ...]
+    list_b: tuple[RankedDocument, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Comparison:
     """All metrics, and the queries that differ most in the first."""
 
     metrics: tuple[Difference, ...]
-    queries: tuple[Query, ...]
+    queries: tuple[ComparedQuery, ...]
     lists: int
     confidence: float
 
@@ -133,7 +133,7 @@ def compare(
     apart = np.nan_to_num(np.abs(ours.values[first] - theirs.values[first]))
     chosen = [int(place) for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
     queries = [
-        Query(
+        ComparedQuery(
             query=str(data.qids[place]),
             a=float(ours.values[first][place]),
             b=float(theirs.values[first][place]),
@@ -146,7 +146,7 @@ def compare(
     return Comparison(tuple(found), tuple(queries), len(data), confidence)
 
 
-def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[Place, ...]:
+def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
     """The first documents of one list, and where another ranking has them."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
@@ -154,7 +154,7 @@ def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int 
     ids = range(1, len(labels) + 1) if data.docids is None else data.docids[rows]
     first = order[:depth].tolist()
     return tuple(
-        Place(rank, str(ids[i]), float(labels[i]), float(scores[rows][i]), int(elsewhere[i]) + 1)
+        RankedDocument(rank, str(ids[i]), float(labels[i]), float(scores[rows][i]), int(elsewhere[i]) + 1)
         for rank, i in enumerate(first, start=1)
     )
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Weight(NamedTuple):
+class SettingWeight(NamedTuple):
     """How much one setting mattered."""
 
     setting: str
@@ -14,7 +14,7 @@ class Weight(NamedTuple):
     trend: float | None  # rank correlation of the setting with the value; None for names, which have no order
 
 
-def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[Weight], float]:
+def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
     """How much each setting mattered, most first, and how far that can be believed: the forest's out-of-bag R².
 
     A random forest learns to tell a trial's value from its settings. An R² near 0, or below, means that it cannot: then
@@ -47,7 +47,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
     for name, column, share in zip(names, columns, shares.tolist(), strict=True):
         ordered = not any(isinstance(each[name], str) for each in drawn) and len(set(column.tolist())) > 1
         trend = round(float(spearmanr(column, y).statistic), 2) if ordered and len(set(y.tolist())) > 1 else None
-        found.append(Weight(name, share, trend))
+        found.append(SettingWeight(name, share, trend))
     return sorted(found, key=lambda weight: -weight.share), float(forest.oob_score_)
 
 

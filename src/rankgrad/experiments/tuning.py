@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.experiments.recipes.search_space import check, draws
+from rankgrad.experiments.recipes.search_space import boundary_values, draws
 from rankgrad.experiments.runs.process_pool import Runner, Task
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.models.protocol import NotFinite, RankerKind
 from rankgrad.models.registry import kind_of, kind_or_default
 
@@ -22,7 +22,7 @@ SHARE = 3  # one in so many trials goes on, for so many times the epochs or tree
 _HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs or trees before the first, at least
 
 
-class Readable(Protocol):
+class ListSource(Protocol):
     """Where lists come from; it may travel to another process."""
 
     def __hash__(self) -> int: ...
@@ -83,7 +83,7 @@ class Search:
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
         for name, choices in self.space.items():
-            for value in check(choices):
+            for value in boundary_values(choices):
                 self.kind.check(self.settings({name: value}))
 
     @property
@@ -118,7 +118,7 @@ class Search:
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
-def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
+def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
     """Run what is left of a search: each trial as it is done, its round's number, and how many of that are left.
 
     A trial has a folder of its own, with its checkpoint: a longer round goes on from it, and so does a search that was
@@ -155,7 +155,7 @@ def tune(search: Search, source: Readable, folder: Path, runner: Runner) -> Iter
 
 
 def run_trial(
-    settings: dict[str, Any], source: Readable, folder: str, drawn: dict[str, Any], epochs: int, metric: str
+    settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
     """Train a trial to its number of epochs or trees, resuming its checkpoint, and write what it has come to."""
     parts, kind = _parts(source), kind_of(settings["model"])
@@ -174,7 +174,7 @@ def run_trial(
 
 
 @lru_cache(maxsize=1)
-def _parts(source: Readable) -> dict[str, Dataset]:
+def _parts(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
         bad_value("data", "have lists to choose on: a validation part, or a hold-out", "none")

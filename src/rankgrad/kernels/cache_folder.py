@@ -23,7 +23,7 @@ from pathlib import Path
 _said = False
 
 
-class Folder:
+class CacheFolder:
     """A folder of entries, each a name and bytes. No method raises `OSError`: what cannot be kept is compiled again."""
 
     def __init__(self, path: Path | None) -> None:
@@ -31,7 +31,7 @@ class Folder:
         self.kept = False  # whether the latest write succeeded
 
     @classmethod
-    def of(cls, kind: str, *contents: bytes) -> "Folder":
+    def of(cls, kind: str, *contents: bytes) -> "CacheFolder":
         """The folder for what is compiled from these contents."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
         try:
@@ -146,7 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         built = Path(made) / name
         if subprocess.run([*command, "-o", str(built)], check=False).returncode == 0:
-            Folder(Path(folder)).write(name, built.read_bytes())
+            CacheFolder(Path(folder)).write(name, built.read_bytes())
 
 
 if __name__ == "__main__":

@@ -17,16 +17,16 @@ from numba.core.caching import FunctionCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from rankgrad.kernels.cache_folder import Folder
+from rankgrad.kernels.cache_folder import CacheFolder
 
 
-def folder_of(kind: str, sources: Iterable[Path]) -> Folder:
+def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
     """The folder for functions of these files: the key of one function does not notice a change in what it calls."""
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
-    return Folder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
+    return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
 
 
-def keep(compiled: Any, folder: Folder) -> Any:
+def keep(compiled: Any, folder: CacheFolder) -> Any:
     """Let a function that Numba compiles when it is called be loaded from the folder, and be kept there."""
     compiled._cache = _Kept(compiled.py_func, folder)
     return compiled
@@ -35,7 +35,7 @@ def keep(compiled: Any, folder: Folder) -> Any:
 class _Kept(FunctionCache):
     """Of Numba's cache only the key of a function and its types is used."""
 
-    def __init__(self, function: Callable[..., Any], folder: Folder) -> None:
+    def __init__(self, function: Callable[..., Any], folder: CacheFolder) -> None:
         self._py_func, self._folder = function, folder
         self.enable()
 

@@ -15,16 +15,17 @@ document, the softmax family multiplies each document's share of the target.
 scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
-loss over noisy scores; `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses; `parse("lambdaloss@5")` makes a loss
-from its text, `as_loss(function)` one of your own; `value_and_grad(loss, scores, labels)` gives the gradient without a
-backward pass.
+loss over noisy scores; `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses; `parse_loss("lambdaloss@5")` makes a
+loss from its text, `as_loss(function)` from a function; `value_and_grad(loss, scores, labels)` gives the gradient
+without a backward pass.
 """
 
+from rankgrad import moved
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
 from rankgrad.losses.custom import as_loss as as_loss
 from rankgrad.losses.custom import weighted_sum as weighted_sum
 from rankgrad.losses.from_text import KNOWN as _KNOWN
-from rankgrad.losses.from_text import parse as parse
+from rankgrad.losses.from_text import parse_loss as parse_loss
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap
@@ -80,3 +81,6 @@ __all__ = [
 ]
 
 _KNOWN.update({name.lower(): globals()[name] for name in __all__})
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"parse": "parse_loss"})

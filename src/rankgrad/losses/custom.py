@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from rankgrad.custom_objects import OWN, Parameters, check_callable, describe, on_one_line, only_described, own_copy
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, on_one_line, only_described, own_copy
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.lists import Given, Lists, as_lists, to_flat
+from rankgrad.lists import ListInputs, Lists, as_lists, to_flat
 from rankgrad.losses.composed import WeightedSum, takes_weights
-from rankgrad.losses.from_text import KNOWN, TextLoss, parse
+from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
 _FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
@@ -45,7 +45,7 @@ def as_loss(loss: Any) -> TextLoss:
     """
     if isinstance(loss, str):
         only_described("loss", loss)
-        return parse(loss)
+        return parse_loss(loss)
     if isinstance(loss, TextLoss):
         found: TextLoss = own_copy("loss", loss)
         return found
@@ -53,7 +53,7 @@ def as_loss(loss: Any) -> TextLoss:
         bad_type("loss", f"be an object or a function, such as {loss.__name__}()", f"the class {loss.__name__}")
     check_callable("loss", loss, "text such as 'lambdaloss@5', a function or an nn.Module")
     name = _known_name(loss)
-    return OwnLoss(loss) if name is None else parse(name)
+    return CustomLoss(loss) if name is None else parse_loss(name)
 
 
 def loss_text(loss: Any) -> str:
@@ -92,7 +92,7 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         bad_value("weight", "be a finite number above 0", show(weight))
     if isinstance(loss, str):
-        loss = parse(loss)
+        loss = parse_loss(loss)
     if isinstance(loss, TextLoss):
         loss.only_joint("a weighted sum")
     if not callable(loss):
@@ -100,11 +100,11 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
         return float(weight), loss
     # Not copied: the parameters of a sum are those of its terms.
-    own = OwnLoss(loss, copied=False)
+    own = CustomLoss(loss, copied=False)
     return float(weight), loss if own.form == "flat" and own._takes("mask") else own
 
 
-class OwnLoss(TextLoss):
+class CustomLoss(TextLoss):
     """A caller's loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
 
     def __init__(self, loss: Any, *, copied: bool = True) -> None:
@@ -113,7 +113,7 @@ class OwnLoss(TextLoss):
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
             loss, options = loss.func, dict(loss.keywords)  # a module's parameters are found where it is an attribute
-        takes = Parameters(loss.forward if isinstance(loss, nn.Module) else loss)
+        takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
         super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes
         owner = getattr(loss, "__self__", None)
@@ -221,14 +221,14 @@ class OwnLoss(TextLoss):
         bad_value("loss", must, f"{tuple(values.shape)} from {self}")
 
 
-def _flattened(lists: Lists) -> Given:
+def _flattened(lists: Lists) -> ListInputs:
     """The lists in the flat layout."""
     given = lists.given
     if given.offsets is not None:
         return given
     weights = None if given.weights is None else to_flat(given.weights, lists.mask)[0]
     scores, offsets = to_flat(given.scores, lists.mask)
-    return Given(scores, to_flat(given.labels, lists.mask)[0], None, offsets, weights)
+    return ListInputs(scores, to_flat(given.labels, lists.mask)[0], None, offsets, weights)
 
 
 def _known_name(loss: Any) -> str | None:

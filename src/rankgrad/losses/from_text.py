@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from rankgrad import relax
 from rankgrad.backend import backend
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.composed import WeightedSum, learned, takes_weights
+from rankgrad.losses.composed import WeightedSum, learned_scalars, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
@@ -52,7 +52,7 @@ class TextLoss(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """The values of the loss's own parameters by name; empty for most losses."""
-        return learned(self)
+        return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
         """Raise where the text asks for `adapt=heldout`, which `what` does not do.
@@ -67,7 +67,7 @@ class TextLoss(nn.Module):
         return self.text
 
 
-def parse(text: str) -> TextLoss:
+def parse_loss(text: str) -> TextLoss:
     """Make a loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
@@ -78,12 +78,12 @@ def parse(text: str) -> TextLoss:
         text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
 
     Example:
-        >>> loss = parse("lambdaloss@5")
+        >>> loss = parse_loss("lambdaloss@5")
         >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
         tensor(0.6003)
-        >>> parse("0.7*softmax+0.3*bce").takes_weights
+        >>> parse_loss("0.7*softmax+0.3*bce").takes_weights
         True
-        >>> parse("lamdaloss")
+        >>> parse_loss("lamdaloss")
         Traceback (most recent call last):
         ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
     """

@@ -9,11 +9,11 @@ from torch import Tensor
 from rankgrad.errors import one_of
 from rankgrad.lists import Lists
 from rankgrad.losses.ideal_dcg import Gain, gains, ideal_dcg, log2_discount, share_of_ideal
-from rankgrad.metrics import Metric, parse
+from rankgrad.metrics import Metric, parse_metric
 from rankgrad.metrics.ranked_lists import check_cutoff
 
 
-class Formula(NamedTuple):
+class MetricFormula(NamedTuple):
     """The options of a metric, flat; plain enough for `torch.compile` to see through."""
 
     name: str
@@ -53,10 +53,10 @@ class Formula(NamedTuple):
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
 
 
-def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> Formula:
+def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
     """The formula of a metric, which must be among the `known` ones; `k`, where given, is its cutoff."""
-    metric = parse(metric) if isinstance(metric, str) else metric
+    metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)
     options = {name: value for name, value in metric.options.items() if name not in ("empty", "ties")}
-    return Formula(metric.name, metric.k if k is None else k, **options)
+    return MetricFormula(metric.name, metric.k if k is None else k, **options)

@@ -12,7 +12,7 @@ from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Trun
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import swap_deltas
 from rankgrad.losses.fused import fused
-from rankgrad.losses.metric_formula import Formula, check_cutoff, formula
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff, formula
 from rankgrad.metrics import Metric, nDCG
 from rankgrad.metrics.sort_order import ranks
 
@@ -192,12 +192,14 @@ def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
     return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
 
 
-def lambdarank_options(sigma: float, form: Formula) -> PairwiseOptions:
+def lambdarank_options(sigma: float, form: MetricFormula) -> PairwiseOptions:
     """Translate the options of `lambdarank` for its kernel."""
     return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
 
 
-def lambdaloss_options(sigma: float, form: Formula, scheme: str, truncation: str | None, mu: float) -> PairwiseOptions:
+def lambdaloss_options(
+    sigma: float, form: MetricFormula, scheme: str, truncation: str | None, mu: float
+) -> PairwiseOptions:
     """Check the options of `lambdaloss`, and translate them for its kernel."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
@@ -215,11 +217,11 @@ def lambdaloss_options(sigma: float, form: Formula, scheme: str, truncation: str
     )
 
 
-def _gain(form: Formula) -> Gains:
+def _gain(form: MetricFormula) -> Gains:
     return Gains.LINEAR if form.gain == "linear" else Gains.EXP
 
 
-def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | None:
+def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
     """The option for which there is no kernel, if any."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
@@ -229,7 +231,7 @@ def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | 
     return None if sigma >= 0 else f"sigma={sigma}"
 
 
-def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
+def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
     """The weight of each pair, `(..., n, n)`, a constant of the gradient."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
@@ -291,7 +293,7 @@ def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
     return first | second if pairs == "any" else first & second
 
 
-def relative_discount(metric: Formula, rank: Tensor) -> Tensor:
+def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
     """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: what one step at the distance of the two ranks is worth."""
     distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is no pair
     return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)

@@ -23,7 +23,7 @@ WEIGHTS = "weights.safetensors"
 _LEAST_SPREAD = 1e-3
 
 
-class Published(nn.Module):
+class PublishedNetwork(nn.Module):
     """Scores in [0, 1] and grades to DCG with linear gain: two Transformer layers and a mean over the list."""
 
     def __init__(self, grades: int, width: int = 64, heads: int = 8, feed_forward: int = 64, layers: int = 2) -> None:
@@ -46,7 +46,7 @@ class Published(nn.Module):
         return leaky_relu(total / mask.sum(-1).clamp(min=1), 1e-5)
 
 
-class Mended(nn.Module):
+class MendedNetwork(nn.Module):
     r"""Scores of any scale and labels to nDCG with exponential gain: a discount for each document, times its share.
 
     A document is known to the network by how many are ahead of it and behind it, counted with sigmoids at a few
@@ -68,7 +68,7 @@ class Mended(nn.Module):
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
         """About `1 / log2(1 + rank)`, `(lists, n)`, between its values at rank n and at rank 1."""
-        spread = standardised(scores, mask)
+        spread = standardise_scores(scores, mask)
         n = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).expand_as(scores)
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
         seen = torch.stack([*ranks, *(n + 1.0 - rank for rank in ranks), n], -1).log()  # (lists, n, features)
@@ -96,7 +96,7 @@ class _Layer(nn.Module):
         return self.second(rows + self.down(relu(self.up(rows))))
 
 
-def standardised(scores: Tensor, mask: Tensor) -> Tensor:
+def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores less their mean over their standard deviation, `(lists, n)`; 0 in the padding."""
     # Scores of 1e30 have no square in float32. The factor divides out again, so it needs no derivative.
     largest = scores.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
@@ -106,13 +106,13 @@ def standardised(scores: Tensor, mask: Tensor) -> Tensor:
     return centred / (centred.square().sum(-1, keepdim=True) / count + least).sqrt()
 
 
-def make(form: str, grades: int = 5, **options: Any) -> Published | Mended:
+def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | MendedNetwork:
     """A network of a form, with fresh weights; `grades` matter to the published one only."""
     one_of("form", form, ("mended", "published"))
-    return Mended(**options) if form == "mended" else Published(grades, **options)
+    return MendedNetwork(**options) if form == "mended" else PublishedNetwork(grades, **options)
 
 
-def read(path: Path) -> tuple[Published | Mended, dict[str, Any]]:
+def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
     """The network that `rankgrad pretrain-loss` wrote, and what is known about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(path):  # which, unlike Path.is_file, raises for no text

@@ -5,13 +5,13 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import Lists
-from rankgrad.losses.metric_formula import Formula
+from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.metrics.sort_order import ranks
 
 METRICS = ("nDCG", "P", "AP", "RR")
 
 
-def difference(lists: Lists, metric: Formula) -> Tensor:
+def difference(lists: Lists, metric: MetricFormula) -> Tensor:
     """`|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant of the gradient."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)

@@ -1,4 +1,4 @@
-"""Documents in the layout in which they were given, for losses that take sums over lists and so need no padding.
+"""UnpaddedLists in the layout in which they were given, for losses that take sums over lists and so need no padding.
 
 One list of 200,000 documents among 20,000 short ones would be 4 billion places of padding.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 from rankgrad.lists import Lists
 
 
-class Documents(NamedTuple):
+class UnpaddedLists(NamedTuple):
     """Checked documents, `(documents,)` with offsets or else `(..., n)`; 0 wherever there is no document."""
 
     scores: Tensor
@@ -21,7 +21,7 @@ class Documents(NamedTuple):
     offsets: Tensor | None  # of the flat layout
 
     @classmethod
-    def of(cls, lists: Lists) -> "Documents":
+    def of(cls, lists: Lists) -> "UnpaddedLists":
         """The documents of these lists."""
         if lists.given.offsets is None:
             return cls(lists.scores, lists.labels, lists.weights, lists.mask, None)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankgrad.metrics.ranked_lists import Outcome, Ranked, check_cutoff, rank, settle, within
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
 from rankgrad.metrics.sort_order import inverse, runs
 
 
@@ -73,16 +73,16 @@ def opa(
     return settle(ranked_opa(ranked, k=k), empty, reduction)
 
 
-def ranked_arp(ranked: Ranked, *, k: int | None) -> Outcome:
+def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
     """Average relevance position of ranked lists."""
     check_cutoff(k)
     rank = ranked.places()
     weights = ranked.spread(rank if k is None else rank.clamp(max=k + 1))
     total = ranked.labels.sum(-1)
-    return Outcome((ranked.labels * weights).sum(-1) / torch.where(total > 0, total, 1.0), total > 0)
+    return ListValues((ranked.labels * weights).sum(-1) / torch.where(total > 0, total, 1.0), total > 0)
 
 
-def ranked_opa(ranked: Ranked, *, k: int | None) -> Outcome:
+def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
     """Ordered pair accuracy of ranked lists."""
     check_cutoff(k)
     # Padding stands last: with the highest label it is no pair's lower one.
@@ -106,7 +106,7 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> Outcome:
         min=0
     )  # documents with a lower label than this one
     most = (lower * within(rank, k)).sum(-1).to(right.dtype)
-    return Outcome(right / most.clamp(min=1), most > 0)
+    return ListValues(right / most.clamp(min=1), most > 0)
 
 
 def lower_after(labels: Tensor) -> Tensor:

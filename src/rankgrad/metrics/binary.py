@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from rankgrad.errors import bad_value
-from rankgrad.metrics.ranked_lists import Outcome, Ranked, check_cutoff, rank, settle, within
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
 
 
 def precision(
@@ -144,20 +144,20 @@ def rbp(
     return settle(ranked_rbp(ranked, k=k, persistence=persistence, threshold=threshold), empty, reduction)
 
 
-def ranked_precision(ranked: Ranked, *, k: int | None, threshold: float) -> Outcome:
+def ranked_precision(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
     """Precision of ranked lists."""
     found, total = _found(ranked, k, threshold)
     documents = ranked.mask.sum(-1).clamp(min=1) if k is None else k
-    return Outcome(found / documents, total > 0)
+    return ListValues(found / documents, total > 0)
 
 
-def ranked_recall(ranked: Ranked, *, k: int | None, threshold: float) -> Outcome:
+def ranked_recall(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
     """Recall of ranked lists."""
     found, total = _found(ranked, k, threshold)
-    return Outcome(found / total.clamp(min=1), total > 0)
+    return ListValues(found / total.clamp(min=1), total > 0)
 
 
-def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> Outcome:
+def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
     """Average precision of ranked lists."""
     check_cutoff(k)
     ranked = ranked.head(k)
@@ -168,10 +168,10 @@ def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> Outcome:
     hits = inside / size * (before + 1 + place * (inside - 1) / (size - 1).clamp(min=1))
     rank = ranked.places()
     weights = (within(rank, k) / rank).to(hits.dtype)
-    return Outcome((hits * weights).sum(-1) / total.clamp(min=1), total > 0)
+    return ListValues((hits * weights).sum(-1) / total.clamp(min=1), total > 0)
 
 
-def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: float) -> Outcome:
+def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: float) -> ListValues:
     """Rank-biased precision of ranked lists."""
     check_cutoff(k)
     if not 0 <= persistence < 1:
@@ -180,7 +180,7 @@ def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: 
     flags, total = ranked.relevant(threshold)
     rank = ranked.places()
     weights = ranked.spread(within(rank, k) * (1 - persistence) * persistence ** (rank - 1))
-    return Outcome((flags * weights).sum(-1), total > 0)
+    return ListValues((flags * weights).sum(-1), total > 0)
 
 
 def _found(ranked: Ranked, k: int | None, threshold: float) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import values_are_cheap
-from rankgrad.metrics.ranked_lists import Outcome, Ranked, check_cutoff, rank, settle, within
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
 
 FIRST = ("relevant", "best")
 
@@ -113,16 +113,16 @@ def err(
     return settle(ranked_err(ranked, k=k, max_label=max_label), empty, reduction)
 
 
-def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> Outcome:
+def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
     """Success of ranked lists."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
     still, found = _search(ranked, flags)
-    return Outcome((still * found * within(ranked.places(), k).to(flags.dtype)).sum(-1), total > 0)
+    return ListValues((still * found * within(ranked.places(), k).to(flags.dtype)).sum(-1), total > 0)
 
 
-def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> Outcome:
+def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> ListValues:
     """Reciprocal rank of ranked lists."""
     check_cutoff(k)
     one_of("first", first, FIRST)
@@ -132,10 +132,10 @@ def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) ->
         flags = flags * (ranked.labels == ranked.best(ranked.judged, 1))
     rank = ranked.places()
     still, found = _search(ranked, flags)
-    return Outcome((still * found * (within(rank, k) / rank).to(flags.dtype)).sum(-1), total > 0)
+    return ListValues((still * found * (within(rank, k) / rank).to(flags.dtype)).sum(-1), total > 0)
 
 
-def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> Outcome:
+def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues:
     """Expected reciprocal rank of ranked lists."""
     check_cutoff(k)
     if not max_label > 0:
@@ -152,7 +152,7 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> Outcome:
     # A reader stops at a place who was still there before it and is no longer after it.
     stops = -torch.diff(still, dim=-1, prepend=torch.ones_like(still[..., :1]))
     rank = ranked.places()
-    return Outcome((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
+    return ListValues((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import one_of
-from rankgrad.metrics.ranked_lists import Outcome, Ranked, check_cutoff, places, rank, settle, within
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, places, rank, settle, within
 
 GAINS = ("exp", "linear")
 DISCOUNTS = ("log2",)
@@ -93,15 +93,15 @@ def ndcg(
     return settle(ranked_ndcg(ranked, k=k, gain=gain, discount=discount), empty, reduction)
 
 
-def ranked_dcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> Outcome:
+def ranked_dcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
     """DCG of ranked lists."""
     _check(k, gain, discount)
     best = ranked.best(gain(ranked.judged) if callable(gain) else ranked.judged, 1)
     head = ranked.head(k)
-    return Outcome(_discounted(head, _gains(head.labels, gain), k, discount), best[..., 0] > 0)
+    return ListValues(_discounted(head, _gains(head.labels, gain), k, discount), best[..., 0] > 0)
 
 
-def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> Outcome:
+def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
     """NDCG of ranked lists."""
     _check(k, gain, discount)
     head = ranked.head(k)
@@ -112,7 +112,7 @@ def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount
         labels = ranked.best(ranked.judged, k)
         best, gains = (_gains(tensor, gain, labels[..., :1]) for tensor in (labels, head.labels))
     ideal = (best * (1 / _divisor(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
-    return Outcome(_discounted(head, gains, k, discount) / torch.where(ideal > 0, ideal, 1.0), ideal > 0)
+    return ListValues(_discounted(head, gains, k, discount) / torch.where(ideal > 0, ideal, 1.0), ideal > 0)
 
 
 def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount) -> Tensor:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.custom_objects import OWN, Parameters, check_callable, describe, only_described
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import as_lists, reduce
-from rankgrad.metrics.metric import Metric, parse
+from rankgrad.metrics.metric import Metric, parse_metric
 
 
-class OwnMetric:
+class CustomMetric:
     """A caller's metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
 
     Args:
@@ -23,7 +23,7 @@ class OwnMetric:
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
-        takes = Parameters(function)
+        takes = CallSignature(function)
         if not takes.fits(2):
             bad_value("metric", "be a function of (scores, labels)", f"{describe(function)}{takes}")
         self.function = function
@@ -77,7 +77,7 @@ class OwnMetric:
         return f"{OWN}{describe(self.function)}"
 
 
-def as_metric(metric: Any) -> Metric | OwnMetric:
+def as_metric(metric: Any) -> Metric | CustomMetric:
     """Make a metric of a text or a function; a metric is itself.
 
     Args:
@@ -89,15 +89,15 @@ def as_metric(metric: Any) -> Metric | OwnMetric:
         >>> as_metric(first_is_relevant).measure(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([[1, 0], [1, 0]]))
         tensor(0.5000, dtype=torch.float64)
     """
-    if isinstance(metric, Metric | OwnMetric):
+    if isinstance(metric, Metric | CustomMetric):
         return metric
     if isinstance(metric, str):
         only_described("metric", metric)
-        return parse(metric)
+        return parse_metric(metric)
     if isinstance(metric, type):
         bad_type("metric", "be an object or a function", f"the class {metric.__name__}")
     check_callable("metric", metric, "a text such as 'nDCG@10', a Metric, or a function of (scores, labels)")
-    return OwnMetric(metric)
+    return CustomMetric(metric)
 
 
 def metric_text(metric: Any) -> str:
@@ -111,7 +111,7 @@ def metric_text(metric: Any) -> str:
     text = str(as_metric(metric))
     if isinstance(metric, Metric):
         try:
-            same = parse(text) == metric
+            same = parse_metric(text) == metric
         except (ValueError, TypeError):  # a gain that is a function has a name, which is no text
             same = False
         return text if same else OWN + text

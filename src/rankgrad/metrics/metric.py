@@ -12,33 +12,33 @@ from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.metrics import arp_opa, binary, cascade, cumulative_gain
-from rankgrad.metrics.ranked_lists import EMPTY, Outcome, Ranked, check_cutoff
+from rankgrad.metrics.ranked_lists import EMPTY, ListValues, Ranked, check_cutoff
 from rankgrad.metrics.sort_order import TIES
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import LARGEST_CUTOFF, known_options, show, spell
 
 
-class Kind(NamedTuple):
+class MetricKind(NamedTuple):
     """What a metric's name stands for."""
 
     function: Callable[..., Tensor]  # of scores and labels
-    ranked: Callable[..., Outcome]  # of lists that are ranked already
+    ranked: Callable[..., ListValues]  # of lists that are ranked already
     higher_is_better: bool = True
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, MetricKind] = MappingProxyType(
     {
-        "nDCG": Kind(cumulative_gain.ndcg, cumulative_gain.ranked_ndcg),
-        "DCG": Kind(cumulative_gain.dcg, cumulative_gain.ranked_dcg),
-        "RR": Kind(cascade.rr, cascade.ranked_rr),
-        "AP": Kind(binary.ap, binary.ranked_ap),
-        "P": Kind(binary.precision, binary.ranked_precision),
-        "R": Kind(binary.recall, binary.ranked_recall),
-        "Success": Kind(cascade.success, cascade.ranked_success),
-        "ERR": Kind(cascade.err, cascade.ranked_err),
-        "RBP": Kind(binary.rbp, binary.ranked_rbp),
-        "ARP": Kind(arp_opa.arp, arp_opa.ranked_arp, higher_is_better=False),
-        "OPA": Kind(arp_opa.opa, arp_opa.ranked_opa),
+        "nDCG": MetricKind(cumulative_gain.ndcg, cumulative_gain.ranked_ndcg),
+        "DCG": MetricKind(cumulative_gain.dcg, cumulative_gain.ranked_dcg),
+        "RR": MetricKind(cascade.rr, cascade.ranked_rr),
+        "AP": MetricKind(binary.ap, binary.ranked_ap),
+        "P": MetricKind(binary.precision, binary.ranked_precision),
+        "R": MetricKind(binary.recall, binary.ranked_recall),
+        "Success": MetricKind(cascade.success, cascade.ranked_success),
+        "ERR": MetricKind(cascade.err, cascade.ranked_err),
+        "RBP": MetricKind(binary.rbp, binary.ranked_rbp),
+        "ARP": MetricKind(arp_opa.arp, arp_opa.ranked_arp, higher_is_better=False),
+        "OPA": MetricKind(arp_opa.opa, arp_opa.ranked_opa),
     }
 )
 _ALIASES = {"mrr": "RR", "map": "AP", "precision": "P", "recall": "R"}
@@ -133,7 +133,7 @@ class Metric:
         where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
         return self.function(scores, labels, k=self.k, **where, **self.options)
 
-    def of(self, ranked: Ranked) -> Outcome:
+    def of(self, ranked: Ranked) -> ListValues:
         """Return the values of lists that are ranked already.
 
         Args:
@@ -158,7 +158,7 @@ class Metric:
         return self.name + (f"({options})" if options else "") + ("" if self.k is None else f"@{self.k}")
 
 
-def parse(text: "str | Metric") -> Metric:
+def parse_metric(text: "str | Metric") -> Metric:
     """Make the metric that a text names; the case of the name does not matter.
 
     MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or text, in quotes or not; nothing is

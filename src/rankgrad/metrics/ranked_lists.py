@@ -10,12 +10,12 @@ from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.lists import Lists, as_lists, reduce, to_padded, values_are_cheap
-from rankgrad.metrics.sort_order import TIES, arrange, runs
+from rankgrad.metrics.sort_order import TIES, ranked_order, runs
 
 EMPTY = ("skip", "zero", "one")
 
 
-class Outcome(NamedTuple):
+class ListValues(NamedTuple):
     """One value per list, and whether the list had anything to find; `settle` gives the others their value."""
 
     values: Tensor  # (...)
@@ -125,7 +125,7 @@ def rank_padded(
         # One place of padding: a largest of nothing, or a last one, does not exist.
         scores, labels, mask = (torch.nn.functional.pad(tensor, (0, 1)) for tensor in (scores, labels, mask))
         codes = None
-    positions, keys = arrange(scores, mask, ties, codes, k)
+    positions, keys = ranked_order(scores, mask, ties, codes, k)
     groups = runs(keys) if ties == "expected" else None
     return Ranked(labels.gather(-1, positions), mask.gather(-1, positions), labels, mask, groups)
 
@@ -147,7 +147,7 @@ def nan_scores(scores: Tensor) -> int:
     return int(scores.isnan().sum())
 
 
-def settle(outcome: Outcome, empty: str, reduction: str) -> Tensor:
+def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
     """Give the lists in which there is nothing to find their value, and reduce."""
     one_of("empty", empty, EMPTY)
     values, full = outcome

@@ -13,7 +13,7 @@ def order(scores: Tensor, mask: Tensor) -> Tensor:
         >>> order(torch.tensor([0.0, torch.nan, 2.0, -torch.inf]), torch.tensor([True, True, True, True]))
         tensor([2, 0, 3, 1])
     """
-    return arrange(scores, mask)[0]
+    return ranked_order(scores, mask)[0]
 
 
 def ranks(scores: Tensor, mask: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def inverse(permutation: Tensor) -> Tensor:
     return torch.empty_like(permutation).scatter(-1, permutation, places)
 
 
-def arrange(
+def ranked_order(
     scores: Tensor, mask: Tensor, ties: str = "stable", codes: Tensor | None = None, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Positions in ranked order, and integers in that order that are equal where scores tie, both `(..., min(k, n))`.

@@ -52,7 +52,7 @@ class AttentionMIL(PoolingScorer):
         norm: str = "none",
         dropout: float = 0.0,
     ) -> None:
-        scorer.whole("attention", attention)
+        scorer.whole_number("attention", attention)
         scorer.flag("gated", gated)
         settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
         own: dict[str, Any] = {"attention": attention, "gated": gated}

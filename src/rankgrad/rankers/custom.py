@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankgrad.custom_objects import OWN, Parameters, check_callable, describe, only_described, own_copy
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described, own_copy
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.rankers.from_text import build, parse
-from rankgrad.rankers.list_index import Places
+from rankgrad.rankers.from_text import build, parse_ranker
+from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.scorer import Scorer
 
 Network = str | nn.Module | Callable[[int], nn.Module]
@@ -17,7 +17,7 @@ Network = str | nn.Module | Callable[[int], nn.Module]
 _KINDS = "text such as 'mlp:widths=64-32', an nn.Module, or a function of the number of features that makes one"
 
 
-class OwnRanker(Scorer):
+class CustomRanker(Scorer):
     """A caller's network that scores each document by itself: `network(features (documents, f))`.
 
     Args:
@@ -31,7 +31,7 @@ class OwnRanker(Scorer):
         super().__init__(features, description=describe(network))
         self.network = network
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`; see `Scorer`."""
         return self._checked(self.network(rows), (rows.shape[0],), rows)
 
@@ -49,7 +49,7 @@ class OwnRanker(Scorer):
         return scores.reshape(shape)
 
 
-class OwnPadded(OwnRanker):
+class CustomPadded(CustomRanker):
     """A caller's network of padded lists: `network(features (lists, n, f), mask (lists, n))`.
 
     Args:
@@ -59,14 +59,14 @@ class OwnPadded(OwnRanker):
 
     list_aware = True
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`; see `Scorer`."""
         padded = torch.where(places.mask[..., None], places.pad(rows), 0.0)
         scores = self._checked(self.network(padded, mask=places.mask), tuple(padded.shape[:2]), padded)
         return places.unpad(scores[..., None]).squeeze(-1)
 
 
-class OwnFlat(OwnRanker):
+class CustomFlat(CustomRanker):
     """A caller's network of flat lists: `network(features (documents, f), offsets (lists + 1,))`.
 
     Args:
@@ -90,7 +90,7 @@ class OwnFlat(OwnRanker):
         return scores.new_zeros(mask.shape).masked_scatter(mask, scores)
 
 
-_FORMS: dict[str | None, type[OwnRanker]] = {None: OwnRanker, "mask": OwnPadded, "offsets": OwnFlat}
+_FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": CustomPadded, "offsets": CustomFlat}
 
 
 def as_ranker(model: Any, features: int) -> Scorer:
@@ -110,7 +110,7 @@ def as_ranker(model: Any, features: int) -> Scorer:
     """
     if isinstance(model, str):
         only_described("model", model)
-        name, options = parse(model)
+        name, options = parse_ranker(model)
         return build(name, features=features, **options)
     check_model(model)
     if isinstance(model, nn.Module):
@@ -138,13 +138,13 @@ def check_model(model: Any) -> None:
     """
     if isinstance(model, str):
         only_described("model", model)
-        parse(model)
+        parse_ranker(model)
         return
     check_callable("model", model, _KINDS)
     if isinstance(model, nn.Module):
         if not isinstance(model, Scorer):
             _form(model)
-    elif not (takes := Parameters(model)).fits(1):
+    elif not (takes := CallSignature(model)).fits(1):
         bad_value("model", f"be {_KINDS}", f"{describe(model)}{takes}")
 
 
@@ -159,7 +159,7 @@ def model_text(model: Any) -> str:
 
 def _form(network: nn.Module) -> str | None:
     """The second parameter that the network's forward takes: `mask`, `offsets` or none."""
-    takes = Parameters(network.forward)
+    takes = CallSignature(network.forward)
     named = next((name for name in ("mask", "offsets") if name in takes.named), None)
     if not takes.fits(1, *([named] if named else [])):
         must = "be a network whose forward takes (features), (features, mask) or (features, offsets)"
@@ -168,7 +168,7 @@ def _form(network: nn.Module) -> str | None:
 
 
 @torch.no_grad()
-def _try(ranker: OwnRanker) -> None:
+def _try(ranker: CustomRanker) -> None:
     """Score two small lists, which shows a wrong shape before training, and makes the weights of lazy layers."""
     training = ranker.training
     ranker.eval()

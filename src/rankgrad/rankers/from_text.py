@@ -45,7 +45,7 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
     return kind(features, **{option: "none" if value is None else value for option, value in options.items()})
 
 
-def parse(text: str) -> tuple[str, dict[str, Any]]:
+def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
     """Read a ranker's text and check it; returns its name and options for `build`.
 
     Args:

@@ -13,7 +13,7 @@ _UNASKED = cast(Tensor, None)  # by a pointwise ranker
 
 
 @dataclass(frozen=True)
-class Places:
+class ListIndex:
     """The places of rows in lists. Linear layers work on rows; only what mixes the documents of a list is padded.
 
     The indices are made once and serve every layer. A pointwise ranker asks for none of them.
@@ -26,15 +26,15 @@ class Places:
     rank: Tensor = _UNASKED  # (rows,) of a document in its list as it was given, from 0
 
     @staticmethod
-    def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "Places":
-        """Places of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
+    def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "ListIndex":
+        """ListIndex of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
         cheap = values_are_cheap(offsets)
         last = int(offsets[-1]) if cheap else None
         if last is not None and last > documents:
             bad_value("offsets", f"end at the number of documents, {documents}, or before", last)
         real = None if last == documents else torch.arange(documents, device=offsets.device) < offsets[-1]
         if not gathers:
-            return Places(real)
+            return ListIndex(real)
         if cheap and int(offsets[0]) != 0:
             bad_value("offsets", "start at 0", int(offsets[0]))
         starts, ends = offsets[:-1], offsets[1:]
@@ -47,18 +47,18 @@ class Places:
         row = torch.minimum(starts[:, None] + columns, ends[:, None] - 1).clamp(min=0).flatten()
         rows = torch.arange(documents, device=offsets.device)
         if lists * width == 0:
-            return Places(real, mask, keys, (row, rows), rows)
+            return ListIndex(real, mask, keys, (row, rows), rows)
         owner = torch.searchsorted(ends.contiguous(), rows, right=True).clamp(max=lists - 1)
         rank = rows - starts[owner]
         # A row of no list has no place: any will do, as long as it is one.
         place = (owner * width + rank).clamp(max=lists * width - 1)
-        return Places(real, mask, keys, (row, place), rank)
+        return ListIndex(real, mask, keys, (row, place), rank)
 
     @staticmethod
-    def padded(mask: Tensor) -> "Places":
-        """Places of rows that are padded lists, `(lists * n, ...)`, already."""
+    def padded(mask: Tensor) -> "ListIndex":
+        """ListIndex of rows that are padded lists, `(lists * n, ...)`, already."""
         keys = mask | ~mask.any(-1, keepdim=True)
-        return Places(mask.flatten(), mask, keys, None, (mask.cumsum(-1) - 1).clamp(min=0).flatten())
+        return ListIndex(mask.flatten(), mask, keys, None, (mask.cumsum(-1) - 1).clamp(min=0).flatten())
 
     def clean(self, rows: Tensor) -> Tensor:
         """The rows `(rows, d)`, 0 where they are no document."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rankgrad.errors import one_of
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import softmax_pool
-from rankgrad.rankers.list_index import Places
+from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.mlp import Tower
 from rankgrad.rankers.scorer import Scorer
 
@@ -57,7 +57,7 @@ class PoolingScorer(Scorer):
             rows: h of each document, `(rows, width)`.
         """
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`."""
         rows = self.tower(rows, places.real)
         weighted, pooled = softmax_pool(self.logits(rows), rows, places)

@@ -32,7 +32,7 @@ class Relaxation:
                     [0., 0., 1.],
                     [1., 0., 0.]])
         """
-        return self._permutation(*check(scores, mask))
+        return self._permutation(*check_scores(scores, mask))
 
     def ranks(self, scores: Any, mask: Any = None) -> Tensor:
         """The soft rank of each document, from 1, `(..., n)`.
@@ -41,7 +41,7 @@ class Relaxation:
             scores: `(..., n)`.
             mask: boolean `(..., n)`, True for a real document; None: all are.
         """
-        scores, mask = check(scores, mask)
+        scores, mask = check_scores(scores, mask)
         return torch.where(mask, self._ranks(scores, mask), 0.0)
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
@@ -51,7 +51,7 @@ class Relaxation:
             scores: `(..., n)`.
             mask: boolean `(..., n)`, True for a real document; None: all are.
         """
-        scores, mask = check(scores, mask)
+        scores, mask = check_scores(scores, mask)
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
@@ -64,7 +64,7 @@ class Relaxation:
         """
         if k < 1:
             bad_value("k", "be at least 1", k)
-        return self._permutation(*check(scores, mask))[..., :k, :].sum(-2)
+        return self._permutation(*check_scores(scores, mask))[..., :k, :].sum(-2)
 
     @property
     def gives_permutation(self) -> bool:
@@ -118,7 +118,7 @@ def row_mask(mask: Tensor) -> Tensor:
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 
-def check(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
+def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
     """Scores in their compute dtype with 0 in the padding, and a boolean mask of their shape."""
     if not isinstance(scores, Tensor):
         bad_type("scores", "be a tensor", type(scores).__name__)

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.data import Dataset, Steps
-from rankgrad.training.batch_schedule import Step
+from rankgrad.data import Dataset, Preprocessing
+from rankgrad.training.batch_schedule import StepLists
 
 _AHEAD = 4  # batches read before they are asked for
 _SHARE = 0.5  # of the free memory of the device that the data may take
@@ -27,16 +27,16 @@ class Batch(NamedTuple):
     width: int  # documents of the longest list
 
 
-class Resident:
+class DeviceData:
     """The whole data set on the device, preprocessed once; a batch is a gather there."""
 
-    def __init__(self, data: Dataset, steps: Steps, weights: Tensor | None, device: torch.device) -> None:
+    def __init__(self, data: Dataset, steps: Preprocessing, weights: Tensor | None, device: torch.device) -> None:
         self.features = torch.from_numpy(steps.transform(data.features, data.offsets)).to(device)
         self.labels = torch.from_numpy(np.array(data.labels, dtype=np.float32)).to(device)
         self.weights = None if weights is None else weights.to(device)
         self.device = device
 
-    def batches(self, plan: Sequence[Step]) -> Iterator[Batch]:
+    def batches(self, plan: Sequence[StepLists]) -> Iterator[Batch]:
         """The batches of these steps, in order."""
         if not plan:
             return
@@ -57,13 +57,13 @@ class Resident:
         return Batch(self.features.index_select(0, rows), self.labels.index_select(0, rows), offsets, weights, width)
 
 
-class Stream:
+class StreamedData:
     """Batches read from the data set's arrays (a memory map, usually) in a thread, some ahead of their use."""
 
-    def __init__(self, data: Dataset, steps: Steps, weights: Tensor | None, device: torch.device) -> None:
+    def __init__(self, data: Dataset, steps: Preprocessing, weights: Tensor | None, device: torch.device) -> None:
         self.data, self.steps, self.weights, self.device = data, steps, weights, device
 
-    def batches(self, plan: Sequence[Step]) -> Iterator[Batch]:
+    def batches(self, plan: Sequence[StepLists]) -> Iterator[Batch]:
         """The batches of these steps, in order. What goes wrong in the thread is raised here."""
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         stopped = threading.Event()
@@ -96,7 +96,7 @@ class Stream:
             stopped.set()
             thread.join()
 
-    def _read(self, step: Step) -> Batch:
+    def _read(self, step: StepLists) -> Batch:
         features = self._features(step)
         labels = np.array(self.data.labels[step.rows], dtype=np.float32)
         weights = None if self.weights is None else self.weights[torch.from_numpy(step.rows)]
@@ -106,7 +106,7 @@ class Stream:
         rows, grades, offsets = arrays
         return Batch(rows, grades, offsets, weights, step.width)
 
-    def _features(self, step: Step) -> NDArray[np.float32]:
+    def _features(self, step: StepLists) -> NDArray[np.float32]:
         lengths = self.data.lengths[step.lists]
         if lengths.sum() == len(step.rows):
             return self.steps.transform(np.asarray(self.data.features[step.rows]), step.offsets)
@@ -121,11 +121,13 @@ class Stream:
         return Batch(rows, grades, offsets, weights, batch.width)
 
 
-def feed(data: Dataset, steps: Steps, device: torch.device, *, where: str, weights: Tensor | None) -> Resident | Stream:
+def feed(
+    data: Dataset, steps: Preprocessing, device: torch.device, *, where: str, weights: Tensor | None
+) -> DeviceData | StreamedData:
     """The data on the device where it fits (or `where` says so), else as a stream."""
     needed = data.features.size * 4
     fits = where == "device" or (where == "auto" and needed < _SHARE * free_memory(device))
-    return (Resident if fits else Stream)(data, steps, weights, device)
+    return (DeviceData if fits else StreamedData)(data, steps, weights, device)
 
 
 def free_memory(device: torch.device) -> float:

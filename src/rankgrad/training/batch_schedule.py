@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.truncation import draw
+from rankgrad.data.truncation import draw_rows
 
 _POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay random
 
 
 @dataclass(frozen=True)
-class Step:
+class StepLists:
     """What this process does in one step: its lists of the batch, and how many lists the batch has in all."""
 
     lists: NDArray[np.int64]  # numbers of the lists in the data set
@@ -26,7 +26,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchSchedule:
     """The steps of any epoch. Batches are counted in lists, or, with `documents`, filled up to so many documents.
 
     With `by_length`, lists of like length share a batch, so that attention over padded lists wastes little: a pool of
@@ -43,12 +43,12 @@ class Plan:
     rank: int = 0
     world: int = 1
 
-    def steps(self, epoch: int) -> list[Step]:
+    def steps(self, epoch: int) -> list[StepLists]:
         """The steps of an epoch for this process; every process has as many."""
         rng = np.random.default_rng([self.seed, epoch])
         rows, offsets = None, self.offsets
         if self.list_size is not None:
-            rows, offsets = draw(self.labels, self.offsets, self.list_size, rng)
+            rows, offsets = draw_rows(self.labels, self.offsets, self.list_size, rng)
         return [self._step(lists, rows, offsets) for lists in self._batches(np.diff(offsets), rng)]
 
     def _batches(self, lengths: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -80,9 +80,9 @@ class Plan:
             filled += length
         return np.split(pool, starts[1:])
 
-    def _step(self, batch: NDArray[np.int64], rows: NDArray[np.int64] | None, offsets: NDArray[np.int64]) -> Step:
+    def _step(self, batch: NDArray[np.int64], rows: NDArray[np.int64] | None, offsets: NDArray[np.int64]) -> StepLists:
         lists = batch[self.rank :: self.world]
         starts, lengths = offsets[lists], np.diff(offsets)[lists]
         new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         places = np.arange(new[-1]) + np.repeat(starts - new[:-1], lengths)
-        return Step(lists, places if rows is None else rows[places], new, len(batch))
+        return StepLists(lists, places if rows is None else rows[places], new, len(batch))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.training.optimisers import Average, load_state, state_tensors
+from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
 from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
@@ -27,7 +27,7 @@ _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # of the history
 
 
 @dataclass
-class State:
+class RunState:
     """What besides tensors a run has to remember."""
 
     epoch: int = 0  # the one under way
@@ -50,7 +50,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any, begun: str | None = None) -> None:
         self.path, self.fabric, self.begun = folder / LAST, fabric, begun
-        self.settings, self.data = settings.to_json(), fingerprint(data)
+        self.settings, self.data = settings.to_json(), data_fingerprint(data)
         self.run = mark(settings, data, begun)
         self.held: str | None = None  # a hash of the lists that the parameters of the loss are moved by
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -63,7 +63,12 @@ class Checkpoint:
             bad_value("held-out lists", f"be those of when {self.path.parent} began, to go on", got)
 
     def save(
-        self, state: State, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any
+        self,
+        state: RunState,
+        module: nn.Module,
+        optimisers: Mapping[str, Any],
+        average: MovingAverage | None,
+        scaler: Any,
     ) -> None:
         """Write where the run stands, with the optimisers by name. All processes call it, the first one writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
@@ -80,18 +85,20 @@ class Checkpoint:
         facts |= {} if self.held is None else {"held": self.held}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
-    def read(self) -> State:
+    def read(self) -> RunState:
         """See where the run stood. Other settings or data than then are an error, before anything is made of them."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
-            state = _checked(State(**self._found[1]["state"]))
+            state = _checked(RunState(**self._found[1]["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             self._complain(error)
         self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no mark
         return state
 
-    def load(self, module: nn.Module, optimisers: Mapping[str, Any], average: Average | None, scaler: Any) -> None:
+    def load(
+        self, module: nn.Module, optimisers: Mapping[str, Any], average: MovingAverage | None, scaler: Any
+    ) -> None:
         """Put back what `read` has found."""
         assert self._found is not None
         try:
@@ -110,7 +117,7 @@ class Checkpoint:
         facts: dict[str, Any],
         module: nn.Module,
         optimisers: Mapping[str, Any],
-        average: Average | None,
+        average: MovingAverage | None,
         scaler: Any,
     ) -> None:
         parts: dict[str, dict[str, Tensor]] = {}
@@ -149,7 +156,7 @@ class Checkpoint:
             bad_value("init_model", must, "none" if self.begun is None else "another")
 
 
-def _checked(state: State) -> State:
+def _checked(state: RunState) -> RunState:
     """See that numbers are numbers: a file may come from anywhere."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
@@ -172,11 +179,11 @@ def mark(settings: Settings, data: Dataset, begun: str | None = None) -> str:
         begun: the hash of the model that it starts from, if any.
     """
     told = {name: value for name, value in settings.to_json().items() if name not in _FREE}
-    facts = [told, fingerprint(data), *([] if begun is None else [begun])]
+    facts = [told, data_fingerprint(data), *([] if begun is None else [begun])]
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
 
 
-def fingerprint(data: Dataset) -> dict[str, int]:
+def data_fingerprint(data: Dataset) -> dict[str, int]:
     """Enough of a data set to notice another one; the features are sampled."""
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.training.batch_loading import Batch
-from rankgrad.training.optimisers import Average
+from rankgrad.training.optimisers import MovingAverage
 
 
 @dataclass
-class Place:
+class GraphBuffers:
     """The fixed tensors that batches of about one size are copied into, and the graph that works on them."""
 
     features: Tensor  # (documents, f); rows behind the last list are left over from other batches
@@ -43,7 +43,7 @@ class GraphStep:
         module: nn.Module,
         optimiser: torch.optim.Optimizer,
         clip: float | None,
-        average: Average | None,
+        average: MovingAverage | None,
         *,
         lists: int,
         list_aware: bool,
@@ -53,7 +53,7 @@ class GraphStep:
         self.waited = 0  # ordinary steps in a row that waited for the device
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()
-        self.places: dict[tuple[int, int], Place] = {}
+        self.places: dict[tuple[int, int], GraphBuffers] = {}
         self.parameters = [each for each in module.parameters() if each.requires_grad]
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
@@ -84,9 +84,9 @@ class GraphStep:
         """Whether steps may still turn out to wait for nothing; the first ones may, for what they compile."""
         return self.waited < 3
 
-    def _place(self, batch: Batch, documents: int, width: int) -> Place:
+    def _place(self, batch: Batch, documents: int, width: int) -> GraphBuffers:
         features, labels = batch.features, batch.labels
-        return Place(
+        return GraphBuffers(
             features.new_zeros(documents, features.shape[1]),
             labels.new_zeros(documents),
             batch.offsets.new_zeros(self.lists + 1),
@@ -96,7 +96,7 @@ class GraphStep:
             torch.arange(1, self.lists + 1, device=labels.device),
         )
 
-    def _copy(self, batch: Batch, place: Place, documents: int, lists: int) -> None:
+    def _copy(self, batch: Batch, place: GraphBuffers, documents: int, lists: int) -> None:
         own = batch.offsets.shape[0]
         place.features[:documents].copy_(batch.features)
         place.labels[:documents].copy_(batch.labels)
@@ -107,7 +107,7 @@ class GraphStep:
         if place.weights is not None and batch.weights is not None:
             place.weights[:documents].copy_(batch.weights)
 
-    def _step(self, place: Place) -> Tensor:
+    def _step(self, place: GraphBuffers) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
         objective: Any = self.module
         values = objective(*place_batch(place))[: self.lists]
@@ -119,7 +119,7 @@ class GraphStep:
             self.average.update()
         return values.detach()
 
-    def _ordinary(self, place: Place) -> None:
+    def _ordinary(self, place: GraphBuffers) -> None:
         """An ordinary step, which also compiles what the graph will need and shows whether anything waits."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as heard:
@@ -132,7 +132,7 @@ class GraphStep:
         place.ready = not any("synchroniz" in str(warning.message) for warning in heard)
         self.waited = 0 if place.ready else self.waited + 1
 
-    def _record(self, place: Place) -> None:
+    def _record(self, place: GraphBuffers) -> None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             place.values = self._step(place)
@@ -140,7 +140,7 @@ class GraphStep:
         graph.replay()
 
 
-def place_batch(place: Place) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
+def place_batch(place: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
     """The arguments of the objective: the lists, and behind them the rows that are left over, as lists of their own."""
     left = place.labels.shape[0] - place.offsets[-1]
     behind = place.offsets[-1] + left * place.parts // place.parts.shape[0]

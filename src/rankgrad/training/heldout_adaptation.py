@@ -13,14 +13,14 @@ from rankgrad.data import Dataset
 from rankgrad.data.splitting import HOLDOUT, held_out
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.training.batch_loading import Batch, Resident, Stream
-from rankgrad.training.batch_schedule import Plan, Step
+from rankgrad.training.batch_loading import Batch, DeviceData, StreamedData
+from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.hypergradient import heldout_gradient, step_scale
-from rankgrad.training.objective import EagerStep, Objective
+from rankgrad.training.objective import EagerStep, RankerWithLoss
 
 
 @dataclass(frozen=True)
-class PartPlan(Plan):
+class HeldoutSchedule(BatchSchedule):
     """A plan of some of the lists."""
 
     only: NDArray[np.int64] | None = None  # their numbers
@@ -31,7 +31,7 @@ class PartPlan(Plan):
         return super()._batches(kept, rng)
 
 
-def hold_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The numbers of the lists to train on, and of those to hold out; `rankgrad.data.splitting` says which."""
     kept, held = held_out(data, HOLDOUT, seed)
     if not len(held):
@@ -56,16 +56,16 @@ class HeldoutStep:
     def __init__(
         self,
         step: EagerStep,
-        objective: Objective,
+        objective: RankerWithLoss,
         learned: dict[str, nn.Parameter],
-        feed: Resident | Stream,
-        plan: Plan,
+        feed: DeviceData | StreamedData,
+        plan: BatchSchedule,
         *,
         lr: float,
     ) -> None:
         self.step, self.objective, self.learned, self.feed, self.plan = step, objective, learned, feed, plan
         self.optimiser = torch.optim.Adam([{"params": [*learned.values()], "base_lr": lr}], lr=lr)
-        self._held: Iterator[tuple[Step, Batch]] = iter(())
+        self._held: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
         """Get ready for the steps of an epoch from the `first` on, of so many in all."""

@@ -45,7 +45,7 @@ class JsonLines:
         """Nothing is open."""
 
 
-class Numbers:
+class MetricTracker:
     """TensorBoard, MLflow or Weights & Biases: the numbers of each epoch under their names."""
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Numbers:
         return lambda row, step: run.log(row, step=step), run.finish
 
 
-class Bar:
+class ProgressBar:
     """A progress bar on standard error: epochs or trees, loss, metric, time left. Silent where that is no terminal."""
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:

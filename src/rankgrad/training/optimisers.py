@@ -130,7 +130,7 @@ def plateau(text: str, factor: float, stale: int) -> float:
     return factor * options["factor"]
 
 
-class Average:
+class MovingAverage:
     """An exponential moving average of tensors, in place; `swapped()` puts it in their place for a while."""
 
     def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:

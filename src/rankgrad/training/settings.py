@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rankgrad.data import Steps
+from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
@@ -39,7 +39,7 @@ class Settings:
 
     model: Part = "mlp"  # a network as text, or an object
     loss: Part = "lambdaloss"  # what is minimised, as text or an object
-    preprocess: str = "standardise"  # steps of rankgrad.data.Steps, fitted on the training lists
+    preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
     epochs: int = 100  # passes over the training lists, at most
     batch_size: int = 64  # lists per step, over all processes
     batch_documents: int | None = None  # documents per step instead, over all processes
@@ -92,7 +92,7 @@ class Settings:
     def _checks(self) -> Iterable[Callable[[], Any]]:
         yield lambda: check_model(self.model)
         yield lambda: as_loss(self.loss)
-        yield lambda: Steps.parse(_text("preprocess", self.preprocess))
+        yield lambda: Preprocessing.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)
         yield lambda: as_metric(self.metric)

@@ -7,22 +7,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankgrad.data import Dataset, Steps
+from rankgrad.data import Dataset, Preprocessing
 from rankgrad.metrics.custom import as_metric
 from rankgrad.training.batch_loading import feed
-from rankgrad.training.batch_schedule import Step
+from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.model import chunks
 
 _ROWS = 131_072  # documents judged at a time: few launches, and little padding, as lists are sorted by length
 
 
-class Judge:
+class Validator:
     """Scores validation lists and averages a metric over them; a process judges its share, and they add up."""
 
     def __init__(
         self,
         data: Dataset,
-        steps: Steps,
+        steps: Preprocessing,
         metric: Any,
         device: torch.device,
         *,
@@ -40,7 +40,7 @@ class Judge:
         self.plan = []
         for first, last in chunks(offsets, _ROWS):
             own = offsets[first : last + 1] - offsets[first]
-            self.plan.append(Step(lists[first:last], rows[offsets[first] : offsets[last]], own, last - first))
+            self.plan.append(StepLists(lists[first:last], rows[offsets[first] : offsets[last]], own, last - first))
 
     @torch.inference_mode()
     def sums(self, ranker: nn.Module) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.atomic_files import hash_of
-from rankgrad.data import Steps
+from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.training.model import Model
 from rankgrad.training.settings import Settings
@@ -15,7 +15,7 @@ from rankgrad.training.settings import Settings
 _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that its scores do not depend on
 
 
-def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Steps:
+def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
     """Put a model's weights into a new ranker and loss, and give back a copy of its fitted preprocessing.
 
     Args:
@@ -31,7 +31,7 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
         differ = [name for name in new.keys() | old.keys() if new.get(name) != old.get(name)]
         shown = [", ".join(f"{name}={each.get(name)}" for name in sorted(differ)) for each in (new, old)]
         bad_value("init_model", f"have the features and the architecture of the new run, {shown[0]}", shown[1])
-    if (wanted := str(Steps.parse(settings.preprocess))) != str(model.steps):
+    if (wanted := str(Preprocessing.parse(settings.preprocess))) != str(model.steps):
         bad_value("preprocess", f"be {str(model.steps)!r} as in init_model, whose preprocessing is kept", repr(wanted))
     _take("init_model", ranker, model.ranker.state_dict())
     if model.learned and model.settings.get("loss") == settings.to_json()["loss"]:

@@ -11,10 +11,10 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.estimator_base import RowRanker, hold_out, row_weights
+from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.protocol import Callback
-from rankgrad.trees.boosting import Plan, boost, check_loss
+from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
 from rankgrad.trees.parameters import check_params
@@ -143,7 +143,7 @@ class TreeRanker(RowRanker):
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
-            data, validation, weights = hold_out(data, weights, self.holdout, plan.seed)
+            data, validation, weights = hold_out_rows(data, weights, self.holdout, plan.seed)
         self._take(boost(plan, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
         return self
 
@@ -179,7 +179,7 @@ class TreeRanker(RowRanker):
     def _take(self, model: TreeModel) -> None:
         self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
 
-    def plan(self) -> Plan:
+    def plan(self) -> TreeSpec:
         """The settings of a run, checked."""
         one_of("framework", self.framework, FRAMEWORKS)
         for name in self._params:
@@ -193,9 +193,9 @@ class TreeRanker(RowRanker):
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         measured(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
-        given = {name: getattr(self, name) for name in Plan._fields if name not in ("threads", "params")}
-        plan = Plan(**_plain({**given, "threads": threads}), params=_plain(self._params))
-        check_loss(plan)
+        given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
+        plan = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
+        check_tree_loss(plan)
         check_params(plan.params, plan.framework)
         return plan
 

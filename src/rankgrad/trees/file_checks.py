@@ -11,7 +11,7 @@ from rankgrad.errors import bad_value
 _WHOLE = re.compile(r"-?\d{1,18}")
 
 
-def whole(name: str, text: Any, low: int, high: int) -> int:
+def check_integer(name: str, text: Any, low: int, high: int) -> int:
     """A whole number in decimal digits, from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
@@ -19,7 +19,7 @@ def whole(name: str, text: Any, low: int, high: int) -> int:
     return int(text)
 
 
-def within(name: str, values: NDArray[Any], low: int, high: int) -> None:
+def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
     """Check that all values are from `low` to `high`."""
     outside = values[(values < low) | (values > high)]
     if len(outside):

@@ -22,7 +22,7 @@ Weights = NDArray[np.float32] | None
 Derivatives = Callable[[Any, Any], Any]
 
 
-class Task(NamedTuple):
+class BoostingTask(NamedTuple):
     """What an engine is given to grow trees on."""
 
     data: Dataset
@@ -35,23 +35,23 @@ class Task(NamedTuple):
     threads: int
 
 
-class Grown(NamedTuple):
+class GrownTrees(NamedTuple):
     """What a segment begins with: the trees of those before, and the scores that these come to."""
 
     parts: tuple[bytes, ...]  # a model each, in the framework's own format
     scores: dict[str, NDArray[Any]]  # of the lists "train" and "held", where there are trees
 
 
-class Engine(ABC):
+class Framework(ABC):
     """Boosting in one of the frameworks."""
 
     lists: Any  # the training lists, as the framework takes them
     held: Any  # the validation lists, or None
-    task: Task
+    task: BoostingTask
     live: Any  # the booster of a segment
-    grown: Grown  # what it began with
+    grown: GrownTrees  # what it began with
 
-    def begin(self, grown: Grown, segment: int) -> None:
+    def begin(self, grown: GrownTrees, segment: int) -> None:
         """Make the booster of a segment, which begins with the scores so far.
 
         Args:
@@ -63,17 +63,17 @@ class Engine(ABC):
             self._start_from(self.lists if name == "train" else self.held, scores)
         self._make(segment)
 
-    def start(self, init_model: TreeModel | None) -> Grown:
+    def start(self, init_model: TreeModel | None) -> GrownTrees:
         """What a new run begins with.
 
         Args:
             init_model: trees to add to.
         """
         if init_model is None:
-            return Grown((), {})
+            return GrownTrees((), {})
         parts = {"train": self.task.data, "held": self.task.held}
         scores = {name: self._raw(init_model.booster, part) for name, part in parts.items() if part is not None}
-        return Grown((init_model.content(),), scores)
+        return GrownTrees((init_model.content(),), scores)
 
     @abstractmethod
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
@@ -100,11 +100,11 @@ class Engine(ABC):
         """Scores of the validation lists, `(documents,)`."""
 
     @abstractmethod
-    def end(self) -> Grown:
+    def end(self) -> GrownTrees:
         """What has been grown, with this segment."""
 
     @abstractmethod
-    def booster(self, grown: Grown, rounds: int) -> Any:
+    def booster(self, grown: GrownTrees, rounds: int) -> Any:
         """The framework's model, cut to a number of trees.
 
         Args:
@@ -113,10 +113,10 @@ class Engine(ABC):
         """
 
 
-class LightGBM(Engine):
+class LightGBM(Framework):
     """LightGBM, whose scores are float64."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: BoostingTask) -> None:
         self.task, self.lgb = task, framework("lightgbm")
         params = {"verbosity": -1, "num_threads": task.threads, "seed": task.seed, **task.params, "metric": "None"}
         params["objective"] = "none" if task.native is None else task.native
@@ -156,7 +156,7 @@ class LightGBM(Engine):
         """Scores of the validation lists."""
         return self._scores(self.live.eval_valid)
 
-    def end(self) -> Grown:
+    def end(self) -> GrownTrees:
         """The parts with this one, but for the stump that LightGBM keeps where not even a first tree can be split."""
         scores = {"train": self._scores(self.live.eval_train)}
         if self.held is not None:
@@ -164,7 +164,7 @@ class LightGBM(Engine):
         text = self.live.model_to_string()
         if self.grown.parts and self.live.num_trees() == 1 and "\nnum_leaves=1\n" in text:
             return self.grown
-        return Grown((*self.grown.parts, text.encode()), scores)
+        return GrownTrees((*self.grown.parts, text.encode()), scores)
 
     def _scores(self, measure: Callable[..., Any]) -> NDArray[np.float64]:
         found: list[NDArray[np.float64]] = []
@@ -176,7 +176,7 @@ class LightGBM(Engine):
         measure(feval=keep)
         return found[0]
 
-    def booster(self, grown: Grown, rounds: int) -> Any:
+    def booster(self, grown: GrownTrees, rounds: int) -> Any:
         """The model cut to a number of trees; see `Engine.booster`.
 
         Args:
@@ -187,10 +187,10 @@ class LightGBM(Engine):
         return self.lgb.Booster(model_str=whole.model_to_string(num_iteration=rounds))
 
 
-class XGBoost(Engine):
+class XGBoost(Framework):
     """XGBoost, whose scores are float32."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: BoostingTask) -> None:
         self.task, self.xgb = task, framework("xgboost")
         params = {"nthread": task.threads, "base_score": 0.0, "verbosity": 1, **task.params}
         params["disable_default_eval_metric"] = True
@@ -233,14 +233,14 @@ class XGBoost(Engine):
         scores: NDArray[Any] = self.live.predict(self.held, output_margin=True)
         return scores
 
-    def end(self) -> Grown:
+    def end(self) -> GrownTrees:
         """The parts with this one."""
         scores = {"train": self.live.predict(self.lists, output_margin=True)}
         if self.held is not None:
             scores["held"] = self.scores()
-        return Grown((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
+        return GrownTrees((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
 
-    def booster(self, grown: Grown, rounds: int) -> Any:
+    def booster(self, grown: GrownTrees, rounds: int) -> Any:
         """The model cut to a number of trees; see `Engine.booster`.
 
         Args:

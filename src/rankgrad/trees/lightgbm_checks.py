@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
-from rankgrad.trees.file_checks import walk, whole, within
+from rankgrad.trees.file_checks import check_integer, check_range, walk
 
 _MOST = 2**31 - 1
 _HEADER = (
@@ -65,8 +65,8 @@ def _header(lines: list[str], features: int) -> list[int]:
     if not re.fullmatch(r"v[34]", values["version"]):
         bad_value("version", "be v3 or v4", repr(values["version"][:40]))
     for name, only in (("num_class", 1), ("num_tree_per_iteration", 1), ("max_feature_idx", features - 1)):
-        whole(name, values[name], only, only)
-    whole("label_index", values.get("label_index", "0"), 0, _MOST)
+        check_integer(name, values[name], only, only)
+    check_integer("label_index", values.get("label_index", "0"), 0, _MOST)
     if values.get("objective", "custom") not in _OBJECTIVES:
         bad_value("objective", f"be one of {', '.join(_OBJECTIVES)}", repr(values["objective"][:40]))
     for name in ("feature_names", "feature_infos"):
@@ -76,8 +76,8 @@ def _header(lines: list[str], features: int) -> list[int]:
         if not _INFO.fullmatch(info):
             bad_value("feature_infos", "be ranges or categories", repr(info[:40]))
     if "monotone_constraints" in values:
-        within("monotone_constraints", _wholes(values, "monotone_constraints", features), -1, 1)
-    return [whole("tree_sizes", size, 1, _MOST) for size in values["tree_sizes"].split(" ") if size]
+        check_range("monotone_constraints", _wholes(values, "monotone_constraints", features), -1, 1)
+    return [check_integer("tree_sizes", size, 1, _MOST) for size in values["tree_sizes"].split(" ") if size]
 
 
 def _tree(block: str, place: int, features: int) -> None:
@@ -86,8 +86,8 @@ def _tree(block: str, place: int, features: int) -> None:
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
         bad_value("tree", f"begin with Tree={place} and end where its size says", repr(lines[0][:40]))
     values = _values(lines[1:-3], _LINES)
-    leaves = whole("num_leaves", values["num_leaves"], 1, len(block))
-    sets = whole("num_cat", values["num_cat"], 0, len(block))
+    leaves = check_integer("num_leaves", values["num_leaves"], 1, len(block))
+    sets = check_integer("num_cat", values["num_cat"], 0, len(block))
     for name in ("split_gain", "internal_value", "internal_weight"):
         _numbers(values, name, leaves - 1)
     _wholes(values, "internal_count", leaves - 1)
@@ -96,16 +96,18 @@ def _tree(block: str, place: int, features: int) -> None:
         _numbers(values, "leaf_weight", leaves)
         _wholes(values, "leaf_count", leaves)
     _numbers(values, "shrinkage", 1)
-    within("split_feature", _wholes(values, "split_feature", leaves - 1), 0, features - 1)
+    check_range("split_feature", _wholes(values, "split_feature", leaves - 1), 0, features - 1)
     _children(_wholes(values, "left_child", leaves - 1), _wholes(values, "right_child", leaves - 1), leaves)
     kinds, thresholds = _wholes(values, "decision_type", leaves - 1), _numbers(values, "threshold", leaves - 1)
-    within("decision_type", kinds, 0, 11)  # bit 0: categorical; bit 1: missing goes left; then 0 to 2: what is missing
+    check_range(
+        "decision_type", kinds, 0, 11
+    )  # bit 0: categorical; bit 1: missing goes left; then 0 to 2: what is missing
     _categories(values, sets, thresholds[kinds % 2 == 1])
-    if whole("is_linear", values["is_linear"], 0, 1):
+    if check_integer("is_linear", values["is_linear"], 0, 1):
         _numbers(values, "leaf_const", leaves)
         counts = _wholes(values, "num_features", leaves)
-        within("num_features", counts, 0, features)
-        within("leaf_features", _wholes(values, "leaf_features", int(counts.sum())), 0, features - 1)
+        check_range("num_features", counts, 0, features)
+        check_range("leaf_features", _wholes(values, "leaf_features", int(counts.sum())), 0, features - 1)
         _numbers(values, "leaf_coeff", int(counts.sum()))
     elif extra := [name for name in _LINEAR if name in values]:
         bad_value(extra[0], "be left to trees with is_linear=1", "is_linear=0")
@@ -114,7 +116,7 @@ def _tree(block: str, place: int, features: int) -> None:
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
     """Child i is a split where i >= 0, and leaf -1 - i where it is negative: each must be reached once."""
     for name, children in (("left_child", left), ("right_child", right)):
-        within(name, children, -leaves, leaves - 2)
+        check_range(name, children, -leaves, leaves - 2)
     # One numbering: the splits, then the leaves.
     left, right = (np.where(own < 0, leaves - 2 - own, own) for own in (left, right))
     reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
@@ -131,8 +133,8 @@ def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) ->
     bounds = _wholes(values, "cat_boundaries", sets + 1)
     if bounds[0] != 0 or (np.diff(bounds) < 0).any():
         bad_value("cat_boundaries", "rise from 0", values["cat_boundaries"][:40])
-    within("cat_threshold", _wholes(values, "cat_threshold", int(bounds[-1])), 0, 2**32 - 1)
-    within("threshold of a categorical split", used, 0, sets - 1)
+    check_range("cat_threshold", _wholes(values, "cat_threshold", int(bounds[-1])), 0, 2**32 - 1)
+    check_range("threshold of a categorical split", used, 0, sets - 1)
     if (used != np.floor(used)).any():
         bad_value("threshold of a categorical split", "be a whole number", used[used != np.floor(used)][0])
 

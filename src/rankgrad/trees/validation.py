@@ -18,7 +18,7 @@ def measured(metric: Any) -> tuple[str, Any]:
     return metric_text(metric), as_metric(metric)
 
 
-class Judge:
+class TreeValidator:
     """The metric on the validation lists, and how many trees are best by it."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:

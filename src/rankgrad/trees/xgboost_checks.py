@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.trees.file_checks import walk, whole, within
+from rankgrad.trees.file_checks import check_integer, check_range, walk
 
 _MOST, _NONE = 2**31 - 1, 2**31 - 1  # what XGBoost writes for the parent of the root
 _OBJECTIVES = ("reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map")
@@ -47,10 +47,10 @@ def checked_xgboost(content: bytes, features: int) -> bytes:
 def _learner(given: Any, features: int) -> None:
     names = ("base_score", "boost_from_average", "num_class", "num_feature", "num_target")
     values = _keys("learner_model_param", given, names, maybe=("boost_from_average", "num_target"))
-    whole("num_class", values["num_class"], 0, 0)
-    whole("num_feature", values["num_feature"], features, features)
-    whole("num_target", values.get("num_target", "1"), 1, 1)
-    whole("boost_from_average", values.get("boost_from_average", "0"), 0, 1)
+    check_integer("num_class", values["num_class"], 0, 0)
+    check_integer("num_feature", values["num_feature"], features, features)
+    check_integer("num_target", values.get("num_target", "1"), 1, 1)
+    check_integer("boost_from_average", values.get("boost_from_average", "0"), 0, 1)
     score = values["base_score"]
     if not isinstance(score, str) or not _SCORE.fullmatch(score) or not math.isfinite(float(score.strip("[]"))):
         bad_value("base_score", "be a finite number", repr(score)[:40])
@@ -86,10 +86,10 @@ def _booster(given: Any, features: int) -> None:
     if not isinstance(trees, list):
         bad_type("trees", "be a list", type(trees).__name__)
     counts = _keys("gbtree_model_param", model["gbtree_model_param"], None)
-    whole("num_trees", counts.get("num_trees"), len(trees), len(trees))
-    whole("num_parallel_tree", counts.get("num_parallel_tree", "1"), 1, max(1, len(trees)))
+    check_integer("num_trees", counts.get("num_trees"), len(trees), len(trees))
+    check_integer("num_parallel_tree", counts.get("num_parallel_tree", "1"), 1, max(1, len(trees)))
     _texts("gbtree_model_param", counts)
-    within("tree_info", _wholes("tree_info", model["tree_info"], len(trees)), 0, 0)
+    check_range("tree_info", _wholes("tree_info", model["tree_info"], len(trees)), 0, 0)
     if "iteration_indptr" in model:
         rounds = _wholes("iteration_indptr", model["iteration_indptr"])
         if len(rounds) < 1 or rounds[0] != 0 or rounds[-1] != len(trees) or (np.diff(rounds) < 0).any():
@@ -108,27 +108,27 @@ def _tree(given: Any, place: int, features: int) -> None:
     if tree["id"] != place or isinstance(tree["id"], bool):
         bad_value("id", f"be {place}", repr(tree["id"])[:40])
     about = _keys("tree_param", tree["tree_param"], ("num_deleted", "num_feature", "num_nodes", "size_leaf_vector"))
-    nodes = whole("num_nodes", about["num_nodes"], 1, _MOST)
-    deleted = whole("num_deleted", about["num_deleted"], 0, nodes - 1)
-    whole("num_feature", about["num_feature"], features, features)
-    whole("size_leaf_vector", about["size_leaf_vector"], 0, 1)
+    nodes = check_integer("num_nodes", about["num_nodes"], 1, _MOST)
+    deleted = check_integer("num_deleted", about["num_deleted"], 0, nodes - 1)
+    check_integer("num_feature", about["num_feature"], features, features)
+    check_integer("size_leaf_vector", about["size_leaf_vector"], 0, 1)
     for name in _EMPTY:
         if tree[name] != []:
             bad_value(name, "be empty: no split is categorical", repr(tree[name])[:40])
     for name in _FLOATS:
         _floats(name, tree[name], nodes)
     found = {name: _wholes(name, tree[name], nodes) for name in _WHOLES}
-    within("default_left", found["default_left"], 0, 1)
-    within("split_type", found["split_type"], 0, 0)
+    check_range("default_left", found["default_left"], 0, 1)
+    check_range("split_type", found["split_type"], 0, 0)
     left, right, parents = found["left_children"], found["right_children"], found["parents"]
     inner = left != -1
     for children in (left, right):
-        within("children", children[inner], 1, nodes - 1)
-        within("children of a leaf", children[~inner], -1, -1)
+        check_range("children", children[inner], 1, nodes - 1)
+        check_range("children of a leaf", children[~inner], -1, -1)
     reached = walk(left, right, inner) == 1
     if (~reached).sum() != deleted:
         bad_value("children", f"lead to all nodes but the {deleted} that were deleted", f"{reached.sum()} of {nodes}")
-    within("split_indices", found["split_indices"][reached], 0, features - 1)
+    check_range("split_indices", found["split_indices"][reached], 0, features - 1)
     if inner[~reached].any():
         bad_value("deleted nodes", "have no children", "children")
     own = np.flatnonzero(inner)

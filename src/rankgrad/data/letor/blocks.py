@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.letor.errors import Limits, explain
+from rankgrad.data.letor.errors import ParserLimits, explain
 from rankgrad.data.letor.streams import Block
 
 _SLOW_ROOM = 4096
 
 
 @dataclass(frozen=True)
-class Counted:
+class BlockCounts:
     """What the first look saw in a block, or in a whole file."""
 
     bytes: int
@@ -25,8 +25,8 @@ class Counted:
     docid_width: int  # characters
     commented: int  # documents with a comment
 
-    def __add__(self, other: "Counted") -> "Counted":
-        return Counted(
+    def __add__(self, other: "BlockCounts") -> "BlockCounts":
+        return BlockCounts(
             self.bytes + other.bytes,
             self.lines + other.lines,
             self.documents + other.documents,
@@ -39,29 +39,29 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Target:
+class ParseTarget:
     """Where parsed documents go."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     docids: NDArray[np.uint32]  # (documents, width), one character a column; width 0 where none are kept
     fill: float  # for values that are not finite, if the limits let them pass
-    limits: Limits
+    limits: ParserLimits
 
-    def rows(self, start: int, stop: int) -> "Target":
+    def rows(self, start: int, stop: int) -> "ParseTarget":
         part = slice(start, stop)
-        return Target(self.features[part], self.labels[part], self.docids[part], self.fill, self.limits)
+        return ParseTarget(self.features[part], self.labels[part], self.docids[part], self.fill, self.limits)
 
 
 @dataclass(frozen=True)
-class Fault:
+class BadLine:
     line: int
     wrong: str
     expected: str
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedBlock:
     """What the second look found in a block: runs of documents of one query, and counts."""
 
     rows: NDArray[np.int64]  # (runs,), the first row of each
@@ -73,21 +73,21 @@ class Parsed:
     fewest: int  # features of the shortest document if all are given from 1 without a gap, else 0
     most: int  # largest feature id
     bare: int  # documents without a feature
-    fault: Fault | None
+    fault: BadLine | None
     grew: bool  # more documents than the first look counted
 
 
-def count(block: Block, limit: int, docids: bool) -> Counted:
+def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
     """The first look at a block; feature ids above `limit` are left for the second to complain about."""
     from rankgrad.data.letor import parser
 
     tally = np.zeros(parser.SURVEYED, dtype=np.int64)
     tally[parser.WIDEST] = limit
     parser.survey(np.frombuffer(block.text, dtype=np.uint8), docids, tally)
-    return Counted(len(block.text) - block.cut, *map(int, tally))
+    return BlockCounts(len(block.text) - block.cut, *map(int, tally))
 
 
-def parse(block: Block, first_row: int, target: Target) -> Parsed:
+def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
     """The second look at a block: fill the rows of `target`, which begins at `first_row` of the whole."""
     from rankgrad.data.letor import parser
 
@@ -99,7 +99,9 @@ def parse(block: Block, first_row: int, target: Target) -> Parsed:
     fill, strict = np.float32(target.fill), not target.limits.missing
     fault, ended = None, parser.FULL
     while ended == parser.FULL and fault is None:
-        ended = parser.parse(text, state, target.features, target.labels, target.docids, fill, strict, starts, slow)
+        ended = parser.parse_lines(
+            text, state, target.features, target.labels, target.docids, fill, strict, starts, slow
+        )
         filled, bad = _settle(block.text, slow[: state[parser.SLOW]], target)
         state[parser.MISSING] += filled
         state[parser.SLOW] = 0
@@ -108,7 +110,7 @@ def parse(block: Block, first_row: int, target: Target) -> Parsed:
         if bad is not None:
             fault = _fault(block, *bad, target.limits)
     runs = starts[: state[parser.LISTS]]
-    return Parsed(
+    return ParsedBlock(
         rows=runs[:, 0] + first_row,
         lines=runs[:, 1].copy(),
         qids=_qids([block.text[start:stop] for start, stop in runs[:, 2:].tolist()], not state[parser.TEXT_IDS]),
@@ -123,7 +125,7 @@ def parse(block: Block, first_row: int, target: Target) -> Parsed:
     )
 
 
-def _settle(text: bytes, slow: NDArray[np.int64], target: Target) -> tuple[int, tuple[int, int] | None]:
+def _settle(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
     """Convert the numbers that the compiled parser left: how many were filled, and the first line that is bad."""
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
@@ -143,9 +145,11 @@ def _settle(text: bytes, slow: NDArray[np.int64], target: Target) -> tuple[int, 
     return filled, None
 
 
-def _fault(block: Block, line: int, start: int, limits: Limits) -> Fault:
+def _fault(block: Block, line: int, start: int, limits: ParserLimits) -> BadLine:
     wrong, expected = explain(block.text[start : block.text.index(b"\n", start)], limits)
-    return Fault(line, f"{wrong}, where the file ends without a newline (is it cut?)" if block.cut else wrong, expected)
+    return BadLine(
+        line, f"{wrong}, where the file ends without a newline (is it cut?)" if block.cut else wrong, expected
+    )
 
 
 def _qids(tokens: list[bytes], whole: bool) -> NDArray[Any]:

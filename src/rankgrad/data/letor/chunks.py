@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.blocks import Counted, Parsed, Target, count, parse
-from rankgrad.data.letor.errors import LetorError, Limits
-from rankgrad.data.letor.passes import Shape, in_order, threads
+from rankgrad.data.letor.blocks import BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
+from rankgrad.data.letor.errors import LetorError, ParserLimits
+from rankgrad.data.letor.passes import LineShape, in_order, threads
 from rankgrad.data.letor.reader import fill_value
 from rankgrad.data.letor.streams import Block, blocks, check_file
-from rankgrad.data.query_groups import Runs
+from rankgrad.data.query_groups import QueryRuns
 
 
-class Rows(NamedTuple):
+class ChunkRows(NamedTuple):
     """Documents of a file, side by side, and which of them begin a list."""
 
     features: NDArray[np.float32]  # (documents, f)
@@ -58,8 +58,8 @@ def stream_letor(
     """
     path = Path(path)
     check_file(path)
-    runs, last = Runs(), None  # `last` is the query of the last document so far
-    waiting: list[Rows] = []
+    runs, last = QueryRuns(), None  # `last` is the query of the last document so far
+    waiting: list[ChunkRows] = []
     for rows in _blocks(path, features, fill_value(missing), docids, runs, progress):
         if last == str(rows.qids[0]):
             waiting.append(rows._replace(starts=rows.starts[1:], qids=rows.qids[1:]))
@@ -77,10 +77,15 @@ def stream_letor(
 
 
 def _blocks(
-    path: Path, features: int, fill: float | None, docids: bool, runs: Runs, progress: Callable[[int], object] | None
-) -> Iterator[Rows]:
+    path: Path,
+    features: int,
+    fill: float | None,
+    docids: bool,
+    runs: QueryRuns,
+    progress: Callable[[int], object] | None,
+) -> Iterator[ChunkRows]:
     """The blocks of a file that hold documents, parsed in a few threads; raises at the first line that is bad."""
-    limits, read = Limits(features, True, fill is not None), 0
+    limits, read = ParserLimits(features, True, fill is not None), 0
 
     def seen(piece: bytes) -> None:
         nonlocal read
@@ -88,14 +93,14 @@ def _blocks(
         if progress is not None:
             progress(read)
 
-    def look(block: Block) -> tuple[Block, Counted, Target, Parsed]:
-        counted = count(block, features, docids)
+    def look(block: Block) -> tuple[Block, BlockCounts, ParseTarget, ParsedBlock]:
+        counted = count_block(block, features, docids)
         rows, width = counted.documents, counted.docid_width
         arrays = np.zeros((rows, features), np.float32), np.zeros(rows, np.float32), np.zeros((rows, width), np.uint32)
-        target = Target(*arrays, fill or 0.0, limits)
-        return block, counted, target, parse(block, 0, target)
+        target = ParseTarget(*arrays, fill or 0.0, limits)
+        return block, counted, target, parse_block(block, 0, target)
 
-    shape, lines, found, widest = Shape(), 0, 0, 0
+    shape, lines, found, widest = LineShape(), 0, 0, 0
     with ThreadPoolExecutor(threads()) as pool:
         for block, counted, target, parsed in in_order(pool, look, blocks(path, seen)):
             cut = shape.cut(path, block, parsed, counted)
@@ -110,7 +115,7 @@ def _blocks(
             if counted.documents:
                 width = max(1, counted.docid_width)
                 names = target.docids if counted.docid_width else np.zeros((len(target.labels), 1), np.uint32)
-                yield Rows(
+                yield ChunkRows(
                     target.features, target.labels, names.reshape(-1).view(f"<U{width}"), parsed.rows, parsed.qids
                 )
     if not found:
@@ -120,7 +125,7 @@ def _blocks(
         warnings.warn(f"{path}: no feature beyond {widest}; the others of {features} are taken as 0", stacklevel=3)
 
 
-def _joined(parts: list[Rows]) -> Rows:
+def _joined(parts: list[ChunkRows]) -> ChunkRows:
     if len(parts) == 1:
         return parts[0]
     before = np.cumsum([0, *(len(part.labels) for part in parts[:-1])])
@@ -128,7 +133,7 @@ def _joined(parts: list[Rows]) -> Rows:
     qids = [part.qids for part in parts]
     if any(part.dtype.kind == "U" for part in qids):
         qids = [part.astype(np.str_) for part in qids]
-    return Rows(
+    return ChunkRows(
         np.concatenate([part.features for part in parts]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.docids for part in parts]),
@@ -137,15 +142,15 @@ def _joined(parts: list[Rows]) -> Rows:
     )
 
 
-def _split(rows: Rows) -> tuple[Rows, Rows]:
+def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
     """All lists but the last, and the last, which is copied: it must not keep the others in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
-    whole = Rows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])
+    whole = ChunkRows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])
     first = np.zeros(1, dtype=np.int64)
-    return whole, Rows(features[at:].copy(), labels[at:].copy(), docids[at:].copy(), first, qids[-1:].copy())
+    return whole, ChunkRows(features[at:].copy(), labels[at:].copy(), docids[at:].copy(), first, qids[-1:].copy())
 
 
-def _dataset(rows: Rows, path: Path, docids: bool) -> Dataset:
+def _dataset(rows: ChunkRows, path: Path, docids: bool) -> Dataset:
     offsets = np.append(rows.starts, len(rows.labels)).astype(np.int64)
     return Dataset(rows.features, rows.labels, offsets, rows.qids, rows.docids if docids else None, path.name)

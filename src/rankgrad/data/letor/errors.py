@@ -24,7 +24,7 @@ class LetorError(ValueError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class ParserLimits:
     """What the reader was told to accept."""
 
     width: int  # largest feature id
@@ -32,7 +32,7 @@ class Limits:
     missing: bool  # values that are not finite are filled
 
 
-def explain(line: bytes, limits: Limits) -> tuple[str, str]:
+def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
     """What is wrong with a line, and what was expected; the line comes without its newline.
 
     Example:
@@ -115,7 +115,7 @@ def _qid(tokens: list[bytes]) -> tuple[str, str] | None:
     return None
 
 
-def _pair(token: bytes, following: list[bytes], last: int, limits: Limits) -> tuple[str, str] | None:
+def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits) -> tuple[str, str] | None:
     name, colon, value = token.partition(b":")
     if name == b"qid" and colon:
         return f"a second qid, {_show(token)}", "one qid a line"

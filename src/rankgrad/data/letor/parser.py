@@ -290,7 +290,7 @@ def _qid_kind(text, start, stop):
 
 
 @_compiled
-def parse(text, state, features, labels, docids, fill, strict, starts, slow):
+def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
     """Parse lines from `state[AT]` on, until the block ends, a line is bad, or there may be no room for its numbers.
 
     Rows of `starts`, one a list: row, line, bounds of the qid in the text. Rows of `slow`, one a number left to Python:

@@ -20,12 +20,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.letor.blocks import Counted, Fault, Parsed, Target, count, parse
-from rankgrad.data.letor.errors import LetorError, Limits
+from rankgrad.data.letor.blocks import BadLine, BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
+from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
 from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
-from rankgrad.data.query_groups import Runs, regroup, reorder
+from rankgrad.data.query_groups import QueryRuns, regroup, reorder
 
 LARGEST_ID = 1_000_000  # of a feature, where the caller does not state how many there are: one typo costs terabytes
 MOST_THREADS = 8  # each holds a block or two
@@ -37,7 +37,7 @@ _Out = TypeVar("_Out")
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """How to read; what a cache has to agree with."""
 
     features: int | None
@@ -49,9 +49,9 @@ class Options:
         return {**asdict(self), "missing": repr(self.missing)}  # NaN is no JSON, and not equal to itself
 
 
-def read(
+def read_files(
     files: list[Path],
-    options: Options,
+    options: ReadOptions,
     new: New,
     progress: Callable[[int, int], object] | None = None,
     hashes: list[Callable[[bytes], object]] | None = None,
@@ -107,31 +107,31 @@ def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 class _Reading:
     """The state of a read: how far it is, and the lists so far."""
 
-    def __init__(self, options: Options, pool: Executor) -> None:
+    def __init__(self, options: ReadOptions, pool: Executor) -> None:
         self.options, self.pool = options, pool
         stated, missing = options.features is not None, options.missing is not None
-        self.limits = Limits(options.features or LARGEST_ID, stated, missing)
-        self.runs = Runs()
+        self.limits = ParserLimits(options.features or LARGEST_ID, stated, missing)
+        self.runs = QueryRuns()
         self.row = self.missing = self.replaced = 0
 
-    def count(self, path: Path, seen: Callable[[bytes], None]) -> list[Counted]:
+    def count(self, path: Path, seen: Callable[[bytes], None]) -> list[BlockCounts]:
         """The first look at a file: what is in each block."""
-        look = partial(count, limit=self.limits.width, docids=self.options.docids)
+        look = partial(count_block, limit=self.limits.width, docids=self.options.docids)
         counted = list(in_order(self.pool, look, blocks(path, seen)))
         if not counted:
             raise LetorError(path, 1, "empty file", "at least one document")
         return counted
 
-    def parse(self, path: Path, seen: Callable[[bytes], None], counted: list[Counted], target: Target) -> None:
+    def parse(self, path: Path, seen: Callable[[bytes], None], counted: list[BlockCounts], target: ParseTarget) -> None:
         """The second look: fill the rows of the file, and raise at the first line that is bad."""
 
-        def look(job: tuple[Block, int, int]) -> tuple[Block, Parsed]:
+        def look(job: tuple[Block, int, int]) -> tuple[Block, ParsedBlock]:
             block, start, stop = job
-            return block, parse(block, start, target.rows(start, stop))
+            return block, parse_block(block, start, target.rows(start, stop))
 
         ends = np.cumsum([self.row, *(block.documents for block in counted)]).tolist()
         jobs = zip(blocks(path, seen), ends[:-1], ends[1:], strict=False)
-        shape = Shape()
+        shape = LineShape()
         for here, (block, parsed) in zip(counted, in_order(self.pool, look, jobs), strict=False):
             cut = shape.cut(path, block, parsed, here)
             if cut is None:
@@ -151,7 +151,7 @@ class _Reading:
             lines = sum(block.lines for block in counted)
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
-    def group(self, target: Target, new: New) -> tuple[dict[str, Any], int]:
+    def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
         """Cut the rows into lists, by the options: the arrays, and how many runs of documents had to move."""
         starts, qids = self.runs.joined()
         lengths, moved = np.diff(starts, append=self.row), 0
@@ -172,7 +172,7 @@ class _Reading:
         return arrays, moved
 
 
-class Shape:
+class LineShape:
     """What the lines of a file have in common, by which a last line that was cut is known.
 
     Only a line that says less than all before it shows that it was cut. A cut inside the last value or comment does not
@@ -183,13 +183,13 @@ class Shape:
         self._documents = self._commented = self._bare = self._most = 0
         self._fewest = np.iinfo(np.int64).max
 
-    def add(self, parsed: Parsed, counted: Counted) -> None:
+    def add(self, parsed: ParsedBlock, counted: BlockCounts) -> None:
         self._documents += counted.documents
         self._commented += counted.commented
         self._bare += parsed.bare
         self._fewest, self._most = min(self._fewest, parsed.fewest), max(self._most, parsed.most)
 
-    def cut(self, path: Path, block: Block, parsed: Parsed, counted: Counted) -> Fault | None:
+    def cut(self, path: Path, block: Block, parsed: ParsedBlock, counted: BlockCounts) -> BadLine | None:
         """What shows that the line of a block without a newline was cut; a warning where too little does."""
         if not block.cut or parsed.fault or not parsed.documents or counted.commented or not self._documents:
             return None
@@ -202,14 +202,14 @@ class Shape:
             wrong, expected, sure = "no feature", "some as on every line before", False
         else:
             return None
-        fault = Fault(block.line, f"{wrong}, where the file ends without a newline (is it cut?)", expected)
+        fault = BadLine(block.line, f"{wrong}, where the file ends without a newline (is it cut?)", expected)
         if sure:
             return fault
         warnings.warn(f"{path}:{fault.line}: {fault.wrong}; expected {fault.expected}", stacklevel=2)
         return None
 
 
-def _widest(files: list[Path], counts: list[list[Counted]], widest: int) -> tuple[Path, int | None]:
+def _widest(files: list[Path], counts: list[list[BlockCounts]], widest: int) -> tuple[Path, int | None]:
     """The file and the first line that has the largest feature id; the block that it is in is read again."""
     for path, counted in zip(files, counts, strict=True):
         for here, block in zip(counted, blocks(path, lambda piece: None), strict=False):
@@ -220,7 +220,7 @@ def _widest(files: list[Path], counts: list[list[Counted]], widest: int) -> tupl
     return files[0], None
 
 
-def _allocate(total: Counted, reading: _Reading, new: New) -> Target:
+def _allocate(total: BlockCounts, reading: _Reading, new: New) -> ParseTarget:
     options = reading.options
     width = options.features or total.widest or 1
     features = new("features", (total.documents, width), np.float32)
@@ -229,7 +229,7 @@ def _allocate(total: Counted, reading: _Reading, new: New) -> Target:
     if total.docid_width:
         text = new("docids", (total.documents,), f"<U{total.docid_width}")
         docids = text.view(np.uint32).reshape(total.documents, total.docid_width)
-    return Target(features, labels, docids, options.missing or 0.0, reading.limits)
+    return ParseTarget(features, labels, docids, options.missing or 0.0, reading.limits)
 
 
 class _Meter:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from rankgrad.data import cache as caches
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.passes import Options, in_memory, read
+from rankgrad.data.letor.passes import ReadOptions, in_memory, read_files
 from rankgrad.data.letor.streams import check_file
 from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.errors import bad_type, bad_value
@@ -58,14 +58,14 @@ def read_letor(
         Dataset('train.txt', lists=2, documents=3, features=3)
     """
     files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    options = Options(_width(features), regroup, fill_value(missing), docids)
+    options = ReadOptions(_width(features), regroup, fill_value(missing), docids)
     if not files:
         bad_value("paths", "name at least one file", "none")
     for path in files:
         check_file(path)
     name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
     if cache is None:
-        arrays, summary = read(files, options, in_memory, progress)
+        arrays, summary = read_files(files, options, in_memory, progress)
         data = Dataset(**arrays, name=name)
     else:
         data, summary = _through_cache(files, options, Path(cache), name, verify, progress)
@@ -76,7 +76,7 @@ def read_letor(
 
 
 def _through_cache(
-    files: list[Path], options: Options, folder: Path, name: str, verify: bool, progress: _Progress | None
+    files: list[Path], options: ReadOptions, folder: Path, name: str, verify: bool, progress: _Progress | None
 ) -> tuple[Dataset, ReadSummary]:
     begun = time.perf_counter()
     try:
@@ -85,21 +85,21 @@ def _through_cache(
             raise caches.CacheError(folder, "made with other options", "those of this call")
         if not caches.all_match(files, manifest["sources"], verify):
             raise caches.CacheError(folder, "made from other files, or they have changed", "the files of this call")
-        data, summary = caches.load(folder, manifest, verify)
+        data, summary = caches.load_cache(folder, manifest, verify)
         return data, replace(summary, seconds=time.perf_counter() - begun)
     except (caches.CacheError, FileNotFoundError) as why:
         if folder.exists():
             _log.warning("%s; writing it again", why)
-    with caches.writing(folder) as writer:
+    with caches.writing_cache(folder) as writer:
         hashes = [hashlib.sha256() for _ in files]
-        _, summary = read(files, options, writer.new, progress, [digest.update for digest in hashes])
+        _, summary = read_files(files, options, writer.new, progress, [digest.update for digest in hashes])
         sources = [
-            {"path": str(path.absolute()), **caches.fingerprint(path, digest.hexdigest())}
+            {"path": str(path.absolute()), **caches.file_fingerprint(path, digest.hexdigest())}
             for path, digest in zip(files, hashes, strict=True)
         ]
         writer.finish(name, options.to_json(), sources, summary)
         # Mapped before it takes its place, where another writer could replace it; a map survives the rename.
-        data, _ = caches.load(writer.folder, caches.read_manifest(writer.folder), verify=False)
+        data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
     return data, summary
 
 

@@ -12,52 +12,60 @@ from rankgrad.data.preprocessing.steps import (
     KINDS,
     Array,
     Clip,
+    PreprocessingStep,
     Quantile,
     SignedLog1p,
     Standardise,
     StandardisePerQuery,
-    Step,
     is_tensor,
 )
 from rankgrad.errors import bad_value, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import known_options, no_cutoff, sequence, show, write, write_number
 
-__all__ = ["Clip", "Quantile", "SignedLog1p", "Standardise", "StandardisePerQuery", "Step", "Steps"]
+__all__ = [
+    "Clip",
+    "Quantile",
+    "SignedLog1p",
+    "Standardise",
+    "StandardisePerQuery",
+    "PreprocessingStep",
+    "Preprocessing",
+]
 
 _MOST_STEPS = 100
 _ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its own
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Preprocessing:
     """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
 
     Example:
         >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
         >>> data = Dataset(rows, np.array([0.0, 1.0]), np.array([0, 2]), np.array([1]))
-        >>> steps = Steps.parse("log1p,standardise").fit(data)
+        >>> steps = Preprocessing.parse("log1p,standardise").fit(data)
         >>> steps.transform(data.features)
         array([[-1.,  0.],
                [ 1.,  0.]], dtype=float32)
         >>> config, arrays = steps.to_config()
         >>> config
         {'steps': [{'name': 'log1p'}, {'name': 'standardise'}]}
-        >>> str(Steps.from_config(config, arrays))
+        >>> str(Preprocessing.from_config(config, arrays))
         'log1p,standardise'
     """
 
-    steps: tuple[Step, ...] = ()  # each fitted or not; applied in this order
+    steps: tuple[PreprocessingStep, ...] = ()  # each fitted or not; applied in this order
 
     @staticmethod
-    def parse(text: str) -> "Steps":
+    def parse(text: str) -> "Preprocessing":
         """Make steps from their text; `none` or nothing is no step at all.
 
         Args:
             text: names with commas between; the first option of a step after `=` (`clip=10`), or several options in
                 brackets (`quantile(output=uniform, sample=1000)`). Case does not matter.
         """
-        steps: list[Step] = []
+        steps: list[PreprocessingStep] = []
         for said in sequence("preprocessing", text):
             name = said.name.replace("-", "_").replace("standardize", "standardise")
             if said == ("none", None, {}):
@@ -69,22 +77,22 @@ class Steps:
             steps.append(_make(name, no_cutoff("preprocessing", said, text).options))
         if len(steps) > _MOST_STEPS:
             bad_value("preprocessing", f"have at most {_MOST_STEPS} steps", len(steps))
-        return Steps(tuple(steps))
+        return Preprocessing(tuple(steps))
 
     def __str__(self) -> str:
         return ",".join(map(_text, self.steps)) or "none"
 
-    def fit(self, dataset: Dataset) -> "Steps":
+    def fit(self, dataset: Dataset) -> "Preprocessing":
         """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
 
         Args:
             dataset: the training lists.
         """
-        done: tuple[Step, ...] = ()
+        done: tuple[PreprocessingStep, ...] = ()
         for step in self.steps:
-            before = Steps(done)
+            before = Preprocessing(done)
             done = (*done, step.fit(before._blocks(dataset.features, dataset.offsets)) if step.fitted else step)
-        return Steps(done)
+        return Preprocessing(done)
 
     def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
         """Features after all steps, float32.
@@ -116,7 +124,7 @@ class Steps:
         return {"steps": config}, arrays
 
     @staticmethod
-    def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Steps":
+    def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Preprocessing":
         """Make the steps that `to_config` wrote down.
 
         Args:
@@ -131,7 +139,7 @@ class Steps:
             settings = {key: value for key, value in entry.items() if key != "name"}
             known_options(kind.name, settings, _settings(kind()))
             steps.append(kind(**settings, **stored))
-        return Steps(tuple(steps))
+        return Preprocessing(tuple(steps))
 
     def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
         for step in self.steps:
@@ -153,7 +161,7 @@ class Steps:
             first = last
 
 
-def _make(name: str, options: dict[str, Any]) -> Step:
+def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
     kind = KINDS[name]
     defaults = _settings(kind())
     if "" in options:
@@ -168,11 +176,11 @@ def _make(name: str, options: dict[str, Any]) -> Step:
     return kind(**fit_options(name, given, kind))
 
 
-def _settings(step: Step) -> dict[str, Any]:
+def _settings(step: PreprocessingStep) -> dict[str, Any]:
     return {field.name: getattr(step, field.name) for field in fields(step) if field.name not in step.fitted}
 
 
-def _text(step: Step) -> str:
+def _text(step: PreprocessingStep) -> str:
     """A step as text: `clip=3`, or in brackets where an option other than the first is not at its default."""
     defaults = _settings(type(step)())
     options = {

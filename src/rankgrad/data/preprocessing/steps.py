@@ -27,13 +27,13 @@ def is_tensor(x: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PreprocessingStep:
     """One step. Fields are its settings; those named in `fitted` are arrays, None until it is fitted."""
 
     name: ClassVar[str] = ""
     fitted: ClassVar[tuple[str, ...]] = ()
 
-    def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "Step":
+    def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
         """A fitted copy, from the rows of the training data, `(rows, f)` a block."""
         return self
 
@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Standardise(Step):
+class Standardise(PreprocessingStep):
     """Each feature to mean 0 and standard deviation 1 over all training documents: `(x - mean) * inverse`."""
 
     name: ClassVar[str] = "standardise"
@@ -86,7 +86,7 @@ class Standardise(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class StandardisePerQuery(Step):
+class StandardisePerQuery(PreprocessingStep):
     """Each feature to mean 0 and standard deviation 1 within its list; 0 where a list has one value only."""
 
     name: ClassVar[str] = "standardise_per_query"
@@ -109,7 +109,7 @@ class StandardisePerQuery(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class SignedLog1p(Step):
+class SignedLog1p(PreprocessingStep):
     """`sign(x) log(1 + |x|)`: tames heavy tails, keeps sign and zero."""
 
     name: ClassVar[str] = "log1p"
@@ -121,7 +121,7 @@ class SignedLog1p(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(Step):
+class Clip(PreprocessingStep):
     """Values beyond `-limit` and `limit` are moved to them."""
 
     name: ClassVar[str] = "clip"
@@ -136,7 +136,7 @@ class Clip(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Quantile(Step):
+class Quantile(PreprocessingStep):
     """Each feature to its quantile in training, as a normal score or a number from 0 to 1.
 
     The map is linear between `knots`, flat beyond the outer two, and a value shared by many documents goes to the
@@ -193,7 +193,7 @@ class Quantile(Step):
         return (start + share * (end - start)).T.reshape(x.shape)
 
 
-KINDS: dict[str, type[Step]] = {
+KINDS: dict[str, type[PreprocessingStep]] = {
     kind.name: kind for kind in (Standardise, StandardisePerQuery, SignedLog1p, Quantile, Clip)
 }
 

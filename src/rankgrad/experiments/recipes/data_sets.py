@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.data import Dataset, Splits, datasets, loading
-from rankgrad.data.benchmarks import Facts
+from rankgrad.data.benchmarks import BenchmarkFacts
 from rankgrad.data.splitting import HOLDOUT, hold_out
 from rankgrad.errors import bad_value, mistyped
 from rankgrad.experiments.runs.cell import label
 
 
 @dataclass(frozen=True)
-class Source:
+class RecipeData:
     """A data set of a recipe, with what holds for it alone."""
 
     name: str  # a name of `rankgrad.data.load`, or a folder in the data root
@@ -31,20 +31,20 @@ class Source:
         return label(self.name, self.binary)
 
 
-def published(name: str) -> Facts | None:
+def published(name: str) -> BenchmarkFacts | None:
     """The facts about a set that `rankgrad.data.load` knows by name; None for any other name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
-def known(name: str) -> Facts:
+def known(name: str) -> BenchmarkFacts:
     """The facts of a name, which must be a known one."""
     found = published(name)
     if found is None:
         names = [known for each in datasets() for known in (each.name, *each.aliases)]
         bad_value("name", "be a known data set (a folder is written {folder: NAME})", mistyped(name, names))
     if ":" in name:
-        loading.check(name)
+        loading.check_source(name)
     return found
 
 
@@ -56,12 +56,12 @@ def place(data: str, root: str | os.PathLike[str] | None = None) -> str:
     return str(folder if folder.is_dir() else data)
 
 
-def missing(source: Source, root: str | os.PathLike[str] | None = None) -> str | None:
+def missing(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
     """Where to put a set that is not there, in a sentence; None for one that is."""
     where = place(source.name, root)
     try:
         for fold in source.folds:
-            loading.check(where, fold=fold, root=root)
+            loading.check_source(where, fold=fold, root=root)
     except FileNotFoundError as error:
         return str(error)
     except ValueError:  # no name that is known, and no folder
@@ -69,7 +69,7 @@ def missing(source: Source, root: str | os.PathLike[str] | None = None) -> str |
     return None
 
 
-def read(
+def read_cell_data(
     data: str,
     *,
     binary: bool = False,

@@ -12,7 +12,7 @@ class RecipeError(ValueError):
     """What is wrong with a recipe, one line each: the place in the file, then the sentence."""
 
 
-class Problems:
+class RecipeProblems:
     """A list of complaints.
 
     Example:

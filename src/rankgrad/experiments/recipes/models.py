@@ -5,22 +5,22 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes import search_space
-from rankgrad.experiments.recipes.errors import Problems
+from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.models.protocol import RankerKind
 from rankgrad.models.registry import kind_or_default
 
 
-class Candidate(NamedTuple):
+class LossVariant(NamedTuple):
     """A loss that is tried under a label: its settings and, where there are several, its text."""
 
     variant: str | None
     settings: dict[str, Any]
 
 
-Losses = dict[str, tuple[Candidate, ...]]  # by label
+Losses = dict[str, tuple[LossVariant, ...]]  # by label
 
 
-class Entrant(NamedTuple):
+class RecipeModel(NamedTuple):
     """A ranker of a recipe: its settings, and the losses and the search that it has instead of the recipe's."""
 
     settings: dict[str, Any]
@@ -39,7 +39,7 @@ class Entrant(NamedTuple):
         return usual if self.kind.shares_settings else {}
 
 
-def models(path: str, value: Any, problems: Problems) -> dict[str, Entrant]:
+def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
     """Each label's ranker, from `{model: text, ...}`, maybe with `losses` and `search` of its own."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -56,11 +56,11 @@ def models(path: str, value: Any, problems: Problems) -> dict[str, Entrant]:
             if tried == {}:
                 bad_value("value", "name at least one", "none")
         search = searched(f"{here}.search", own["search"], problems, model) if "search" in own else None
-        found[label] = Entrant(settings, tried, search)
+        found[label] = RecipeModel(settings, tried, search)
     return found
 
 
-def losses(path: str, value: Any, problems: Problems, model: Any = None) -> Losses:
+def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
     """Each label's candidates, from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`.
 
     `model` is the text of the ranker that they are for, where they are not for all: kinds have different settings.
@@ -82,18 +82,18 @@ def losses(path: str, value: Any, problems: Problems, model: Any = None) -> Loss
             with problems.at(at):
                 if "loss" not in settings:
                     bad_value("loss", "be given", "none")
-            candidates.append(Candidate(None if variant is shared else settings.get("loss"), settings))
+            candidates.append(LossVariant(None if variant is shared else settings.get("loss"), settings))
         found[label] = tuple(candidates)
     return found
 
 
-def searched(path: str, value: Any, problems: Problems, model: Any = None) -> dict[str, Any]:
+def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
     """A search space: choices or a range for each setting; `model` as for `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
         with problems.at(f"{path}.{name}"):
-            for each in search_space.check(choices):
+            for each in search_space.boundary_values(choices):
                 problems.settings(f"{path}.{name}", {name: each}, model=model)
     with problems.at(path):
         if "loss" in search:
@@ -101,7 +101,7 @@ def searched(path: str, value: Any, problems: Problems, model: Any = None) -> di
     return names
 
 
-def settle(found: Mapping[str, Any], problems: Problems) -> None:
+def check_said_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
     """No setting may be said in two places of which one would silently win."""
     users = [entrant for entrant in found["models"].values() if entrant.losses is None]
     several, usual = len(users) > 1, found["search"]
@@ -133,7 +133,7 @@ def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
     return [(f"{path}.{label}", each.settings) for label, tried in losses.items() for each in tried]
 
 
-def _fit_losses(path: str, entrant: Entrant, losses: Losses, problems: Problems) -> None:
+def _fit_losses(path: str, entrant: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
     """A ranker that takes the recipe's losses must be able to take the settings that come with them."""
     for where, settings in _settings("losses", losses):
         problems.settings(f"{path}: {where}", settings, without=("model",), model=entrant.settings["model"])

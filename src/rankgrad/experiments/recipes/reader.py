@@ -6,11 +6,11 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.experiments.recipes import models
-from rankgrad.experiments.recipes.data_sets import Source, known
-from rankgrad.experiments.recipes.errors import Problems
+from rankgrad.experiments.recipes.data_sets import RecipeData, known
+from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.statistics import CORRECTIONS
 from rankgrad.experiments.tables import published
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 
 FORMS = ("quick", "smoke")
 KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
@@ -43,7 +43,7 @@ def merge(base: Any, over: Any) -> Any:
     return {key: value for key, value in both.items() if key not in over or value is not None}
 
 
-def parts(raw: Any, problems: Problems) -> dict[str, Any]:
+def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     """The fields of a `Recipe`, but for its name and what was read; complaints go to `problems`."""
     given = problems.known("recipe", problems.mapping("recipe", raw), KEYS)
     found: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def parts(raw: Any, problems: Problems) -> dict[str, Any]:
     found["search"] = models.searched("search", given.get("search"), problems)
     found["trials"] = _trials(given, found, problems)
     found["search_seed"] = problems.whole("search_seed", given.get("search_seed", 0), least=0)
-    models.settle(found, problems)
+    models.check_said_once(found, problems)
     found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
     metrics = problems.several("metrics", given.get("metrics"), "metrics")
     found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
@@ -83,7 +83,7 @@ def parts(raw: Any, problems: Problems) -> dict[str, Any]:
     return found
 
 
-def _text(path: str, value: Any, problems: Problems) -> str:
+def _text(path: str, value: Any, problems: RecipeProblems) -> str:
     with problems.at(path):
         if not isinstance(value, str):
             bad_type("value", "be text", repr(value))
@@ -91,20 +91,20 @@ def _text(path: str, value: Any, problems: Problems) -> str:
     return ""
 
 
-def _metric(path: str, text: Any, problems: Problems) -> str:
+def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
     """A metric as it spells itself, so that names of metrics can be compared."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
 
 
-def _seeds(path: str, value: Any, problems: Problems) -> tuple[int, ...]:
+def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
     return tuple(problems.whole(path, seed, least=0) for seed in problems.several(path, value, "seeds"))
 
 
-def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems) -> tuple[Source, ...]:
+def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
     """The data sets, with what the recipe says for all of them where their entry says nothing."""
-    sources: list[Source] = []
+    sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
         path = f"data[{place}]"
@@ -124,7 +124,7 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems
             if key == "models":
                 inner = {label: merge(given[key][label], entry) for label, entry in inner.items()}
             named[key] = read(f"{path}.{key}", inner, problems)
-        source = Source(
+        source = RecipeData(
             name=str(name),
             binary=own.get("binary") is True,
             folds=_folds(f"{path}.folds" if "folds" in own else "folds", own, given, folds, problems),
@@ -140,7 +140,7 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems
     return tuple(sources)
 
 
-def _folds(path: str, own: Any, given: Any, there: int, problems: Problems) -> tuple[int | None, ...]:
+def _folds(path: str, own: Any, given: Any, there: int, problems: RecipeProblems) -> tuple[int | None, ...]:
     """The folds of a set that has as many as are `there`; a folder has those that its own entry names."""
     folder = "folder" in own
     wanted = own.get("folds") if folder else own.get("folds", given.get("folds", "all"))
@@ -156,7 +156,7 @@ def _folds(path: str, own: Any, given: Any, there: int, problems: Problems) -> t
     return tuple(folds)
 
 
-def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Problems) -> int:
+def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> int:
     trials = problems.whole("trials", given.get("trials", 1), least=1)
     with problems.at("trials"):
         if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
@@ -164,7 +164,7 @@ def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Proble
     return trials
 
 
-def _tests(value: Any, losses: list[str], problems: Problems) -> Significance:
+def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significance:
     given = problems.known("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
     tests = Significance(**given)
     with problems.at("tests"):

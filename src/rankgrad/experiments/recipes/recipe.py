@@ -11,20 +11,20 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.experiments.recipes.data_sets import Source, missing
-from rankgrad.experiments.recipes.errors import Problems
-from rankgrad.experiments.recipes.models import Candidate, Entrant
+from rankgrad.experiments.recipes.data_sets import RecipeData, missing
+from rankgrad.experiments.recipes.errors import RecipeProblems
+from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
 from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, parts
-from rankgrad.experiments.recipes.search_space import count, draws
+from rankgrad.experiments.recipes.search_space import count_settings, draws
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.models.registry import kind_of
 
 CELLS = 100_000  # of a recipe, at most; our largest have 2,000
 
 
-class Finished(Protocol):
+class TunedCell(Protocol):
     """What is known of a tuning cell that has run."""
 
     @property
@@ -35,13 +35,13 @@ class Finished(Protocol):
     def epoch(self) -> int: ...  # the best
 
 
-class Pairing(NamedTuple):
+class ModelLossPair(NamedTuple):
     """A ranker with a loss: what a row of the table is of."""
 
     model: str  # label
     loss: str  # label
-    entrant: Entrant
-    candidates: tuple[Candidate, ...]
+    entrant: RecipeModel
+    candidates: tuple[LossVariant, ...]
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Recipe:
     name: str  # of the file
     title: str  # shown above the table
     answers: str | None  # a table of `rankgrad.experiments.tables.published`
-    data: tuple[Source, ...]  # data sets, with their folds and seeds
-    models: Mapping[str, Entrant]  # by label
-    losses: Mapping[str, tuple[Candidate, ...]]  # label -> the loss, or the variants that validation chooses from
+    data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
+    models: Mapping[str, RecipeModel]  # by label
+    losses: Mapping[str, tuple[LossVariant, ...]]  # label -> the loss, or the variants that validation chooses from
     settings: Mapping[str, Any]  # of every run whose kind shares them
     search: Mapping[str, Any]  # setting -> its choices, or its range
     trials: int  # number of settings drawn for each row
@@ -83,7 +83,7 @@ class Recipe:
             form: `"quick"` or `"smoke"`.
         """
         one_of("form", form, FORMS)
-        return parse(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
+        return parse_recipe(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
 
     def only(self, *labels: str) -> "Recipe":
         """Return the recipe for some of its data sets; of a reduced recipe, take these after reducing it.
@@ -96,7 +96,7 @@ class Recipe:
             if label.lower() not in known:
                 one_of("only", label, [source.label for source in self.data])
         places = sorted({known[label.lower()] for label in labels})
-        return parse({**self.raw, "data": [self.raw["data"][place] for place in places]}, self.name)
+        return parse_recipe({**self.raw, "data": [self.raw["data"][place] for place in places]}, self.name)
 
     def dump(self) -> str:
         """The recipe as YAML, which `load` reads again."""
@@ -125,10 +125,14 @@ class Recipe:
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
-                tuned += len(source.folds) * len(row.candidates) * count(row.entrant.searched(self.search), self.trials)
+                tuned += (
+                    len(source.folds)
+                    * len(row.candidates)
+                    * count_settings(row.entrant.searched(self.search), self.trials)
+                )
         return tuned + self.final_count
 
-    def rows(self, source: Source) -> list[Pairing]:
+    def rows(self, source: RecipeData) -> list[ModelLossPair]:
         """The rows of a data set's table: each ranker with the recipe's losses, or with its own.
 
         Args:
@@ -137,14 +141,14 @@ class Recipe:
         found = []
         for model, entrant in {**self.models, **source.models}.items():
             losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
-            found += [Pairing(model, loss, entrant, candidates) for loss, candidates in losses.items()]
+            found += [ModelLossPair(model, loss, entrant, candidates) for loss, candidates in losses.items()]
         return found
 
     def cells_to_tune(self) -> list[Cell]:
         """The runs on the first seed that choose settings, variants and, for a refit, epochs; none without a choice."""
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
-    def chosen(self, finished: Iterable[Finished]) -> list[Finished]:
+    def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
         """The best run on validation for each data set, fold, ranker and loss; of equals, the first.
 
         A run that failed is not among the finished ones, or has no value; where none is left, nothing is chosen.
@@ -165,7 +169,7 @@ class Recipe:
                 best.append(known[max(values, key=lambda key: values[key])])
         return best
 
-    def final_cells(self, chosen: Iterable[Finished] = ()) -> list[Cell]:
+    def final_cells(self, chosen: Iterable[TunedCell] = ()) -> list[Cell]:
         """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are.
 
         Args:
@@ -189,7 +193,7 @@ class Recipe:
     def _is_choice(self, group: list[Cell]) -> bool:
         return len(group) > 1 or self.refit
 
-    def _groups(self) -> Iterator[tuple[Source, list[Cell]]]:
+    def _groups(self) -> Iterator[tuple[RecipeData, list[Cell]]]:
         """The candidates of each data set, fold, ranker and loss. The settings drawn are the same for all losses."""
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
@@ -206,16 +210,16 @@ class Recipe:
                 yield source, group
 
 
-def load(path: str | os.PathLike[str]) -> Recipe:
+def load_recipe(path: str | os.PathLike[str]) -> Recipe:
     """Read a recipe from its file; everything that is wrong with it is one `RecipeError`.
 
     Args:
         path: a YAML file.
     """
-    return parse(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
+    return parse_recipe(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 
-def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
+def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
     """Make a recipe from what its file holds; its quick and smoke forms are checked too.
 
     Args:
@@ -223,11 +227,11 @@ def parse(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
         name: name of the recipe; `load` takes it from the file.
         title: how errors name the recipe; None for `name`.
     """
-    problems = Problems()
+    problems = RecipeProblems()
     found = parts(raw, problems)
     for form in FORMS:
         if isinstance(raw, Mapping) and raw.get(form) is not None:
-            reduced = Problems()
+            reduced = RecipeProblems()
             parts(merge(_plain(raw), raw[form]), reduced)
             problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
     problems.stop(title or name)

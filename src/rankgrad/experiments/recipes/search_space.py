@@ -36,14 +36,14 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
     return [{name: space[name][at] for name, at in zip(space, grid, strict=True)} for grid in grids]
 
 
-def count(space: Mapping[str, Any], trials: int) -> int:
+def count_settings(space: Mapping[str, Any], trials: int) -> int:
     """How many settings `draws` gives."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))
 
 
-def check(choices: Any) -> list[Any]:
+def boundary_values(choices: Any) -> list[Any]:
     """The values of one setting that are worth a check of their own: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.models.registry import kinds
 
 Rows = list[dict[str, Any]]
@@ -15,7 +15,7 @@ Rows = list[dict[str, Any]]
 _POINTS = 120  # of a line, at most; longer ones keep every n-th epoch and the last
 
 
-def curves(outcomes: Iterable[Any]) -> Rows:
+def curve_rows(outcomes: Iterable[Any]) -> Rows:
     """The validation metric over the epochs, mean over folds and seeds: a row for each data set, model, loss and epoch.
 
     `best` is the best epoch's value so far, which a run that stopped early keeps; `own` is the epoch's own value, over
@@ -38,7 +38,7 @@ def curves(outcomes: Iterable[Any]) -> Rows:
     return rows
 
 
-def learned(outcomes: Iterable[Any]) -> Rows:
+def learned_rows(outcomes: Iterable[Any]) -> Rows:
     """The parameters that a loss learns, over the epochs: a row for each run, parameter and epoch."""
     rows = []
     for outcome in outcomes:
@@ -52,7 +52,7 @@ def learned(outcomes: Iterable[Any]) -> Rows:
     return rows
 
 
-def cost(outcomes: Iterable[Any], tables: Sequence[Any]) -> Rows:
+def cost_rows(outcomes: Iterable[Any], tables: Sequence[Any]) -> Rows:
     """Quality on test against seconds of training: a row for each number of the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for outcome in outcomes:
@@ -72,7 +72,7 @@ def cost(outcomes: Iterable[Any], tables: Sequence[Any]) -> Rows:
     return rows
 
 
-def sensitivity(outcomes: Iterable[Any]) -> Rows:
+def sensitivity_rows(outcomes: Iterable[Any]) -> Rows:
     """The validation metric against the learning rate: a row for each data set, model, loss and rate that was tried.
 
     Of the variants of a loss the best counts, as in tuning; then the mean over folds and the other settings. `low` and

@@ -15,7 +15,7 @@ FIGURE = {"width": 520, "height": 300}
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChartSelection:
     """What a chart shows at first: readers of the page choose anew."""
 
     data: str
@@ -31,7 +31,7 @@ def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
-def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
+def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
     """Validation metric over the epochs or trees, a line a loss; with dots where they are few, or even one."""
     import altair as alt
 
@@ -51,7 +51,7 @@ def curves(choice: Choice, metric: str, dots: bool, step: str = "epoch") -> Any:
 
 
 def learned(
-    choice: Choice, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
+    choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
 ) -> Any:
     """A learned parameter over epochs or trees, a line a fold and seed; colours are folds, dashes are losses."""
     import altair as alt
@@ -80,7 +80,7 @@ def learned(
     )
 
 
-def cost(choice: Choice) -> Any:
+def cost(choice: ChartSelection) -> Any:
     """Test metric against seconds of training, a point a loss, with the spread over seeds."""
     import altair as alt
 
@@ -107,7 +107,7 @@ def cost(choice: Choice) -> Any:
     return alt.layer(spread, points, names)
 
 
-def sensitivity(choice: Choice, metric: str) -> Any:
+def sensitivity(choice: ChartSelection, metric: str) -> Any:
     """Validation metric against the learning rate, a line a loss."""
     import altair as alt
 
@@ -125,7 +125,7 @@ def sensitivity(choice: Choice, metric: str) -> Any:
     return alt.layer(lines, base.mark_point(filled=True, size=60).encode(tooltip=told, **_by_loss(choice, "shape")))
 
 
-def gains(choice: Choice) -> Any:
+def gains(choice: ChartSelection) -> Any:
     """What each query gains or loses between two models, sorted; the page works out the rows."""
     import altair as alt
 
@@ -165,7 +165,7 @@ def library() -> str:
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version))
 
 
-def _start(name: str, choice: Choice) -> Any:
+def _start(name: str, choice: ChartSelection) -> Any:
     import altair as alt
 
     given = {"of_data": choice.data, "of_model": choice.model, "of_metric": choice.metric, "picked": []}
@@ -177,17 +177,17 @@ def _start(name: str, choice: Choice) -> Any:
     )
 
 
-def _data(name: str, choice: Choice) -> Any:
+def _data(name: str, choice: ChartSelection) -> Any:
     import altair as alt
 
     return alt.NamedData(name=name) if choice.rows is None else alt.Data(values=list(choice.rows))
 
 
-def _size(choice: Choice) -> dict[str, Any]:
+def _size(choice: ChartSelection) -> dict[str, Any]:
     return {"width": "container", "height": 320} if choice.rows is None else FIGURE
 
 
-def _by_loss(choice: Choice, also: str) -> dict[str, Any]:
+def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
     """Colour, and dash or shape, by loss. The page has one legend for all charts, a figure its own."""
     import altair as alt
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.chart_data import by_column
-from rankgrad.experiments.report.study import Panel, Study
+from rankgrad.experiments.report.study import ChartPanel, Study
 from rankgrad.experiments.tables.text import columns, subject
 
 _VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # what a column is sorted by
@@ -98,7 +98,7 @@ def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
     return f'<button type="button" aria-pressed="false" data-loss="{escape(loss)}">{sample}{escape(loss)}</button>'
 
 
-def _figure(panel: Panel) -> str:
+def _figure(panel: ChartPanel) -> str:
     said = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.said)}</p>"
     if panel.chart == "curves":
         epochs = (

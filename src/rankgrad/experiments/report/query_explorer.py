@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.experiments.recipes.data_sets import read
+from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.statistics import over_seeds
 
 FIRST = 10  # documents of a list that are shown
@@ -91,7 +91,7 @@ def _lists(
     top = np.zeros((len(systems), len(places), FIRST), dtype=np.uint16)
     for fold in dict.fromkeys(fold for folds in systems.values() for fold in folds):
         try:
-            test = read(cell.data, binary=cell.binary, fold=fold, root=root).test
+            test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
             return None, f"The data set {cell.data} was not found when the page was made; --data-root says where it is."
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]

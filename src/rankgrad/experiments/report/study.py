@@ -7,20 +7,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rankgrad.experiments.report import chart_data, charts
-from rankgrad.experiments.report.charts import Choice
+from rankgrad.experiments.report.charts import ChartSelection
 from rankgrad.experiments.report.query_explorer import explorer
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.table import Table, tables
 
 
-class Panel(NamedTuple):
+class ChartPanel(NamedTuple):
     """A chart with what is said about it."""
 
     chart: str  # its name
     rows: str  # which it shows
     heading: str
     said: str
-    draw: Callable[[Choice], Any]
+    draw: Callable[[ChartSelection], Any]
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,21 @@ class Study:
     notes: str
     recipe: str
 
-    def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> Choice:
+    def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
         """What charts show, the first of everything unless told."""
-        return Choice(data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses)
+        return ChartSelection(
+            data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses
+        )
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[ChartPanel]:
         """The charts that there is something for."""
         metric, rows = short(self.judged_by, [self.judged_by]), self.rows
-        draw: Callable[[Choice], Any]
-        found: list[Panel] = []
+        draw: Callable[[ChartSelection], Any]
+        found: list[ChartPanel] = []
         if rows["curves"]:
             said = f"{metric} on the validation lists, mean over folds and seeds. A run that stopped keeps its best."
             draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]), step=self.step)
-            found.append(Panel("curves", "curves", "Learning curves", said, draw))
+            found.append(ChartPanel("curves", "curves", "Learning curves", said, draw))
         folds, losses = (sorted({row[key] for row in rows["learned"]}) for key in ("fold", "loss"))
         which = ", ".join(f"{loss} {dash}" for loss, dash in zip(losses, charts.DASHED, strict=False))
         for name in dict.fromkeys(row["parameter"] for row in rows["learned"]):
@@ -63,14 +65,14 @@ class Study:
             draw = partial(
                 charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses, step=self.step
             )
-            found.append(Panel(f"learned-{name}", "learned", heading, said, draw))
+            found.append(ChartPanel(f"learned-{name}", "learned", heading, said, draw))
         if rows["cost"]:
             said = "Best is top left. Seconds of training on the machine named above; bars: the ± of the table."
-            found.append(Panel("cost", "cost", "Quality against training cost", said, charts.cost))
+            found.append(ChartPanel("cost", "cost", "Quality against training cost", said, charts.cost))
         if rows["sensitivity"]:
             said = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
             draw = partial(charts.sensitivity, metric=metric)
-            found.append(Panel("sensitivity", "sensitivity", "Sensitivity to the learning rate", said, draw))
+            found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", said, draw))
         return found
 
 
@@ -101,10 +103,10 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
         judged_by=recipe.choose,
         step=" or ".join(dict.fromkeys(own.kind.unit for own in recipe.models.values())),
         rows={
-            "curves": chart_data.curves(judged or recipe.chosen(results.tuned())),
-            "learned": chart_data.learned(final),
-            "cost": chart_data.cost(final, made),
-            "sensitivity": chart_data.sensitivity(results.tuned()),
+            "curves": chart_data.curve_rows(judged or recipe.chosen(results.tuned())),
+            "learned": chart_data.learned_rows(final),
+            "cost": chart_data.cost_rows(final, made),
+            "sensitivity": chart_data.sensitivity_rows(results.tuned()),
         },
         explorers={data: found for data, found in explorers.items() if found is not None},
         notes=recipe.notes,

@@ -13,12 +13,12 @@ from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.page import page
 from rankgrad.experiments.report.study import Study, study
-from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read
+from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read_results
 
 QUERIES = 1_200_000  # characters that a page may spend on single queries
 
 
-def find(path: str | os.PathLike[str]) -> list[Path]:
+def find_results(path: str | os.PathLike[str]) -> list[Path]:
     """The results in a folder: itself, or each of its folders and packed files that hold some; or one packed file.
 
     Example:
@@ -47,10 +47,10 @@ def gather(
         lists: False leaves the ranked lists out of the page.
     """
     by: Sequence[Recipe | None] = recipes or [None]
-    asked = list(product(find(path), by))
+    asked = list(product(find_results(path), by))
     studies = []
     for place, recipe in asked:
-        results = read(place, recipe)
+        results = read_results(place, recipe)
         if results.recipe is None:
             bad_value(str(place), f"hold {RECIPE}, the recipe that was run", "none")
         if recipe is not None and not results.final():

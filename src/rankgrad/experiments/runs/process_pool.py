@@ -26,7 +26,7 @@ class Task(NamedTuple):
     near: Hashable = None  # tasks that share this, such as their data, had better run in one process
 
 
-class Done(NamedTuple):
+class TaskResult(NamedTuple):
     """What became of a task: a value, or the text of an error."""
 
     task: Task
@@ -34,13 +34,13 @@ class Done(NamedTuple):
     error: str | None = None
 
 
-Runner = Callable[[Iterable[Task]], Iterator[Done]]  # `here`, or the `run` of a pool
+Runner = Callable[[Iterable[Task]], Iterator[TaskResult]]  # `here`, or the `run` of a pool
 
 
-def here(tasks: Iterable[Task]) -> Iterator[Done]:
+def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
     """The tasks one after another in this process."""
     for task in tasks:
-        yield Done(task, *attempt(task.function, task.arguments))
+        yield TaskResult(task, *attempt(task.function, task.arguments))
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
@@ -67,7 +67,7 @@ class Pool:
         self.jobs, self.threads = jobs, threads
         self._workers: list[_Worker] = []
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Done]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """What becomes of the tasks, as it becomes known."""
         waiting, tries = list(tasks), Counter[str]()
         while waiting or any(worker.task for worker in self._workers):
@@ -88,7 +88,7 @@ class Pool:
                         waiting.insert(0, task)
                         continue
                     value, error = None, f"The process died {TRIES} times, {how}.\n"
-                yield Done(task, value, error)
+                yield TaskResult(task, value, error)
 
     def _share_out(self, waiting: list[Task]) -> None:
         idle = [worker for worker in self._workers if worker.task is None]

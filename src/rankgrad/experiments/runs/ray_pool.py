@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rankgrad.experiments.runs.process_pool import TRIES, Done, Task, attempt
+from rankgrad.experiments.runs.process_pool import TRIES, TaskResult, Task, attempt
 
 
 class RayPool:
@@ -33,7 +33,7 @@ class RayPool:
         """How many tasks fit at once."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self.threads)
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Done]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """What becomes of the tasks, as it becomes known."""
         ray = self._ray
         remote = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_work)
@@ -46,7 +46,7 @@ class RayPool:
                     value, error = ray.get(ready)
                 except ray.exceptions.RayError as failure:  # its process or machine died, and again when tried again
                     value, error = None, f"{type(failure).__name__}: {failure}\n"
-                yield Done(task, value, error)
+                yield TaskResult(task, value, error)
         finally:
             for left in going:
                 ray.cancel(left, force=True)

@@ -20,12 +20,12 @@ from rankgrad.errors import bad_value
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.packed_results import members, read_npz
 from rankgrad.experiments.recipes.recipe import Recipe
-from rankgrad.experiments.recipes.recipe import load as load_recipe
-from rankgrad.experiments.recipes.recipe import parse as parse_recipe
+from rankgrad.experiments.recipes.recipe import load_recipe as load_recipe
+from rankgrad.experiments.recipes.recipe import parse_recipe as parse_recipe
 from rankgrad.experiments.runs.result_checks import check_record
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.atomic_files import write_bytes
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 
 RECIPE, CELLS, FAILED, PACKED = "recipe.yaml", "cells", "failed", ".tar.xz"
 _MEMBERS = re.compile(rf"{RECIPE}|{CELLS}/[0-9a-f]{{16}}\.(json|npz)")
@@ -34,7 +34,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellResult:
     """What a cell came to. The values of each query are read from disk when they are asked for."""
 
     cell: Cell
@@ -89,20 +89,20 @@ class Results:
     """The outcomes that belong to a recipe, in its order; those of other recipes in the folder are left out."""
 
     recipe: Recipe | None
-    cells: list[Outcome]
+    cells: list[CellResult]
     missing: list[Cell]  # of the recipe, as far as they are known: final cells need those that choose them
     failed: dict[str, str] = field(default_factory=dict)  # by key, the tracebacks of the last run
 
-    def final(self) -> list[Outcome]:
+    def final(self) -> list[CellResult]:
         """Those that the table is made of."""
         return [outcome for outcome in self.cells if outcome.cell.stage == "final"]
 
-    def tuned(self) -> list[Outcome]:
+    def tuned(self) -> list[CellResult]:
         """Those that chose the settings."""
         return [outcome for outcome in self.cells if outcome.cell.stage == "tune"]
 
 
-def read(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
+def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
     """Read a folder of results, or the file that `pack` made of one.
 
     Args:
@@ -134,7 +134,7 @@ def read(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
     bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
 
 
-def chosen(recipe: Recipe, outcomes: Mapping[str, Outcome]) -> list[Any]:
+def chosen(recipe: Recipe, outcomes: Mapping[str, CellResult]) -> list[Any]:
     """The tuning outcomes that validation chooses, where all settings of a row have been tried: tuning is equal."""
     waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in outcomes}
     return recipe.chosen(each for each in outcomes.values() if each.cell.group not in waiting)
@@ -150,7 +150,7 @@ def failure_file(cell: Cell, folder: Path) -> Path:
     return folder / FAILED / f"{cell.key}.txt"
 
 
-def outcome_of(cell: Cell, folder: Path) -> Outcome | None:
+def outcome_of(cell: Cell, folder: Path) -> CellResult | None:
     """What a cell came to; None if it has not."""
     path = outcome_file(cell, folder)
     return _in_file(path) if path.is_file() else None
@@ -206,7 +206,7 @@ def npz(arrays: Arrays) -> bytes:
     return buffer.getvalue()
 
 
-def _sorted(recipe: Recipe | None, outcomes: dict[str, Outcome], failed: dict[str, str]) -> Results:
+def _sorted(recipe: Recipe | None, outcomes: dict[str, CellResult], failed: dict[str, str]) -> Results:
     if recipe is None:
         return Results(None, list(outcomes.values()), [], failed)
     wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen(recipe, outcomes))]
@@ -215,7 +215,7 @@ def _sorted(recipe: Recipe | None, outcomes: dict[str, Outcome], failed: dict[st
     return Results(recipe, [outcomes[cell.key] for cell in wanted if cell.key in outcomes], missing, failed)
 
 
-def _in_folder(folder: Path) -> Iterator[Outcome]:
+def _in_folder(folder: Path) -> Iterator[CellResult]:
     yield from map(_in_file, _files(folder))
 
 
@@ -224,24 +224,24 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
-def _in_file(path: Path) -> Outcome:
+def _in_file(path: Path) -> CellResult:
     arrays = path.with_suffix(".npz")
     return _outcome(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
 
 
-def _outcome(content: bytes, name: str, arrays: Callable[[], Arrays]) -> Outcome:
+def _outcome(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
     """The outcome that a JSON file holds; `name` is for the error."""
     try:
         record = json.loads(content)
         if isinstance(record, dict) and record.get("format") != FORMAT:
             bad_value("format", f"be {FORMAT}", record.get("format"))
         record = check_record(record)
-        names = {each.name for each in fields(Outcome)} - {"cell", "arrays", "file"}
+        names = {each.name for each in fields(CellResult)} - {"cell", "arrays", "file"}
         known = {key: value for key, value in record.items() if key in names}
         for kind in ("validation", "test"):
             known[kind] = {metric: nan if value is None else value for metric, value in known[kind].items()}
         known["warnings"] = tuple(known.get("warnings", ()))
-        return Outcome(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
+        return CellResult(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         how = "delete it, and run the experiment again"
         raise ValueError(f"{name} must be the result of a cell ({how}); got {error}") from error

@@ -18,13 +18,13 @@ from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.results import failure_file, npz, outcome_file
-from rankgrad.experiments.runs.train_cell import Trained, ranker_of
+from rankgrad.experiments.runs.train_cell import TrainedCell, ranker_of
 from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 
 
-def run(
+def run_cell(
     cell: Cell,
     folder: str | os.PathLike[str],
     root: str | os.PathLike[str] | None = None,
@@ -101,7 +101,7 @@ def _lists(
     """A cell's lists, and what was warned about; a process that runs many cells reads them once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        splits = data_sets.read(data, binary=binary, fold=fold, root=root, cache=cache)
+        splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
     said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     return splits, tuple(dict.fromkeys(said))
 
@@ -126,7 +126,7 @@ def _judge(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, fl
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
 
 
-def _said(trained: Trained) -> dict[str, Any]:
+def _said(trained: TrainedCell) -> dict[str, Any]:
     return {name: value for name, value in trained._asdict().items() if name != "model"}
 
 

@@ -9,23 +9,23 @@ from typing import NamedTuple
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.experiments.runs.process_pool import Runner, Task
 from rankgrad.experiments.recipes.recipe import Recipe
-from rankgrad.experiments.runs.results import CELLS, FAILED, RECIPE, Outcome, chosen, failure_file, outcome_file, outcome_of
-from rankgrad.experiments.runs.run_cell import run
+from rankgrad.experiments.runs.results import CELLS, FAILED, RECIPE, CellResult, chosen, failure_file, outcome_file, outcome_of
+from rankgrad.experiments.runs.run_cell import run_cell
 from rankgrad.atomic_files import clear_leftovers, write_bytes
 from rankgrad.lock import locked
 
 
-class Step(NamedTuple):
+class CellProgress(NamedTuple):
     """A cell is done, or has failed."""
 
     cell: Cell
-    outcome: Outcome | None
+    outcome: CellResult | None
     error: str | None  # the traceback of a cell that failed
     done: int  # cells so far, with those of earlier runs
     total: int  # cells of the whole recipe
 
 
-def work(
+def run_recipe(
     recipe: Recipe,
     folder: str | os.PathLike[str],
     runner: Runner,
@@ -33,7 +33,7 @@ def work(
     root: str | os.PathLike[str] | None = None,
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[CellProgress]:
     """Run what is left of a recipe, and say so cell by cell.
 
     First the tuning cells. A row is chosen only when all its settings have been tried, so that tuning is equal; then
@@ -62,7 +62,7 @@ def work(
                 error = error or f"{path} was not written here: all machines must share this folder\n"
                 write_bytes(failure_file(cell, folder), f"{cell}\n\n{error}".encode())
             done += 1
-            yield Step(cell, outcome, error, done, total)
+            yield CellProgress(cell, outcome, error, done, total)
 
 
 def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
@@ -86,7 +86,7 @@ def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
 
 
 def _task(cell: Cell, folder: str, root: str | None, device: str | None, cache: str | None) -> None:
-    run(cell, folder, root, device=device, cache=cache)
+    run_cell(cell, folder, root, device=device, cache=cache)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

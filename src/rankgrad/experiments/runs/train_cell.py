@@ -9,7 +9,7 @@ from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_of
 
 
-class Trained(NamedTuple):
+class TrainedCell(NamedTuple):
     """A trained ranker and its training."""
 
     model: TrainedModel
@@ -22,7 +22,7 @@ class Trained(NamedTuple):
     versions: dict[str, str]
 
 
-def ranker_of(cell: Cell, data: Dataset, validation: Dataset | None, device: str | None = None) -> Trained:
+def ranker_of(cell: Cell, data: Dataset, validation: Dataset | None, device: str | None = None) -> TrainedCell:
     """Train what a cell says; `device` goes before its own."""
     kind = kind_of(cell.settings["model"])
     settings = kind.on_device(cell.settings, device or cell.settings.get("device", "cpu"))
@@ -31,4 +31,4 @@ def ranker_of(cell: Cell, data: Dataset, validation: Dataset | None, device: str
     judged = {} if validation is None else model.validated(validation, cell.settings.get("metric", "nDCG@10"))
     versions = {**provenance.versions(), **kind.versions(settings)}
     used = settings.get("device", "cpu")
-    return Trained(model, used, judged, model.kept, history, model.metrics.get("loss", {}), model.size, versions)
+    return TrainedCell(model, used, judged, model.kept, history, model.metrics.get("loss", {}), model.size, versions)

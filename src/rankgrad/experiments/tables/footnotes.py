@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 
 if TYPE_CHECKING:
     from rankgrad.experiments.recipes.reader import Significance
@@ -30,7 +30,7 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
     if recipe.answers and any(own.printed is not None for row in table.rows for own in row.entries.values()):
         from rankgrad.experiments.tables import published
 
-        source = published.load(recipe.answers)
+        source = published.load_published(recipe.answers)
         yield f"paper: as printed in {source.paper}, {source.table}; diff: ours - paper"
     for row, why in recipe.later.items():
         yield f"Not run: {row}: {why}"

@@ -3,10 +3,10 @@ r"""A table in LaTeX, with `booktabs` and nothing else: in as many `table*` as f
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rankgrad.experiments.tables.text import ABSENT, Column, Number, beside, caption, columns
+from rankgrad.experiments.tables.text import ABSENT, Column, NumberText, beside, caption, columns
 
 if TYPE_CHECKING:
-    from rankgrad.experiments.tables.table import Row, Table
+    from rankgrad.experiments.tables.table import Table, TableRow
 
 # What a page of `article` holds in `\footnotesize`: in width at 10 to 12 points, in height at 10 and 11.
 _WIDTH = 76.0  # in digits
@@ -88,7 +88,7 @@ def _lines(metric: str) -> list[str]:
     return [name + cutoff, f"({options})"] if bracket else [metric]
 
 
-def _pages(rows: "Sequence[Row]") -> list[range]:
+def _pages(rows: "Sequence[TableRow]") -> list[range]:
     """The places of the rows that go on a page, cut between models where that can be."""
     found, start = [], 0
     while start < len(rows):
@@ -101,7 +101,7 @@ def _pages(rows: "Sequence[Row]") -> list[range]:
     return found
 
 
-def _field(number: Number) -> str:
+def _field(number: NumberText) -> str:
     if number.text == ABSENT:
         return "--"
     text = number.text.replace("-", "$-$", 1) if number.text.startswith("-") else number.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from rankgrad.errors import one_of
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 
 _FOLDER = Path(__file__).with_suffix("")
 
@@ -51,11 +51,11 @@ def names() -> list[str]:
 
 
 @cache
-def load(name: str) -> PrintedTable:
+def load_published(name: str) -> PrintedTable:
     """A table by its name.
 
     Example:
-        >>> table = load("softmax-table1")
+        >>> table = load_published("softmax-table1")
         >>> table.paper[:37], table.page, len(table.rows)
         ('An Analysis of the Softmax Cross Entr', 4, 16)
         >>> table.rows[0].value, table.rows[0].spread
@@ -73,13 +73,13 @@ def load(name: str) -> PrintedTable:
     return PrintedTable(name, *where, read["conventions"].strip(), read.get("slips", "").strip(), rows)
 
 
-def find(name: str, data: str, model: str, loss: str, metric: str) -> PrintedNumber | None:
+def find_published(name: str, data: str, model: str, loss: str, metric: str) -> PrintedNumber | None:
     """The number of a table that answers one of ours; None where the paper prints none."""
     return _rows(name).get((data, model, loss, str(parse_metric(metric))))
 
 
 def value(name: str, data: str, model: str, loss: str, metric: str) -> float | None:
-    """The number as printed, `load(name).scale` times what our metric would say; None where the paper prints none.
+    """Return the number as printed, in units of `load_published(name).scale`; None if the paper prints none.
 
     Args:
         name: of the table, a recipe's `answers`.
@@ -90,10 +90,10 @@ def value(name: str, data: str, model: str, loss: str, metric: str) -> float | N
         >>> value("learndcg-table2", "MQ2008", "Context-Aware Ranker", "LearnDCG", "nDCG(empty='one')@10")
         79.03
     """
-    row = find(name, data, model, loss, metric)
+    row = find_published(name, data, model, loss, metric)
     return None if row is None else row.value
 
 
 @cache
 def _rows(name: str) -> dict[tuple[str, str, str, str], PrintedNumber]:
-    return {(row.data, row.model, row.loss, row.metric): row for row in load(name).rows}
+    return {(row.data, row.model, row.loss, row.metric): row for row in load_published(name).rows}

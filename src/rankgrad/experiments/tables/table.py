@@ -9,24 +9,24 @@ import numpy as np
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.experiments import statistics
-from rankgrad.experiments.recipes.data_sets import Source
+from rankgrad.experiments.recipes.data_sets import RecipeData
 from rankgrad.experiments.tables import published
 from rankgrad.experiments.tables.footnotes import footnotes, short
-from rankgrad.metrics import parse as parse_metric
+from rankgrad.metrics import parse_metric as parse_metric
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rankgrad.experiments.recipes.reader import Significance
     from rankgrad.experiments.recipes.recipe import Recipe
-    from rankgrad.experiments.runs.results import Outcome, Results
+    from rankgrad.experiments.runs.results import CellResult, Results
 
 WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # as in SmoothI's tables, and as in those of LambdaLoss@K
 _ROUNDS = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One number of a table. All are as the metric gives them; a table's `scale` is for showing them."""
 
     mean: float | None = None  # over seeds and folds, of the means over queries
@@ -50,12 +50,12 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A model with a loss."""
 
     model: str
     loss: str
-    entries: Mapping[str, Entry]  # by metric
+    entries: Mapping[str, TableEntry]  # by metric
     trials: tuple[int, ...] = (1,)  # settings tried, on a fold and of a variant; several numbers where these differ
     variants: tuple[str, ...] = ()  # of the loss, from which validation chose
     chosen: tuple[str, ...] = ()  # the variants that it chose, over folds
@@ -68,7 +68,7 @@ class Table:
     title: str
     data: str
     metrics: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     folds: tuple[int | None, ...]
     seeds: tuple[int, ...]
     conventions: Mapping[str, Mapping[str, str]]  # of each metric
@@ -112,7 +112,7 @@ class _Line:
 
     model: str
     loss: str
-    runs: dict[tuple[int | None, int], "Outcome"] = field(default_factory=dict)
+    runs: dict[tuple[int | None, int], "CellResult"] = field(default_factory=dict)
 
 
 def tables(results: "Results", metrics: Iterable[str] | str | None = None) -> list[Table]:
@@ -151,12 +151,12 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
         variants = [own.variant for own in candidates[line.model, line.loss] if own.variant is not None]
         chosen = {run.cell.variant for run in line.runs.values() if run.cell.variant is not None}
         trials = tried.get((line.model, line.loss), (1,))
-        rows.append(Row(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
+        rows.append(TableRow(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
     rows += _only_printed(recipe, data, names, {(line.model, line.loss) for line in lines})
     conventions = {name: parse_metric(name).conventions for name in names}
     made = Table(str(recipe.title), data, names, tuple(rows), tuple(source.folds), tuple(source.seeds), conventions)
     if recipe.answers:
-        scale = float(published.load(recipe.answers).scale)
+        scale = float(published.load_published(recipe.answers).scale)
         made = replace(made, scale=scale, digits=2 if scale == 100 else 3)
     return replace(made, notes=tuple(footnotes(made, recipe)))
 
@@ -167,7 +167,7 @@ def _recipe(results: "Results") -> "Recipe":
     return results.recipe
 
 
-def _lines(results: "Results", recipe: "Recipe", source: Source) -> list[_Line]:
+def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Line]:
     """The rows with their runs."""
     lines = {(row.model, row.loss): _Line(row.model, row.loss) for row in recipe.rows(source)}
     for outcome in results.final():
@@ -179,7 +179,7 @@ def _lines(results: "Results", recipe: "Recipe", source: Source) -> list[_Line]:
     return list(lines.values())
 
 
-def _entry(line: _Line, metric: str, source: Source, spread: str) -> Entry:
+def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEntry:
     """The number of a row, not yet compared with others."""
     folds, seeds = source.folds, source.seeds
     means, counted = {}, {}
@@ -188,7 +188,7 @@ def _entry(line: _Line, metric: str, source: Source, spread: str) -> Entry:
         values = values[~np.isnan(values)]
         counted[place[0]] = len(values)
         means[place] = float(values.mean()) if len(values) else 0.0  # as everywhere: 0 where no list counts
-    entry = Entry(runs=len(means), wanted=len(folds) * len(seeds), queries=sum(counted.values()))
+    entry = TableEntry(runs=len(means), wanted=len(folds) * len(seeds), queries=sum(counted.values()))
     if not means:
         return entry
     entry = replace(entry, mean=float(np.mean(list(means.values()))))
@@ -202,8 +202,8 @@ def _entry(line: _Line, metric: str, source: Source, spread: str) -> Entry:
 
 
 def _tested(
-    lines: list[_Line], column: list[Entry], metric: str, tests: "Significance", folds: Sequence[int | None]
-) -> list[Entry]:
+    lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance", folds: Sequence[int | None]
+) -> list[TableEntry]:
     """The column with its best rows, and each row tested against its reference."""
     higher = parse_metric(metric).higher_is_better
     column, pairs = list(column), {}
@@ -233,7 +233,7 @@ def _tested(
     return column
 
 
-def _blocks(lines: list[_Line], column: list[Entry]) -> Iterator[list[int]]:
+def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]:
     """The complete rows of each model: losses are compared with the ranker held fixed."""
     for model in dict.fromkeys(line.model for line in lines):
         places = [i for i, line in enumerate(lines) if line.model == model and column[i].complete]
@@ -250,26 +250,28 @@ def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[A
     return statistics.over_folds([queries for queries, _ in parts], [values for _, values in parts])
 
 
-def _beside(entry: Entry, recipe: "Recipe", data: str, line: _Line, metric: str) -> Entry:
+def _beside(entry: TableEntry, recipe: "Recipe", data: str, line: _Line, metric: str) -> TableEntry:
     """The number with the paper's beside it."""
     theirs = _printed(recipe, data, line.model, line.loss, metric)
     gap = None if theirs is None or entry.mean is None or not entry.complete else entry.mean - theirs
     return replace(entry, printed=theirs, gap=gap)
 
 
-def _only_printed(recipe: "Recipe", data: str, metrics: Sequence[str], ours: set[tuple[str, str]]) -> Iterator[Row]:
+def _only_printed(
+    recipe: "Recipe", data: str, metrics: Sequence[str], ours: set[tuple[str, str]]
+) -> Iterator[TableRow]:
     """The rows that the paper has and the recipe has not."""
-    rows = published.load(recipe.answers).rows if recipe.answers else ()
+    rows = published.load_published(recipe.answers).rows if recipe.answers else ()
     for model, loss in dict.fromkeys((row.model, row.loss) for row in rows if row.data == data):
         values = {name: _printed(recipe, data, model, loss, name) for name in metrics}
         if (model, loss) not in ours and any(value is not None for value in values.values()):
-            yield Row(model, loss, {name: Entry(printed=value) for name, value in values.items()})
+            yield TableRow(model, loss, {name: TableEntry(printed=value) for name, value in values.items()})
 
 
 def _printed(recipe: "Recipe", data: str, model: str, loss: str, metric: str) -> float | None:
     """The paper's number as our metric would say it."""
     value = published.value(recipe.answers, data, model, loss, metric) if recipe.answers else None
-    return None if value is None else value / published.load(recipe.answers).scale
+    return None if value is None else value / published.load_published(recipe.answers).scale
 
 
 def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, str], tuple[int, ...]]:

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table as RichTable
 
-    from rankgrad.experiments.tables.table import Entry, Table
+    from rankgrad.experiments.tables.table import Table, TableEntry
 
 ABSENT = "\N{EN DASH}"
 
 
-class Number(NamedTuple):
+class NumberText(NamedTuple):
     """What stands in one field."""
 
     text: str
@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
     metric: str  # as shown
     head: str  # ours, p, paper, diff
-    numbers: list[Number]
+    numbers: list[NumberText]
 
 
 def columns(table: "Table", metric: str) -> list[Column]:
@@ -34,10 +34,10 @@ def columns(table: "Table", metric: str) -> list[Column]:
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
     if any(entry.adjusted is not None for entry in entries):
-        found.append(Column(table.short(metric), "p", [Number(_probability(entry.adjusted)) for entry in entries]))
+        found.append(Column(table.short(metric), "p", [NumberText(_probability(entry.adjusted)) for entry in entries]))
     if any(entry.printed is not None for entry in entries):
-        shown = [Number(_number(table, entry.printed)) for entry in entries]
-        gaps = [Number(_number(table, entry.gap, "+")) for entry in entries]
+        shown = [NumberText(_number(table, entry.printed)) for entry in entries]
+        gaps = [NumberText(_number(table, entry.gap, "+")) for entry in entries]
         found += [Column(table.short(metric), "paper", shown), Column(table.short(metric), "diff", gaps)]
     return found
 
@@ -133,13 +133,13 @@ def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
     return grid
 
 
-def _ours(table: "Table", entry: "Entry") -> Number:
+def _ours(table: "Table", entry: "TableEntry") -> NumberText:
     if not entry.wanted:
-        return Number(ABSENT)
+        return NumberText(ABSENT)
     if not entry.complete:
-        return Number(f"{_number(table, entry.mean)} ({entry.runs}/{entry.wanted})")
+        return NumberText(f"{_number(table, entry.mean)} ({entry.runs}/{entry.wanted})")
     spread = "" if entry.spread is None else f" ±{_number(table, entry.spread)}"
-    return Number(_number(table, entry.mean) + spread, entry.mark, entry.best)
+    return NumberText(_number(table, entry.mean) + spread, entry.mark, entry.best)
 
 
 def _number(table: "Table", value: float | None, sign: str = "") -> str:
@@ -150,7 +150,7 @@ def _probability(p: float | None) -> str:
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _markdown(number: Number) -> str:
+def _markdown(number: NumberText) -> str:
     text = _escape_markdown(number.text)
     return (f"**{text}**" if number.strong else text) + number.mark
 

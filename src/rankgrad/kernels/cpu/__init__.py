@@ -45,7 +45,7 @@ def helper(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
-class Flat(NamedTuple):
+class FlatLists(NamedTuple):
     """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty.
 
     Kernels take plain tuples of them: to find the type of a named one takes Numba longer.
@@ -66,7 +66,7 @@ class Flat(NamedTuple):
         mask: Tensor | None,
         offsets: Tensor | None,
         n: int,
-    ) -> "Flat":
+    ) -> "FlatLists":
         """From the operator's arguments."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
@@ -98,7 +98,7 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
     return (tensor if tensor.is_contiguous() else tensor.contiguous()).numpy()
 
 
-class Results(NamedTuple):
+class KernelOutputs(NamedTuple):
     """The arrays that a kernel fills, and that the operator returns."""
 
     values: NDArray[Any]  # (L,)
@@ -107,7 +107,7 @@ class Results(NamedTuple):
     extras: NDArray[Any]  # (L, P), or (0, P)
 
     @classmethod
-    def like(cls, flat: Flat, params: int, gradient: bool) -> "Results":
+    def like(cls, flat: FlatLists, params: int, gradient: bool) -> "KernelOutputs":
         """Room for the results; whatever memory holds is in it, so a kernel writes every entry."""
         lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
         slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
