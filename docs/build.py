@@ -9,13 +9,24 @@ import inspect
 import sys
 from pathlib import Path
 
-import learndcg_page
-import loss_pages
+from pages import (
+    learndcg,
+    learndcg_findings,
+    mq2008_study,
+    neural_loss,
+    performance,
+    scale,
+    training,
+    trees,
+    which_loss,
+)
+from pages.losses import Advice, index_page, loss_page, read_advice, sections
 
 from rankgrad import backend, losses, metrics, relax
 
 DOCS = Path(__file__).parent
 LARGEST = 40_000  # bytes of a picture: they are committed
+NOTE = "<!-- Made by docs/build.py from the code and docs/when.yaml; change those. -->"
 FIGURES = ("neuralndcg-figure1", "neuralndcg-figure2")  # of loss_pictures
 
 
@@ -31,14 +42,14 @@ def main() -> None:
 
 def build(docs: Path) -> None:
     """Write all pages and pictures below `docs`, and remove those of losses that are gone."""
-    import loss_pictures
+    from pages import loss_pictures
 
-    when = loss_pages.advice()
+    when = read_advice()
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
-    drawn |= learndcg_page.pictures()
-    made = loss_pages.pages(when) | drawn
+    drawn |= learndcg.pictures()
+    made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
         (docs / path).write_text(text)
@@ -46,29 +57,47 @@ def build(docs: Path) -> None:
         path.unlink()
 
 
+def page_texts(when: dict[str, Advice]) -> dict[str, str]:
+    """Return the text of every generated page, by its path below `docs`."""
+    texts = {f"losses/{name}.md": loss_page(name, when[name]) for name in losses.__all__}
+    texts |= {
+        "losses/README.md": index_page(when),
+        "which-loss.md": which_loss.page(when),
+        "performance.md": performance.page(),
+        "training.md": training.page(),
+        "scale.md": scale.page(),
+        "trees.md": trees.page(),
+        "learndcg.md": learndcg.page(),
+        "neural_loss.md": neural_loss.page(),
+        "mq2008-study.md": mq2008_study.page(),
+        "learndcg-findings.md": learndcg_findings.page(),
+    }
+    return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}
+
+
 def check(docs: Path) -> list[str]:
     """What is wrong with the documentation below `docs`, one sentence each; nothing if all is well."""
     problems = undocumented()
-    when = loss_pages.advice()
+    when = read_advice()
     if set(when) != set(losses.__all__):
         return [
             *problems,
             f"docs/when.yaml and rankgrad.losses.__all__ differ in {sorted(set(when) ^ set(losses.__all__))}",
         ]
-    pages = loss_pages.pages(when)
-    for path, text in pages.items():
+    texts = page_texts(when)
+    for path, text in texts.items():
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    pictures += [f"figures/{name}.svg" for name in learndcg_page.PICTURES]
+    pictures += [f"figures/{name}.svg" for name in learndcg.PICTURES]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")
         elif (docs / path).stat().st_size > LARGEST:
             problems.append(f"docs/{path} is larger than {LARGEST} bytes")
-    gone = leftovers(docs, {*pages, *pictures})
+    gone = leftovers(docs, {*texts, *pictures})
     return problems + [f"docs/{path.relative_to(docs)} belongs to no loss" for path in gone]
 
 
@@ -80,7 +109,7 @@ def undocumented() -> list[str]:
             if not inspect.getdoc(getattr(package, name)):
                 problems.append(f"{package.__name__}.{name} has no docstring")
     for name in losses.__all__:
-        found = loss_pages.sections(getattr(losses, name))
+        found = sections(getattr(losses, name))
         problems += [f"rankgrad.losses.{name} has no {part}" for part in ("example", "references") if not found[part]]
     return problems
 

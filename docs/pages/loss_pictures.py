@@ -1,6 +1,5 @@
 """Pictures drawn from the code: each loss as one score moves, and Figures 1 and 2 of the NeuralNDCG paper."""
 
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from rankgrad import losses, metrics
 
-DOCS = Path(__file__).parent
 GRID = torch.linspace(-2, 6, 161, dtype=torch.float64)
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 
