@@ -1,7 +1,7 @@
-"""What studies came to, for the pages about them: `python docs/study_tables.py` reads `docs/studies/*.tar.xz`.
+"""Summarise studies for the documentation: `python docs/study_tables.py` reads `docs/studies/*.tar.xz`.
 
-A study is kept as `rankgrad experiment RECIPE --out docs/studies/NAME --pack` wrote it. Its table, with tests and
-intervals, goes to `docs/tables/study-NAME.json`, of which the pages are made.
+`rankgrad experiment RECIPE --out docs/studies/NAME --pack` writes a study. This script writes its table, with tests and
+intervals, to `docs/tables/study-NAME.json`, from which `docs/build.py` generates the pages.
 """
 
 import json
@@ -22,12 +22,12 @@ from rankgrad.experiments.tables import tables
 
 DOCS = Path(__file__).parent
 RECIPES = DOCS.parent / "recipes"
-# A packed file may hold the cells of several recipes.
+# A packed file may contain the cells of several recipes.
 STUDIES = {
     "mq2008-study": ("mq2008-study",),
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
 }
-# The row that all others are held against, and by which metric.
+# The row that all others are compared with, and the metric.
 BESIDE = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
 
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def figures(known: dict[str, Results]) -> None:
-    """The pictures of the findings on LearnDCG: its scalars by folds, and quality against cost."""
+    """Draw the pictures of the findings on LearnDCG: its scalars per fold, and quality against cost."""
     for recipe, model, charts_of in (
         ("learndcg-rq1", "MLP", ("learned-gain_base", "learned-discount_base", "learned-alpha")),
         ("learndcg-rq4", "Context-Aware Ranker", ("cost",)),
@@ -64,7 +64,7 @@ def figures(known: dict[str, Results]) -> None:
 
 
 def summary(results: Results) -> dict[str, Any]:
-    """A study's tables, its runs and what they cost."""
+    """Return the tables of a study, its number of runs and their cost."""
     runs, recipe = results.cells, results.recipe
     assert recipe is not None
     return {
@@ -81,13 +81,13 @@ def summary(results: Results) -> dict[str, Any]:
 
 
 def spent(runs: list[Any]) -> dict[str, Any]:
-    """What runs cost."""
+    """Return the number of runs, their hours and their machines."""
     hours = round(sum(run.seconds for run in runs) / 3600, 2)
     return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
 
 
 def beside(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
-    """Every row against one, whatever its ranker: paired t-tests on means over seeds, with Holm's correction."""
+    """Compare every row of all rankers with one row: paired t-tests on means over seeds, with Holm's correction."""
     runs: dict[tuple[str, str], dict[Any, list[Any]]] = {}
     for run in results.final():
         runs.setdefault((run.cell.model, run.cell.loss), {}).setdefault(run.cell.fold, []).append(run)
@@ -148,7 +148,7 @@ def _setting(run: Any, searched: Iterable[str]) -> str:
 
 
 def _learned(runs: list[Any]) -> dict[str, list[float]]:
-    """Least, mean and greatest value over the runs, by parameter of the loss."""
+    """Return the minimum, mean and maximum over the runs, for each parameter of the loss."""
     names = runs[0].learned if runs else {}
     values = {name: [run.learned[name] for run in runs] for name in names}
     return {name: [round(float(f(own)), 4) for f in (np.min, np.mean, np.max)] for name, own in values.items()}

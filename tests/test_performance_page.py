@@ -1,4 +1,4 @@
-"""The section on Rax says what its tables say: who is faster, and nothing where nothing was measured."""
+"""Page about speed: the section on Rax follows from the tables, and is left out without measurements."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ def row(loss, shape=(64, 240, False), **seconds):
 def test_without_rax_there_is_no_section(page, tmp_path):
     write(tmp_path, "losses-gpu", row("ranknet", fused=1e-4, graph=1e-5))
     text = page()
-    assert "## Beside Rax" not in text
+    assert "## Comparison with Rax" not in text
     assert "Rax, which needs JAX, was not measured here." in text
 
 

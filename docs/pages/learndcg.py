@@ -50,7 +50,7 @@ def _curves(found: dict[str, Any]) -> dict[str, str]:
         "curves_loss_lr": f"{run['loss_lr']:g}",
         "curves_batch": str(run["batch_size"]),
         "curves_machine": where(found),
-        "ends_table": table(["way", "loss", *SYMBOLS.values()], rows),
+        "ends_table": table(["scalars", "loss", *SYMBOLS.values()], rows),
         "test_means": ", ".join(f"{mean:.2f} ({name})" for name, mean in means.items()),
     }
 
@@ -83,7 +83,7 @@ def _cost(found: dict[str, Any]) -> dict[str, str]:
         "cost_batch": str(found["run"]["batch_size"]),
         "cost_rounds": str(found["rounds"]),
         "cost_machine": where(found),
-        "cost_table": table(["ranker", "way", "an epoch", "ratio to fixed"], rows),
+        "cost_table": table(["ranker", "scalars", "time per epoch", "ratio to fixed"], rows),
     }
 
 

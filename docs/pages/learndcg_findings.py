@@ -10,7 +10,7 @@ METRIC = "nDCG(empty='one')@10"  # the convention that fits the paper's numbers
 LEARNED = ("LearnDCG", "LearnDCG, curved", "LearnDCG, held out")
 PICTURES = {
     "learndcg-cost": "Quality against the seconds of one training run, Context-Aware Ranker: the paper's Figure 1",
-    "learndcg-gain_base": "b_g over the epochs with the first seed, a line for each fold, MLP",
+    "learndcg-gain_base": "b_g over the epochs with the first seed, one line per fold, MLP",
     "learndcg-discount_base": "b_d over the epochs, MLP: the paper's Figure 2",
     "learndcg-alpha": "alpha over the epochs, MLP",
 }
@@ -98,7 +98,7 @@ def _effect(study: dict[str, Any]) -> dict[str, str]:
         if fixed is not None and learned is not None:
             claimed.append(f"{model} {learned - fixed:+.2f}")
     better = _significant(study, 1)
-    verdict = "**There is a gain that survives the test.**" if better else "**No gain that survives the test.**"
+    verdict = "**There is a significant improvement.**" if better else "**No significant improvement.**"
     return {
         "verdict": verdict,
         "effect_ranges": "; ".join(ranges),
@@ -106,7 +106,7 @@ def _effect(study: dict[str, Any]) -> dict[str, str]:
         "effect_worse": _listed(_significant(study, -1)),
         "effect_paper": "; ".join(claimed),
         "effect_table": _against(study),
-        "scalars_table": table(["loss", "ranker", "least to greatest"], ends),
+        "scalars_table": table(["loss", "ranker", "minimum to maximum"], ends),
         "scalar_pictures": _pictures("learndcg-gain_base", "learndcg-discount_base", "learndcg-alpha"),
     }
 
@@ -151,7 +151,7 @@ def _cost(study: dict[str, Any]) -> dict[str, str]:
     for row in rows:
         epoch = row["seconds"] / row["epochs"]
         lines.append([row["loss"], _mean(row), f"{row['seconds']:.1f}", f"{row['epochs']:.0f}", f"{epoch / least:.1f}"])
-    head = ["loss", "NDCG@10", "seconds a run", "epochs until it stopped", "an epoch, x the cheapest"]
+    head = ["loss", "NDCG@10", "seconds per run", "epochs until it stopped", "time per epoch / cheapest"]
     return {"cost_table": table(head, lines), "cost_picture": _pictures("learndcg-cost")}
 
 

@@ -39,7 +39,7 @@ def loss_page(name: str, advice: Advice) -> str:
         metric=advice.get("shown", "nDCG"),
         when=advice["when"].strip(),
         facts=facts(advice),
-        measured=papers and f"What was measured:\n\n{papers}",
+        measured=papers and f"Results in papers:\n\n{papers}",
         figures="\n\n".join(f"![{figure}](../figures/{figure}.svg)" for figure in advice.get("figures", [])),
         parameters=parameters(getattr(losses, name), doc["args"]),
         example=example,
@@ -50,7 +50,7 @@ def loss_page(name: str, advice: Advice) -> str:
 def facts(advice: Advice) -> str:
     """Return a table of what the loss needs and costs."""
     rows = [("labels", advice["labels"]), ("lists", advice["lists"]), ("metric", advice["metric"])]
-    rows += [("cost", f"O({advice['cost']}) a list")]
+    rows += [("cost", f"O({advice['cost']}) per list")]
     return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows)
 
 
@@ -95,7 +95,7 @@ def parameters(loss: Any, args: str) -> str:
         rows.append(f"| `{parameter.name}` | {default} | {text} |")
     shared = ", ".join(f"`{name}`" for name in SHARED if name in signature or isinstance(loss, type))
     taken = shared.replace("`weights`, ", "") if isinstance(loss, type) else shared
-    note = f"And {taken}, as in every loss: see [the index](README.md)."
+    note = f"Also {taken}, as in every loss: see [the index](README.md)."
     return "\n".join(rows) + f"\n\n{note}" if own else note
 
 

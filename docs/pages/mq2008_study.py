@@ -27,7 +27,7 @@ def page() -> str:
     rows = found["tables"][0]
     models = list(dict.fromkeys(row["model"] for row in rows["rows"]))
     trials = sorted({trial for row in rows["rows"] for trial in row["trials"]})
-    missing = f"**{found['missing']} runs are missing: the study is not whole.**" if found["missing"] else ""
+    missing = f"**{found['missing']} runs are missing: the study is not complete.**" if found["missing"] else ""
     return fill(
         "mq2008-study",
         rankers=str(len(models)),
@@ -92,11 +92,11 @@ def _ranker_finding(rows: list[dict[str, Any]]) -> str:
     means = [100 * row["entries"][METRIC]["mean"] for row in rows]
     spread = [100 * (row["entries"][METRIC]["spread"] or 0.0) for row in rows]
     return (
-        f"- **{rows[0]['model']}**: {rows[0]['loss']} is ahead with {means[0]:.2f}, {rows[-1]['loss']} last with "
-        f"{means[-1]:.2f}. Of the other {len(rows) - 1}, {len(rows) - 1 - len(worse)} cannot be told from it "
-        f"(paired t-test, Holm, {LEVEL}); "
+        f"- **{rows[0]['model']}**: {rows[0]['loss']} is first with {means[0]:.2f}, {rows[-1]['loss']} last with "
+        f"{means[-1]:.2f}. Of the other {len(rows) - 1}, {len(rows) - 1 - len(worse)} do not differ significantly from "
+        f"it (paired t-test, Holm, {LEVEL}); "
         f"{'significantly worse: ' + ', '.join(worse) if worse else 'none is significantly worse'}. "
-        f"Seeds alone move a row by {min(spread):.2f} to {max(spread):.2f}."
+        f"The standard deviation over seeds is {min(spread):.2f} to {max(spread):.2f}."
     )
 
 
@@ -128,7 +128,7 @@ def _ranker(study: dict[str, Any], model: str) -> str:
         means = [f"{100 * row['entries'][metric]['mean']:.2f}" for metric in (METRIC, *others)]
         spread = f"{100 * (entry['spread'] or 0.0):.2f}"
         lines.append([row["loss"], means[0], spread, *test, *means[1:], f"{row['seconds']:.1f}", "; ".join(chosen)])
-    head = ["loss", METRIC, "± seeds", *tested, *others, "seconds a run", "chosen, by folds"]
+    head = ["loss", METRIC, "± seeds", *tested, *others, "seconds per run", "chosen settings, over folds"]
     return fill("mq2008-study-ranker", ranker=model, table=table(head, lines))
 
 

@@ -85,7 +85,10 @@ def rax_table(rows: list[dict[str, Any]]) -> str:
         cells = [row["loss"], lists(row), *(time(row, kind) for kind in kinds)]
         cells += [f"{ratio(row, *pair):.1f}" if set(pair) <= set(row) else "" for pair in ratios]
         lines.append(cells + [f"{row[key]:,.0f}" if key in row else "" for key in memory])
-    return table(["loss", "lists x documents", *(title.replace("rax", "Rax") for title in head)], lines)
+    return table(
+        ["loss", "lists x documents", *(title.replace("rax", "Rax").replace(" a doc", " per doc") for title in head)],
+        lines,
+    )
 
 
 def lists(row: dict[str, Any]) -> str:
@@ -106,7 +109,7 @@ def times_table(rows: list[dict[str, Any]]) -> str:
     titles |= {"plain": "plain", "compiled": "compiled", "baseline": "textbook"}
     kinds = [(kind, title) for kind, title in titles.items() if kind in every]
     head = ["loss", "lists x documents", *(title for _, title in kinds), "plain / fused", "textbook / fused"]
-    head += ["bytes a document"] if graph else []
+    head += ["bytes per document"] if graph else []
     lines = []
     for row in rows:
         cells = [row["loss"], f"{row['lists']} x {row['documents']:,}", *(time(row, kind) for kind, _ in kinds)]

@@ -1,8 +1,8 @@
 """Fill the Markdown templates of `docs/templates`; write tables and paragraphs in Markdown.
 
-A place in a template is written `{{ name }}`. A paragraph of several lines with a place in it is wrapped again after
-filling. A place that is a paragraph by itself takes any text, such as a table or a section; if the text is empty, the
-paragraph is left out.
+A place in a template is written `{{ name }}`. A paragraph with places is wrapped again after filling. A place that is
+the only content of a paragraph accepts any text, such as a table or a section; if the text is empty, the paragraph is
+left out.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLACE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
-UNWRAPPED = re.compile(r"^(- |```)", re.MULTILINE)  # lists and code keep their lines
+UNWRAPPED = re.compile(r"^(#|!|- |```)", re.MULTILINE)  # headings, pictures, lists and code keep their lines
 
 
 def fill(template: str, **values: str) -> str:
@@ -25,7 +25,7 @@ def fill(template: str, **values: str) -> str:
     filled = []
     for block in text.strip("\n").split("\n\n"):
         new = PLACE.sub(lambda match: values[match[1]].strip("\n"), block)
-        if new == block or PLACE.fullmatch(block) or "\n" not in block or UNWRAPPED.search(block):
+        if new == block or PLACE.fullmatch(block) or UNWRAPPED.search(block):
             filled.append(new)
         else:
             filled.append(paragraph(new))

@@ -28,7 +28,7 @@ def _quality_table(found: list[dict[str, Any]]) -> str:
     for row in found:
         numbers = [f"{row[key]:.2f}" for key in ("empty one", "spread", "empty zero", "seconds a run")]
         rows.append([row["ranker"], f"`{row['loss']}`", *numbers])
-    head = ["ranker", "loss", "NDCG@10, empty = 1", "sd over seeds", "NDCG@10, empty = 0", "seconds a run"]
+    head = ["ranker", "loss", "NDCG@10, empty = 1", "sd over seeds", "NDCG@10, empty = 0", "seconds per run"]
     return table(head, rows)
 
 
@@ -38,9 +38,9 @@ def _speed(file: str, *, title: str, size: str, gpu: bool) -> str:
     facts, request = found["setting"], found["requests"][0]
     # On a GPU parts are timed eagerly, but an epoch is recorded: a share would mean nothing.
     heading = (
-        "Each part by itself and without a CUDA graph, in seconds an epoch:"
+        "Each part separately, without a CUDA graph, in seconds per epoch:"
         if gpu
-        else "Each part by itself, in seconds an epoch:"
+        else "Each part separately, in seconds per epoch:"
     )
     return fill(
         "training-speed",
@@ -59,7 +59,7 @@ def _speed(file: str, *, title: str, size: str, gpu: bool) -> str:
 
 
 def _runs_table(found: dict[str, Any]) -> str:
-    every = f"{found['setting']['epochs']} epochs with all"
+    every = f"{found['setting']['epochs']} epochs in total"
     rows = []
     for run in found["runs"]:
         seconds = [f"{run[key]:.2f} s" for key in ("first epoch", "epoch", "validation", "run")]

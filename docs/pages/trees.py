@@ -72,7 +72,7 @@ def _sets_table(rows: list[dict[str, Any]], sets: dict[str, Any]) -> str:
         native = f"{means['native:rank_xendcg']:.2f}"
         size = str(sets[row["data"]]["lists"])
         lines.append([row["data"], size, f"`{loss}`", *numbers, *_difference(row)[1:], native])
-    return table(["set", "queries", "loss", "told y", "told 2^y - g", *HEAD, "rank_xendcg"], lines)
+    return table(["set", "queries", "loss", "target y", "target 2^y - g", *HEAD, "rank_xendcg"], lines)
 
 
 def _learned_table(rows: list[dict[str, Any]]) -> str:
@@ -125,7 +125,7 @@ def _rounds(found: dict[str, Any]) -> dict[str, str]:
         "rounds_command": (
             f"python benchmarks/tree_rounds.py --lists {found['lists']} --json docs/tables/tree-rounds.json"
         ),
-        "rounds_table": table(["objective", "a round", "ratio", "of it in our objective"], lines),
+        "rounds_table": table(["objective", "time per round", "ratio", "part in our objective"], lines),
     }
 
 
