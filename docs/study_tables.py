@@ -28,7 +28,7 @@ STUDIES = {
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
 }
 # The row that all others are compared with, and the metric.
-BESIDE = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
+COMPARED_WITH = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
 
 
 def main() -> None:
@@ -39,8 +39,8 @@ def main() -> None:
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}
-                if name in BESIDE:
-                    found["beside"] = beside(results, *BESIDE[name])
+                if name in COMPARED_WITH:
+                    found["beside"] = compared_with(results, *COMPARED_WITH[name])
                 text = json.dumps(found, indent=1)
                 (DOCS / "tables" / f"study-{recipe}.json").write_text(text + "\n")
                 print(f"{recipe}: {found['final runs']} final runs, {found['missing']} missing")
@@ -86,14 +86,17 @@ def spent(runs: list[Any]) -> dict[str, Any]:
     return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
 
 
-def beside(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
+def compared_with(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
     """Compare every row of all rankers with one row: paired t-tests on means over seeds, with Holm's correction."""
     runs: dict[tuple[str, str], dict[Any, list[Any]]] = {}
     for run in results.final():
         runs.setdefault((run.cell.model, run.cell.loss), {}).setdefault(run.cell.fold, []).append(run)
     values = {}
     for row, folds in runs.items():
-        each = [over_seeds([run.queries for run in own], [run.values(metric) for run in own]) for own in folds.values()]
+        each = [
+            over_seeds([run.queries for run in seeds], [run.values(metric) for run in seeds])
+            for seeds in folds.values()
+        ]
         values[row] = over_folds([queries for queries, _ in each], [numbers for _, numbers in each])
     others = [row for row in values if row != (model, loss)]
     pairs = {row: align(*values[row], *values[model, loss]) for row in others}
@@ -111,10 +114,10 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
     recipe = results.recipe
     assert recipe is not None
     for row in table.rows:
-        own = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
+        runs = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
         entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
-        searched = recipe.models[row.model].searched(recipe.search) if own else ()
-        if own:
+        searched = recipe.models[row.model].searched(recipe.search) if runs else ()
+        if runs:
             rows.append(
                 {
                     "model": row.model,
@@ -122,11 +125,11 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "entries": entries,
                     "trials": [trial * max(1, len(row.variants)) for trial in row.trials],
                     "chosen": _counted(
-                        _setting(run, searched) for run in own if run.cell.settings.get("seed") == table.seeds[0]
+                        _setting(run, searched) for run in runs if run.cell.settings.get("seed") == table.seeds[0]
                     ),
-                    "seconds": round(float(np.mean([trained_seconds(run) for run in own])), 3),
-                    "epochs": round(float(np.mean([len(run.history) for run in own])), 1),
-                    "learned": _learned(own),
+                    "seconds": round(float(np.mean([trained_seconds(run) for run in runs])), 3),
+                    "epochs": round(float(np.mean([len(run.history) for run in runs])), 1),
+                    "learned": _learned(runs),
                 }
             )
     known = {"data": table.data, "metrics": list(table.metrics), "folds": len(table.folds), "seeds": len(table.seeds)}
@@ -151,7 +154,7 @@ def _learned(runs: list[Any]) -> dict[str, list[float]]:
     """Return the minimum, mean and maximum over the runs, for each parameter of the loss."""
     names = runs[0].learned if runs else {}
     values = {name: [run.learned[name] for run in runs] for name in names}
-    return {name: [round(float(f(own)), 4) for f in (np.min, np.mean, np.max)] for name, own in values.items()}
+    return {name: [round(float(f(numbers)), 4) for f in (np.min, np.mean, np.max)] for name, numbers in values.items()}
 
 
 def _counted(values: Any) -> dict[str, int]:

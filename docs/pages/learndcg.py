@@ -36,11 +36,11 @@ def _curves(found: dict[str, Any]) -> dict[str, str]:
     """Return the values of the section about joint minimisation."""
     run, rows, means = found["run"], [], {}
     for name, loss in found["losses"].items():
-        own = [row for row in found["rows"] if row["name"] == name]
-        means[name] = sum(row["nDCG@10"] for row in own) / len(own)
-        own = [row for row in own if "alpha" in row]
-        if own:
-            ends = [[row[each][-1] for row in own] for each in SYMBOLS]
+        rows_of_loss = [row for row in found["rows"] if row["name"] == name]
+        means[name] = sum(row["nDCG@10"] for row in rows_of_loss) / len(rows_of_loss)
+        rows_of_loss = [row for row in rows_of_loss if "alpha" in row]
+        if rows_of_loss:
+            ends = [[row[each][-1] for row in rows_of_loss] for each in SYMBOLS]
             rows.append([name, f"`{loss}`", *(f"{min(end):.2f} to {max(end):.2f}" for end in ends)])
     return {
         "curves_epochs": str(run["epochs"]),

@@ -87,16 +87,16 @@ def parameters(loss: Any, args: str) -> str:
     for match in re.finditer(r"^([\w, ]+): (.*(?:\n[ \t]+.*)*)", args, flags=re.MULTILINE):
         described |= dict.fromkeys(match[1].split(", "), " ".join(match[2].split()))
     signature = inspect.signature(loss).parameters
-    own = [p for name, p in signature.items() if name not in SHARED]
+    specific = [p for name, p in signature.items() if name not in SHARED]
     rows = ["| parameter | default | |", "|---|---|---|"]
-    for parameter in own:
+    for parameter in specific:
         default = "required" if parameter.default is parameter.empty else f"`{parameter.default!r}`"
         text = described.get(parameter.name, "").replace("|", r"\|")
         rows.append(f"| `{parameter.name}` | {default} | {text} |")
     shared = ", ".join(f"`{name}`" for name in SHARED if name in signature or isinstance(loss, type))
     taken = shared.replace("`weights`, ", "") if isinstance(loss, type) else shared
     note = f"Also {taken}, as in every loss: see [the index](README.md)."
-    return "\n".join(rows) + f"\n\n{note}" if own else note
+    return "\n".join(rows) + f"\n\n{note}" if specific else note
 
 
 def index_page(when: dict[str, Advice]) -> str:

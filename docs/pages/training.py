@@ -10,12 +10,13 @@ def page() -> str:
     """Return the page."""
     found = read("mq2008-training")
     settings = {
-        name: ", ".join(f"`{key}={value}`" for key, value in own.items()) for name, own in found["settings"].items()
+        name: ", ".join(f"`{key}={value}`" for key, value in values.items())
+        for name, values in found["settings"].items()
     }
     return fill(
         "training",
         seeds=str(found["seeds"]),
-        settings="; ".join(f"`{name}`: {own}" for name, own in settings.items()),
+        settings="; ".join(f"`{name}`: {values}" for name, values in settings.items()),
         machine=where(found),
         quality_table=_quality_table(found["rows"]),
         gpu=_speed("training-gpu", title="On one GPU", size="WEB30K-shaped lists", gpu=True),

@@ -31,12 +31,12 @@ def _losses(found: dict[str, Any]) -> dict[str, str]:
         rows.setdefault(row["table"], []).append(row)
     queries, empty = found["sets"]["MQ2008"].values()
     settings = {
-        name: ", ".join(f"`{key}={value}`" for key, value in own.items()) for name, own in found["params"].items()
+        name: ", ".join(f"`{key}={value}`" for key, value in values.items()) for name, values in found["params"].items()
     }
     return {
         "queries": str(queries),
         "empty": str(empty),
-        "same_settings": "; ".join(f"{name}: {own}" for name, own in settings.items()),
+        "same_settings": "; ".join(f"{name}: {values}" for name, values in settings.items()),
         "most_trees": str(found["budget"]["trees"]),
         "patience": str(found["budget"]["patience"]),
         "losses_machine": _machine(found),
@@ -87,7 +87,8 @@ def _learned_table(rows: list[dict[str, Any]]) -> str:
 def _tuned(found: dict[str, Any]) -> dict[str, str]:
     """Return the values of the section about tuned LambdaMART."""
     search, study = (
-        [f"`{name}` of {', '.join(map(str, own))}" for name, own in found[key].items()] for key in ("grid", "studied")
+        [f"`{name}` of {', '.join(map(str, values))}" for name, values in found[key].items()]
+        for key in ("grid", "studied")
     )
     lines = []
     for row in found["rows"]:
