@@ -13,12 +13,12 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 test: lint types
 	$(PYTEST) -m "not long"
-	TRITON_INTERPRET=1 $(PYTEST) -m "not long" tests/test_triton_*.py
+	TRITON_INTERPRET=1 $(PYTEST) -m "not long" tests/kernels/test_triton_*.py
 
 # The long checks: the standing attack, every backend, big lists, recipes, other users and full disks.
 test-all: test
 	$(PYTEST) -m long
-	TRITON_INTERPRET=1 $(PYTEST) -m long tests/test_triton_*.py
+	TRITON_INTERPRET=1 $(PYTEST) -m long tests/kernels/test_triton_*.py
 
 # Half an hour of the standing attack; `python tests/long/attack.py --help` says more.
 attack: $(VENV)/.installed

@@ -26,7 +26,7 @@ from rankgrad.kernels.cpu.ideal import ideal_dcg, shares
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula
+from rankgrad.losses.metric_formula import MetricFormula
 
 ALL = 1 << 30
 # What a loss takes of the labels, and down to which rank.
@@ -125,7 +125,7 @@ def measure(name: str, lists: int, documents: int, repeats: int) -> dict[str, An
 def check(found: np.ndarray[Any, Any], labels: torch.Tensor, depth: int) -> None:
     """The gains over the ideal DCG, as the plain losses have them."""
     lists = as_lists(labels.double(), labels)
-    truth = Formula("nDCG", min(depth, labels.shape[1])).gains(lists)
+    truth = MetricFormula("nDCG", min(depth, labels.shape[1])).gains(lists)
     torch.testing.assert_close(torch.from_numpy(found).double(), truth, rtol=1e-5, atol=1e-7)
 
 

@@ -18,8 +18,8 @@ from torch import Tensor
 import rankgrad as rg
 from rankgrad.lists import as_lists
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
-from rankgrad.training.batches import Plan
-from rankgrad.training.feed import Resident
+from rankgrad.training.batch_loading import DeviceData
+from rankgrad.training.batch_schedule import BatchSchedule
 
 SCALARS = ("gain_base", "discount_base", "alpha")
 # The paper's rate and batch; the scalars have a larger rate, to get somewhere within so many epochs.
@@ -52,14 +52,14 @@ def main() -> None:
 def noise(root: str, seeds: int) -> dict[str, Any]:
     """Curves of b_d with the ratio computed naively in float32, beside the size of its gradient."""
     data = rg.data.load("MQ2008", fold=1, root=root).train
-    feed = Resident(data, rg.data.Steps.parse("standardise").fit(data), None, torch.device("cpu"))
+    feed = DeviceData(data, rg.data.Preprocessing.parse("standardise").fit(data), None, torch.device("cpu"))
     rows, sizes = [], []
     for seed in range(seeds):
         torch.manual_seed(seed)
         ranker, loss = rg.rankers.build("mlp", features=data.features.shape[1], widths=[64, 32]), Naive()
         groups = [{"params": [*ranker.parameters()]}, {"params": [*loss.parameters()], "lr": RUN["loss_lr"]}]
         optimiser = torch.optim.Adam(groups, lr=RUN["lr"])
-        plan = Plan(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
+        plan = BatchSchedule(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
         curve = [2.0]
         for epoch in range(RUN["epochs"]):
             for batch in feed.batches(plan.steps(epoch)):
@@ -99,7 +99,7 @@ def curves(root: str, seeds: int) -> dict[str, Any]:
             for seed in range(seeds):
                 settings = rg.training.Settings(**RUN, loss=loss, seed=seed, device="cpu")
                 model = rg.training.train(settings, data.train, data.validation)
-                begin = rg.losses.parse(loss).learned()
+                begin = rg.losses.parse_loss(loss).learned()
                 found = {each: _thin([begin[each], *(row[each] for row in model.history)]) for each in SCALARS}
                 kept = {} if name == "fixed" else found
                 test = 100 * float(model.evaluate(data.test, [NDCG])[NDCG])

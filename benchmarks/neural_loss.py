@@ -19,7 +19,7 @@ from setting import setting
 from torch import Tensor
 
 import rankgrad as rg
-from rankgrad.losses.surrogates import standardised
+from rankgrad.losses.surrogate_networks import standardise_scores
 from rankgrad.surrogate import fidelity
 from rankgrad.surrogate.fidelity import LENGTHS
 
@@ -56,7 +56,7 @@ def surrogates() -> list[tuple[str, int, str, Any]]:
     sharpest = min(mended.facts["network"]["temperatures"])
 
     def ranks(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        spread = standardised(scores, mask)
+        spread = standardise_scores(scores, mask)
         return -rg.losses.approx_ndcg(spread, labels, temperature=sharpest, reduction="none")
 
     found: list[tuple[str, int, str, Any]] = []

@@ -16,7 +16,7 @@ import torch
 from setting import setting
 
 import rankgrad as rg
-from rankgrad.files import read_tensors
+from rankgrad.atomic_files import read_tensors
 from rankgrad.training import Settings, train
 
 MODEL = "mlp:widths=1024-256"

@@ -76,7 +76,7 @@ def measure(name: str, shape: Shape, device: str, repeats: int, compiled: bool) 
 
     scores, labels = data(shape.lists, shape.documents, device)
     mask = lengths_mask(shape, device) if shape.masked else None
-    loss = partial(losses.parse(name), mask=mask)
+    loss = partial(losses.parse_loss(name), mask=mask)
     ways = ours(loss, scores, labels, device, compiled and not shape.masked)
     ways["rax"] = partial(rax_calls.called, name, scores, labels, mask)
     if device == "cuda":

@@ -25,7 +25,7 @@ import sklearn
 from sklearn.datasets import load_svmlight_file
 
 from rankgrad.data.cache import open_cache
-from rankgrad.data.letor import read_letor
+from rankgrad.data.letor.reader import read_letor
 
 FEATURES = 136
 ALLOWED = 256e6
@@ -33,7 +33,7 @@ ALLOWED = 256e6
 # Run in a process of its own. VmHWM and not getrusage: the latter's peak is inherited from the process that started it.
 PROBE = """
 import json, sys
-from rankgrad.data.letor import read_letor
+from rankgrad.data.letor.reader import read_letor
 def memory(key):
     line = next(line for line in open("/proc/self/status") if line.startswith(key))
     return int(line.split()[1]) * 1024

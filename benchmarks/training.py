@@ -24,8 +24,8 @@ from setting import setting
 import rankgrad as rg
 from rankgrad.data import Dataset
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.batches import Plan
-from rankgrad.training.feed import feed
+from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_schedule import BatchSchedule
 
 MODELS = {
     "context_aware": "context_aware:width=96,blocks=2,heads=1,feed_forward=384,dropout=0.1",
@@ -88,13 +88,13 @@ def whole_run(settings: Settings, data: rg.data.Splits) -> dict[str, float]:
 
 def parts(settings: Settings, data: Dataset, device: torch.device, epoch: float) -> dict[str, float]:
     """Seconds an epoch of each part by itself, and its share of the epoch."""
-    steps = rg.data.Steps.parse(settings.preprocess).fit(data)
-    name, options = rg.rankers.parse(settings.model)
+    steps = rg.data.Preprocessing.parse(settings.preprocess).fit(data)
+    name, options = rg.rankers.parse_ranker(settings.model)
     ranker = rg.rankers.build(name, features=data.features.shape[1], **options).to(device)
-    loss = rg.losses.parse(settings.loss)
+    loss = rg.losses.parse_loss(settings.loss)
     optimiser = torch.optim.Adam(ranker.parameters(), fused=device.type == "cuda")
     source = feed(data, steps, device, where="device", weights=None)
-    plan = Plan(data.labels, data.offsets, 0, settings.batch_size, by_length=ranker.list_aware)
+    plan = BatchSchedule(data.labels, data.offsets, 0, settings.batch_size, by_length=ranker.list_aware)
     seconds = {"batches": timed(lambda: sum(1 for _ in source.batches(plan.steps(1))), device)}
     sample = plan.steps(1)[:: max(1, len(plan.steps(1)) // 40)]
     batches = list(source.batches(sample))

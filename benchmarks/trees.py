@@ -126,8 +126,8 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
     import torch
 
     import rankgrad as rg
-    from rankgrad.blending import blend
-    from rankgrad.ranker import Ranker
+    from rankgrad.blend_estimator import blend
+    from rankgrad.estimator import Ranker
     from rankgrad.trees import TreeRanker
 
     torch.set_num_threads(1)

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.experiments import charts, load
-from rankgrad.experiments.results import Results, read
-from rankgrad.experiments.series import trained_seconds
+from rankgrad.experiments import load_recipe
+from rankgrad.experiments.report import charts
+from rankgrad.experiments.report.chart_data import trained_seconds
+from rankgrad.experiments.report.study import study
+from rankgrad.experiments.runs.results import Results, read_results
 from rankgrad.experiments.statistics import align, bootstrap, differences, holm, over_folds, over_seeds, paired_t
-from rankgrad.experiments.study import study
-from rankgrad.experiments.tables import tables
+from rankgrad.experiments.tables.table import tables
 
 DOCS = Path(__file__).parent
 RECIPES = DOCS.parent / "recipes"
@@ -35,7 +36,7 @@ def main() -> None:
     for name, recipes in STUDIES.items():
         packed = DOCS / "studies" / f"{name}.tar.xz"
         if packed.exists():
-            known = {recipe: read(packed, load(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
+            known = {recipe: read_results(packed, load_recipe(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}

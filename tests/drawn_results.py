@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from rankgrad.experiments import parse
-from rankgrad.experiments.cell import Cell
+from rankgrad.experiments import parse_recipe
+from rankgrad.experiments.runs.cell import Cell
 
 NDCG, RR = "nDCG(empty='one')@10", "RR(empty='one', first='best')@10"
 
@@ -18,7 +18,7 @@ SKILL = {"LambdaLoss": 0.10, "ApproxNDCG": 0.08, "Softmax": 0.0, "Fixed": 0.0, "
 
 @dataclass
 class Outcome:
-    """A cell that has run, as `rankgrad.experiments.results` gives it."""
+    """A cell that has run, as `rankgrad.experiments.runs.results` gives it."""
 
     cell: Cell
     queries: Any = None
@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass
 class Results:
-    """Outcomes with their recipe, as `rankgrad.experiments.results` gives them."""
+    """Outcomes with their recipe, as `rankgrad.experiments.runs.results` gives them."""
 
     recipe: Any
     cells: list
@@ -51,7 +51,7 @@ def recipe(**own):
         "search": {"lr": [0.001, 0.01]}, "trials": 2, "choose": "nDCG@10", "metrics": [NDCG, RR],
         "tests": {"test": "t", "correction": "bonferroni", "level": 0.05, "against": "best"},
     }  # fmt: skip
-    return parse(raw | own)
+    return parse_recipe(raw | own)
 
 
 def run(study, seed=0, queries=60, skill=SKILL):

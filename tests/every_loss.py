@@ -216,7 +216,7 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Options in the words of the references: a metric is a name and its cutoff."""
     if "metric" not in options:
         return options
-    metric = metrics.parse(options["metric"])
+    metric = metrics.parse_metric(options["metric"])
     return {"k": metric.k, **options, "metric": METRICS[metric.name]}
 
 
@@ -226,7 +226,7 @@ def _rank_based(name: str, options: dict[str, Any]) -> str | None:
 
 def _relaxed(metric: str, k: int | None, operator: relax.Relaxation) -> Case:
     form, plain = OPERATORS[operator]
-    chosen = metrics.parse(metric) if k is None else metrics.parse(metric) @ k
+    chosen = metrics.parse_metric(metric) if k is None else metrics.parse_metric(metric) @ k
 
     def reference(scores: list[float], labels: list[float]) -> float:
         return references.relaxed(METRICS[metric], labels, **{form: plain(scores)}, k=k) if scores else 0.0

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rankgrad.experiments import load, results
-from rankgrad.experiments.cell import FORMAT
-from rankgrad.experiments.sets import read
+from rankgrad.experiments import load
+from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.runs import results
+from rankgrad.experiments.runs.cell import FORMAT
 from rankgrad.metrics import evaluate
 
 DATA = ("synthetic:lists=40,features=10,seed=1", "synthetic:lists=40,features=10,seed=2")
@@ -39,8 +40,8 @@ def make(
     places = {row: place for place, row in enumerate((model, loss) for model in models for loss in losses)}
     for cell in recipe.cells_to_tune():
         _tuned(folder, cell, places[cell.model, cell.loss], epochs)
-    tests = cache(lambda name, fold: read(name, fold=fold, root=root).test)
-    for cell in recipe.final_cells(recipe.chosen(results.read(folder).tuned())):
+    tests = cache(lambda name, fold: read_cell_data(name, fold=fold, root=root).test)
+    for cell in recipe.final_cells(recipe.chosen(results.read_results(folder).tuned())):
         _final(folder, cell, tests(cell.data, cell.fold), places[cell.model, cell.loss], epochs, scores)
     return folder
 

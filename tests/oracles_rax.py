@@ -13,11 +13,11 @@ from torch import Tensor
 
 from rankgrad import losses
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses import likelihood, listwise, pairwise, swaps
-from rankgrad.losses.formula import Formula
+from rankgrad.losses import likelihood, listwise, pairwise, swap_deltas
+from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.losses.relaxed import on_ranks, soft_cutoff
-from rankgrad.metrics import dcg, parse
-from rankgrad.metrics.order import ranks
+from rankgrad.metrics import dcg, parse_metric
+from rankgrad.metrics.sort_order import ranks
 from rankgrad.relax import sigmoid_ranks
 
 Call = dict[str, Any]
@@ -129,18 +129,18 @@ def pair_weights(scheme: str, lists: Lists, params: Call, size: int) -> Tensor:
     """Rax's lambda weights are ours times the padded list size, and not divided by the ideal DCG unless told to."""
     both = lists.mask[..., :, None] & lists.mask[..., None, :]
     if scheme == "labeldiff_lambdaweight":
-        return torch.where(both, swaps.gaps(lists.labels), 0.0)
+        return torch.where(both, swap_deltas.gaps(lists.labels), 0.0)
     if lists.weights is not None:
         # Rax weighs gains; ours is a function of labels, so the label becomes the one that has the weighed gain.
         weighed = torch.log2(1 + lists.weights * (2**lists.labels - 1))
         lists = as_lists(lists.scores, weighed, mask=lists.mask)
-    metric = Formula("nDCG", params.get("topn"))
+    metric = MetricFormula("nDCG", params.get("topn"))
     rank = ranks(lists.scores, lists.mask).to(lists.scores.dtype)
     if scheme == "dcg_lambdaweight":
-        weight = swaps.difference(lists, metric)
+        weight = swap_deltas.difference(lists, metric)
     elif params.get("light_discount"):
-        distance = swaps.gaps(rank).clamp(min=1)
-        weight = swaps.gaps(metric.gains(lists)) / metric.discounted(distance)
+        distance = swap_deltas.gaps(rank).clamp(min=1)
+        weight = swap_deltas.gaps(metric.gains(lists)) / metric.discounted(distance)
     else:
         weight = pairwise._scheme_weights(lists, metric, "ndcg2", "sound", mu=0.0)
     if not params.get("normalize"):
@@ -177,15 +177,15 @@ def soft_metric(call: Call, scores: Tensor) -> Tensor:
         behind = torch.relu(1 + lists.scores[..., None, :] - lists.scores[..., :, None])
         place = torch.where(lists.mask[..., None, :], behind, 0.0).sum(-1)
     elif k is None and name in ("nDCG", "DCG", "P", "R"):
-        return -sign * losses.relaxed(parse(name), sigmoid_ranks(temperature))(*given(lists), mask=lists.mask)
+        return -sign * losses.relaxed(parse_metric(name), sigmoid_ranks(temperature))(*given(lists), mask=lists.mask)
     else:
         place = sigmoid_ranks(temperature).ranks(lists.scores, lists.mask)
     # Rax's AP counts relevant documents in the padding too, at rank 1.
     leaked = (~lists.mask & (tensor(call["labels"]) >= 1)).sum(-1, keepdim=True)
-    return sign * at_ranks(Formula(name, k), lists, place, 1 / temperature, leaked).mean()
+    return sign * at_ranks(MetricFormula(name, k), lists, place, 1 / temperature, leaked).mean()
 
 
-def at_ranks(metric: Formula, lists: Lists, place: Tensor, beta: float, leaked: Tensor) -> Tensor:
+def at_ranks(metric: MetricFormula, lists: Lists, place: Tensor, beta: float, leaked: Tensor) -> Tensor:
     """Rax's metrics at soft ranks. They differ from ours in how soft counts enter:
 
     the cutoff lies half way between the k-th and the next of the soft ranks, padding at rank 1 among them, and is held

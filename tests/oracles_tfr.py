@@ -13,10 +13,10 @@ from torch import Tensor
 from rankgrad import losses
 from rankgrad.kernels.options import Truncation
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses import pairwise, swaps
-from rankgrad.losses.formula import Formula
-from rankgrad.losses.ideal import gains, ideal_dcg
-from rankgrad.metrics.order import ranks
+from rankgrad.losses import pairwise, swap_deltas
+from rankgrad.losses.ideal_dcg import gains, ideal_dcg
+from rankgrad.losses.metric_formula import MetricFormula
+from rankgrad.metrics.sort_order import ranks
 from rankgrad.relax import neural_sort, sigmoid_ranks
 
 Call = dict[str, Any]
@@ -205,18 +205,18 @@ def normalized_weights(case: Call) -> Tensor:
     return lists.weights[..., None] if case["fn"].startswith("Pairwise") else list_weights(lists, True)[:, None]
 
 
-def formula(scheme: Call, name: str = "nDCG") -> Formula:
+def formula(scheme: Call, name: str = "nDCG") -> MetricFormula:
     """Gain and discount are recorded as tables of their values at 1 to 4; by default the label, and 1 / rank."""
     gain = "exp" if scheme.get("gain_fn", {}).get("fn_table", {}).get("2") == 3 else "linear"
     table = scheme.get("rank_discount_fn", {}).get("fn_table", {"1": 1})
-    return Formula(name, scheme.get("topn"), gain, torch.log1p if table["1"] > 1 else lambda rank: rank)
+    return MetricFormula(name, scheme.get("topn"), gain, torch.log1p if table["1"] > 1 else lambda rank: rank)
 
 
 def pair_weights(lists: Lists, scheme: Call) -> Tensor:
     """TF-Ranking's are ours times the list size, and divided by the ideal DCG only if `normalized`."""
     metric = formula(scheme)
     if scheme.get("smooth_fraction"):
-        weight = swaps.difference(lists, metric)
+        weight = swap_deltas.difference(lists, metric)
     else:
         weight = pairwise._scheme_weights(lists, metric, "ndcg2", Truncation.HEURISTIC, mu=0.0)
     if not scheme.get("normalized"):
@@ -230,7 +230,7 @@ def lambda_weights(case: Call) -> Tensor:
     lists = as_lists(-torch.tensor(case["ranks"], dtype=torch.float64), torch.tensor(case["labels"]))
     scheme = case.get("params") or {}
     if case["fn"] == "PrecisionLambdaWeight":
-        return swaps.difference(lists, Formula("P", scheme["topn"]))  # not times the list size, this one
+        return swap_deltas.difference(lists, MetricFormula("P", scheme["topn"]))  # not times the list size, this one
     if case["method"] == "individual_weights":
         metric = formula(scheme)
         return metric.gains(lists) / metric.discounted(torch.tensor(case["ranks"]))

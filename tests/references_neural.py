@@ -2,13 +2,13 @@
 
 import functools
 import math
-from pathlib import Path
 
 import references_relax as relax
+from paths import SOURCE
 from references_relax import sigmoid
 from safetensors.torch import load_file
 
-WEIGHTS = Path(__file__).parent.parent / "src" / "rankgrad" / "losses" / "weights"
+WEIGHTS = SOURCE / "losses" / "weights"
 HEADS, TEMPERATURES = 8, (0.5, 0.15, 0.05)
 
 

@@ -4,34 +4,34 @@ import ast
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from paths import SOURCE
 
-SOURCE = Path(__file__).parent.parent / "src" / "rankgrad"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-# Rooms of the house, and the rooms and modules each may know. All may know the ground floor.
-GROUND = {"errors", "backend", "spec", "accepted", "files", "lock", "own"}
-MAY_KNOW = {
+# Layers, and the layers and modules that each may import. All may import the foundations.
+FOUNDATIONS = {"errors", "backend", "spec", "option_checks", "atomic_files", "lock", "custom_objects", "moved"}
+MAY_IMPORT = {
     "errors": set(),
     "backend": set(),
     "spec": set(),
-    "accepted": {"spec"},
-    "files": set(),
-    "lock": {"files"},
-    "own": set(),
+    "option_checks": {"spec"},
+    "atomic_files": set(),
+    "lock": {"atomic_files"},
+    "custom_objects": set(),
+    "moved": set(),
     "lists": set(),
     "metrics": {"lists"},
-    "relax": {"lists", "metrics.order"},
+    "relax": {"lists", "metrics.sort_order"},
     "kernels": {"backend"},
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
-    "data": {"lists", "metrics", "kernels.kept"},
+    "data": {"lists", "metrics", "kernels.numba_cache"},
     "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data", "models.folder", "models.protocol"},
     "surrogate": {"metrics", "losses", "training"},
-    "rows": {"metrics", "data"},
+    "estimator_base": {"metrics", "data"},
     "trees": {
         "lists",
         "metrics",
@@ -40,13 +40,24 @@ MAY_KNOW = {
         "kernels",
         "data",
         "training",
-        "rows",
+        "estimator_base",
         "models.folder",
         "models.protocol",
     },
     "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},
-    "ranker": {"lists", "metrics", "relax", "losses", "rankers", "data", "training", "trees", "rows", "models"},
-    "blending": {"metrics", "losses", "data", "training", "trees", "ranker", "rows", "models"},
+    "estimator": {
+        "lists",
+        "metrics",
+        "relax",
+        "losses",
+        "rankers",
+        "data",
+        "training",
+        "trees",
+        "estimator_base",
+        "models",
+    },
+    "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
     "experiments": {"metrics", "data", "models.protocol", "models.registry"},
     "cli": {
@@ -61,7 +72,7 @@ MAY_KNOW = {
         "models.protocol",
         "models.registry",
         "training.model",
-        "training.state",
+        "training.checkpoint",
     },
 }
 # What costs a noticeable time to import, and so waits until it is used.
@@ -71,7 +82,7 @@ HEAVY = {
 }  # fmt: skip
 
 
-def room_of(path):
+def layer_of(path):
     return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
@@ -90,28 +101,28 @@ def imports(path, only_at_load=False):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import hides which room it goes to"
-            if node.module == "rankgrad":  # `from rankgrad import losses` is an import of the room
+            assert node.level == 0, f"{path}: a relative import hides which layer it imports"
+            if node.module == "rankgrad":  # `from rankgrad import losses` is an import of the package
                 yield from (f"rankgrad.{alias.name}" for alias in node.names)
             else:
                 yield node.module
 
 
-def allowed(room, target):
-    known = MAY_KNOW[room] | ({"errors"} if room in GROUND else GROUND if room != "kernels" else set())
-    return any(target == name or target.startswith(f"{name}.") for name in {*known, room})
+def allowed(layer, target):
+    known = MAY_IMPORT[layer] | ({"errors"} if layer in FOUNDATIONS else FOUNDATIONS if layer != "kernels" else set())
+    return any(target == name or target.startswith(f"{name}.") for name in {*known, layer})
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_rooms_know_only_those_below(path):
-    room = room_of(path)
-    if room == "__init__":
+def test_layers_import_only_those_below(path):
+    layer = layer_of(path)
+    if layer == "__init__":
         return
-    assert room in MAY_KNOW, f"{room} is a new room: say in MAY_KNOW whom it may know"
+    assert layer in MAY_IMPORT, f"{layer} is a new layer: add what it may import to MAY_IMPORT"
     for name in imports(path):
         first, _, target = name.partition(".")
         if first == "rankgrad" and target and target != "__version__":
-            assert allowed(room, target), f"{room} must not know {target}"
+            assert allowed(layer, target), f"{layer} must not import {target}"
 
 
 def module_name(path):
@@ -134,7 +145,7 @@ def imported(text):
         if isinstance(node, ast.Import) and node not in unseen:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node not in unseen:
-            # `from rankgrad.losses import text` is an import of the module, `... import softmax` of the package.
+            # `from rankgrad.losses import from_text` is an import of the module, `... import softmax` of the package.
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (inner & NAMES) | ({node.module} if inner - NAMES else set())
     return found & NAMES
@@ -167,9 +178,9 @@ def test_no_imports_go_in_a_circle_at_load_or_later():
 
 
 def test_the_walk_finds_circles_and_leaves_types_out():
-    text = "def f():\n    from rankgrad.losses import text\n    from rankgrad.lists import as_lists\n"
-    text += "if TYPE_CHECKING:\n    from rankgrad import trees\nimport rankgrad.files\n"
-    assert imported(text) == {"rankgrad.losses.text", "rankgrad.lists", "rankgrad.files"}
+    text = "def f():\n    from rankgrad.losses import from_text\n    from rankgrad.lists import as_lists\n"
+    text += "if TYPE_CHECKING:\n    from rankgrad import trees\nimport rankgrad.atomic_files\n"
+    assert imported(text) == {"rankgrad.losses.from_text", "rankgrad.lists", "rankgrad.atomic_files"}
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
@@ -194,8 +205,8 @@ def test_the_walk_sees_what_it_should(tmp_path):
     assert set(imports(module, only_at_load=True)) == early
     assert set(imports(module)) == early | {"pandas", "scipy.stats"}
     assert not allowed("data", "losses")
-    assert not allowed("relax", "metrics.measure")
-    assert allowed("relax", "metrics.order")
+    assert not allowed("relax", "metrics.metric")
+    assert allowed("relax", "metrics.sort_order")
     assert not allowed("kernels", "errors")
     assert not allowed("losses", "training.loop")
 
@@ -228,13 +239,13 @@ def test_importing_rankgrad_costs_little_more_than_torch():
     assert ours - torch < 0.3
 
 
-def test_rooms_load_nothing_heavy():
+def test_layers_load_nothing_heavy():
     # The machinery of torch.compile takes two seconds to load, which a mere decorator can bring about.
-    rooms = (
+    layers = (
         "rankgrad",
-        *(f"rankgrad.{room}" for room in ("losses", "metrics", "relax", "data", "rankers", "training")),
+        *(f"rankgrad.{layer}" for layer in ("losses", "metrics", "relax", "data", "rankers", "training")),
     )
-    assert heavy_after(f"import {', '.join(rooms)}", also={"torch._dynamo"}) == []
+    assert heavy_after(f"import {', '.join(layers)}", also={"torch._dynamo"}) == []
 
 
 def test_help_is_quick():

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankgrad import losses, metrics, rankers, spec
-from rankgrad.data import Steps, registry
-from rankgrad.training.optimise import check_optimiser, check_schedule
+from rankgrad.data import Preprocessing, loading
+from rankgrad.training.optimisers import check_optimiser, check_schedule
+
+METRIC, STEPS = metrics.parse_metric, Preprocessing.parse
 
 WRONG = [
     (losses.parse, "softmax:gumbel=x", "gumbel of loss must be a whole number of at least 1; got 'x'"),
@@ -50,25 +52,25 @@ WRONG = [
     (losses.parse, "relaxed@5:metric=AP@3,operator=neural_sort", "loss must give k once; got 'relaxed@5' with AP@3"),
     (losses.parse, "relaxed(metric=nDCG(gain=x)@3,operator=neural_sort)", "gain must be one of 'exp', 'linear'; got"),
     (losses.parse, "relaxed:metric=AP,operator=neural_sort(tau=1)", "option must be one that neural_sort has"),
-    (rankers.parse, "mlp:widths=abc", "widths must be a whole number, at least 1; got 'abc'"),
-    (rankers.parse, "mlp:widths=99999999999", "widths of mlp must be at most 1,000,000; got 99999999999"),
-    (rankers.parse, "mlp:widths=" + "8-" * 200 + "8", "widths of mlp must be at most 100 values; got 201"),
-    (rankers.parse, "context_aware:blocks=3000", "blocks of context_aware must be at most 100; got 3000"),
-    (metrics.parse, "nDCG(gain=foo)@10", "gain must be one of 'exp', 'linear'; got 'foo'"),
-    (metrics.parse, "RBP(persistence='x')", "persistence of RBP must be a finite number; got 'x'"),
-    (metrics.parse, "ERR(max_label=1e999)", "max_label of ERR must be a finite number; got inf"),
-    (metrics.parse, "AP(threshold=None)", "threshold of AP must be a finite number; got None"),
-    (metrics.parse, "nDCG@" + "9" * 30, "metric must have a whole number of at least 1 after @, at most 2147483647"),
-    (metrics.parse, "nDCG@" + "9" * 5000, "metric must be at most 1,000 characters long; got 5,005"),
-    (metrics.parse, "nDCG@²", "metric must have a whole number of at least 1 after @, at most 2147483647; got"),
-    (metrics.parse, "nDCG(gain=" + "-" * 90000 + "1)", "metric must be at most 1,000 characters long; got 90,012"),
-    (metrics.parse, "nDCG(gain=1if 1 else 2)", "gain must be one of 'exp', 'linear'; got '1if 1 else 2'"),
-    (metrics.parse, "nDCG(gain", "metric must be written name[@k][:key=value,...] or name(key=value, ...)[@k]; got"),
-    (metrics.parse, "nDCG(gain=linear)@5:ties=trec", "metric must be written name[@k][:key=value,...] or name("),
-    (metrics.parse, "nDCG:gain=5", "gain must be one of 'exp', 'linear'; got '5'"),
-    (metrics.parse, "RR:threshold=true", "threshold of RR must be a finite number; got True"),
-    (metrics.parse, "AP(threshold=" + "(" * 9 + ")" * 9 + ")", "metric must have at most 8 brackets inside"),
-    (metrics.parse, "nDCG(gain='exp', gain='linear')", "metric must give gain once; got"),
+    (rankers.parse_ranker, "mlp:widths=abc", "widths must be a whole number, at least 1; got 'abc'"),
+    (rankers.parse_ranker, "mlp:widths=99999999999", "widths of mlp must be at most 1,000,000; got 99999999999"),
+    (rankers.parse_ranker, "mlp:widths=" + "8-" * 200 + "8", "widths of mlp must be at most 100 values; got 201"),
+    (rankers.parse_ranker, "context_aware:blocks=3000", "blocks of context_aware must be at most 100; got 3000"),
+    (METRIC, "nDCG(gain=foo)@10", "gain must be one of 'exp', 'linear'; got 'foo'"),
+    (METRIC, "RBP(persistence='x')", "persistence of RBP must be a finite number; got 'x'"),
+    (METRIC, "ERR(max_label=1e999)", "max_label of ERR must be a finite number; got inf"),
+    (METRIC, "AP(threshold=None)", "threshold of AP must be a finite number; got None"),
+    (METRIC, "nDCG@" + "9" * 30, "metric must have a whole number of at least 1 after @, at most 2147483647"),
+    (METRIC, "nDCG@" + "9" * 5000, "metric must be at most 1,000 characters long; got 5,005"),
+    (METRIC, "nDCG@²", "metric must have a whole number of at least 1 after @, at most 2147483647; got"),
+    (METRIC, "nDCG(gain=" + "-" * 90000 + "1)", "metric must be at most 1,000 characters long; got 90,012"),
+    (METRIC, "nDCG(gain=1if 1 else 2)", "gain must be one of 'exp', 'linear'; got '1if 1 else 2'"),
+    (METRIC, "nDCG(gain", "metric must be written name[@k][:key=value,...] or name(key=value, ...)[@k]; got"),
+    (METRIC, "nDCG(gain=linear)@5:ties=trec", "metric must be written name[@k][:key=value,...] or name("),
+    (METRIC, "nDCG:gain=5", "gain must be one of 'exp', 'linear'; got '5'"),
+    (METRIC, "RR:threshold=true", "threshold of RR must be a finite number; got True"),
+    (METRIC, "AP(threshold=" + "(" * 9 + ")" * 9 + ")", "metric must have at most 8 brackets inside"),
+    (METRIC, "nDCG(gain='exp', gain='linear')", "metric must give gain once; got"),
     (check_optimiser, "adam:betas=x", "betas of adam must be 2 numbers joined by -; got 'x'"),
     (check_optimiser, "adam:betas=0.9", "betas of adam must be 2 numbers joined by -; got 0.9"),
     (check_optimiser, "adam:betas=0.9-0.99-0.999", "betas of adam must be 2 numbers joined by -; got [0.9,"),
@@ -81,26 +83,26 @@ WRONG = [
     (check_schedule, "step:factor=10", "factor of step must be a number from 0 to 1; got 10"),
     (check_schedule, "plateau:patience=0.5", "patience of plateau must be a whole number; got 0.5"),
     (check_schedule, "cosine@3", "schedule must be written name[:key=value,...], without a cutoff; got 'cosine@3'"),
-    (Steps.parse, "clip=1_0", "limit of clip must be a finite number; got '1_0'"),
-    (Steps.parse, "clip=1e999", "limit of clip must be a finite number; got inf"),
-    (Steps.parse, "clip=true", "limit of clip must be a finite number; got True"),
-    (Steps.parse, "clip(limit=-1)", "limit must be a number above 0; got -1.0"),
-    (Steps.parse, "clip(lmit=1)", "option must be one that clip has (limit); got 'lmit'; did you mean 'limit'?"),
-    (Steps.parse, "clip@3", "preprocessing must be written name[:key=value,...], without a cutoff; got 'clip@3'"),
-    (Steps.parse, "quantile(sample=2.5)", "sample of quantile must be a whole number; got 2.5"),
-    (Steps.parse, "quantile:output=uniform,sample=9", "preprocessing must put several options of quantile in bra"),
-    (Steps.parse, "clip=,log1p", "preprocessing must give options as key=value, with commas between; got 'clip='"),
-    (Steps.parse, "none=3", "preprocessing must be one of"),
-    (Steps.parse, "log1p," * 150, "preprocessing must have at most 100 steps; got 150"),
-    (Steps.parse, None, "preprocessing must be text; got NoneType"),
-    (registry.check, "synthetic:lists='a'", "lists of synthetic must be a whole number; got 'a'"),
-    (registry.check, "synthetic:lists=-1", "lists must be at least 1; got -1"),
-    (registry.check, "synthetic:seed=-1", "seed must be at least 0; got -1"),
-    (registry.check, "synthetic:lists=1000000,features=1000000", "lists must fit the memory of"),
-    (registry.check, "web30k-shape:scale=1e308", "lists must fit the memory of"),
-    (registry.check, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
-    (registry.check, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
-    (registry.check, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
+    (STEPS, "clip=1_0", "limit of clip must be a finite number; got '1_0'"),
+    (STEPS, "clip=1e999", "limit of clip must be a finite number; got inf"),
+    (STEPS, "clip=true", "limit of clip must be a finite number; got True"),
+    (STEPS, "clip(limit=-1)", "limit must be a number above 0; got -1.0"),
+    (STEPS, "clip(lmit=1)", "option must be one that clip has (limit); got 'lmit'; did you mean 'limit'?"),
+    (STEPS, "clip@3", "preprocessing must be written name[:key=value,...], without a cutoff; got 'clip@3'"),
+    (STEPS, "quantile(sample=2.5)", "sample of quantile must be a whole number; got 2.5"),
+    (STEPS, "quantile:output=uniform,sample=9", "preprocessing must put several options of quantile in bra"),
+    (STEPS, "clip=,log1p", "preprocessing must give options as key=value, with commas between; got 'clip='"),
+    (STEPS, "none=3", "preprocessing must be one of"),
+    (STEPS, "log1p," * 150, "preprocessing must have at most 100 steps; got 150"),
+    (STEPS, None, "preprocessing must be text; got NoneType"),
+    (loading.check_source, "synthetic:lists='a'", "lists of synthetic must be a whole number; got 'a'"),
+    (loading.check_source, "synthetic:lists=-1", "lists must be at least 1; got -1"),
+    (loading.check_source, "synthetic:seed=-1", "seed must be at least 0; got -1"),
+    (loading.check_source, "synthetic:lists=1000000,features=1000000", "lists must fit the memory of"),
+    (loading.check_source, "web30k-shape:scale=1e308", "lists must fit the memory of"),
+    (loading.check_source, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
+    (loading.check_source, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
+    (loading.check_source, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
 ]  # fmt: skip
 
 
@@ -118,13 +120,13 @@ def test_what_is_wrong_is_one_sentence(read, text, told):
 
 def test_a_number_where_text_is_asked_for_is_text():
     with pytest.raises(ValueError, match=r"scheme must be one of 'ndcg1', .*; got '5'"):
-        losses.parse("lambdaloss:scheme=5")
+        losses.parse_loss("lambdaloss:scheme=5")
 
 
 def test_words_need_no_quotes():
-    assert metrics.parse("nDCG(gain=linear)@5") == metrics.nDCG(gain="linear") @ 5
-    assert metrics.parse('ERR(max_label=2, ties="expected")').options == {"max_label": 2, "ties": "expected"}
-    assert str(losses.parse("lambdaloss:scheme='ndcg1'")) == "lambdaloss:scheme=ndcg1"
+    assert metrics.parse_metric("nDCG(gain=linear)@5") == metrics.nDCG(gain="linear") @ 5
+    assert metrics.parse_metric('ERR(max_label=2, ties="expected")').options == {"max_label": 2, "ties": "expected"}
+    assert str(losses.parse_loss("lambdaloss:scheme='ndcg1'")) == "lambdaloss:scheme=ndcg1"
 
 
 # Each line is one thing, in as many ways.
@@ -135,14 +137,14 @@ SAME = [
                     "relaxed@10:metric=nDCG(gain='linear'),operator=neural_sort(temperature=0.5)"]),
     (losses.parse, ["0.5*lambdaloss:scheme=ndcg1+0.5*bce", "0.5 * lambdaloss(scheme='ndcg1') + 5e-1*BCE"]),
     (losses.parse, ["softmax+1e+1*hinge:margin=1e+1+bce", "1*softmax+10*hinge(margin=10)+1*bce"]),
-    (metrics.parse, ["nDCG(gain='linear', ties='trec')@9",
+    (METRIC, ["nDCG(gain='linear', ties='trec')@9",
                      "ndcg@9:gain=linear,ties=trec", 'NDCG(GAIN="linear",ties=trec) @ 9']),
-    (metrics.parse, ["MRR", "rr()", " RR "]),
-    (rankers.parse, ["mlp:widths=256-128,norm=none", "MLP(widths=256-128, norm=None)"]),
-    (rankers.parse, ["context_aware:blocks=1", "context-aware(blocks=1)"]),
-    (Steps.parse, ["quantile=uniform,clip=3", "quantile(output=uniform),clip:limit=3",
+    (METRIC, ["MRR", "rr()", " RR "]),
+    (rankers.parse_ranker, ["mlp:widths=256-128,norm=none", "MLP(widths=256-128, norm=None)"]),
+    (rankers.parse_ranker, ["context_aware:blocks=1", "context-aware(blocks=1)"]),
+    (STEPS, ["quantile=uniform,clip=3", "quantile(output=uniform),clip:limit=3",
                    "Quantile='UNIFORM', clip(limit=3.)"]),
-    (Steps.parse, ["quantile(output=uniform,sample=9),log1p", "quantile(sample=9, output='uniform') , none, log1p"]),
+    (STEPS, ["quantile(output=uniform,sample=9),log1p", "quantile(sample=9, output='uniform') , none, log1p"]),
     (check_optimiser, ["adam:betas=0.5-0.9,eps=1e-6", "Adam(betas=0.5-0.9, eps=1e-6)"]),
     (check_schedule, ["step:every=2,factor=0.5", "step(every=2, factor=0.5)"]),
 ]  # fmt: skip
@@ -150,10 +152,10 @@ SAME = [
 
 def meaning(made):
     """What can be compared of a thing that was made from text."""
-    if isinstance(made, losses.text.TextLoss):
+    if isinstance(made, losses.from_text.TextLoss):
         scores, labels = torch.tensor([[2.0, 1.0, 3.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 1.0]])
         return made(scores, labels).item()
-    return made.to_config()[0] if isinstance(made, Steps) else made
+    return made.to_config()[0] if isinstance(made, Preprocessing) else made
 
 
 @pytest.mark.parametrize(("read", "texts"), SAME, ids=[texts[0][:40] for _, texts in SAME])
@@ -166,7 +168,7 @@ def test_all_forms_say_the_same(read, texts):
 def test_what_is_printed_is_read_back(read, texts):
     for text in texts:
         made = read(text)
-        printed = spec.write(made[0], options=made[1]) if read is rankers.parse else str(made)
+        printed = spec.write(made[0], options=made[1]) if read is rankers.parse_ranker else str(made)
         again = read(printed)
         assert meaning(again) == meaning(made)
         assert str(again) == str(made)
@@ -227,7 +229,7 @@ def test_a_generated_set_takes_brackets():
     one, other = load("synthetic:lists=5,features=10"), load("Synthetic(lists=5, features=10)")
     assert (one.train.features == other.train.features).all()
     with pytest.raises(ValueError, match=r"name must be written .*, without a cutoff"):
-        registry.check("synthetic(lists=5)@3")
+        loading.check_source("synthetic(lists=5)@3")
 
 
 def test_options_that_are_right_pass():
@@ -235,7 +237,7 @@ def test_options_that_are_right_pass():
         "betas": (0.5, 0.9), "eps": 1e-6, "amsgrad": True,
     }  # fmt: skip
     assert check_schedule("step:every=0.5,factor=0") == ("step", {"every": 0.5, "factor": 0})
-    loss = losses.parse("softmax:gumbel=3")
+    loss = losses.parse_loss("softmax:gumbel=3")
     assert torch.isfinite(loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])))
-    registry.check("synthetic:lists=30,mean_length=5")
-    registry.check("web30k-shape:scale=0.01,seed=3")
+    loading.check_source("synthetic:lists=30,mean_length=5")
+    loading.check_source("web30k-shape:scale=0.01,seed=3")

@@ -6,19 +6,18 @@ found, fails there.
 
 import ast
 import importlib.util
-from pathlib import Path
 
 import pytest
+from paths import TESTS
 
 import rankgrad as rg
 
-HERE = Path(__file__).parent
-PACKAGE = HERE.parent / "src" / "rankgrad"
+PACKAGE = TESTS.parent / "src" / "rankgrad"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("user_script", HERE / "typing" / "user_script.py")
+    spec = importlib.util.spec_from_file_location("user_script", TESTS / "typing" / "user_script.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -38,7 +37,7 @@ def test_what_mypy_must_find_is_wrong(script):
 
 
 def test_mypy_reads_the_script():
-    config = (HERE.parent / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.mypy]")[2]
+    config = (TESTS.parent / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.mypy]")[2]
     assert "warn_unused_ignores = true" in config
     assert '"tests/typing"' in next(line for line in config.splitlines() if line.startswith("files = "))
     assert (PACKAGE / "py.typed").is_file()

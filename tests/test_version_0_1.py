@@ -6,10 +6,10 @@
 import json
 import shutil
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import TESTS
 from programs import run_here as run
 from tiny_study import one_thread
 
@@ -23,7 +23,7 @@ _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("v0.1.0")
-    with tarfile.open(Path(__file__).parent / "version_0_1" / "folders.tar.xz") as packed:
+    with tarfile.open(TESTS / "version_0_1" / "folders.tar.xz") as packed:
         packed.extractall(top, filter="data")
     return top
 

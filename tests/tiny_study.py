@@ -6,10 +6,11 @@ from typer.testing import CliRunner
 
 from rankgrad.cli.experiment import experiment
 from rankgrad.cli.tune import tune
-from rankgrad.experiments import parse, pool, work
-from rankgrad.experiments.cell import Cell
-from rankgrad.experiments.pool import here
-from rankgrad.experiments.results import read
+from rankgrad.experiments import parse_recipe
+from rankgrad.experiments.runs import process_pool, run_recipe
+from rankgrad.experiments.runs.cell import Cell
+from rankgrad.experiments.runs.process_pool import here
+from rankgrad.experiments.runs.results import read_results
 
 TINY = "synthetic:lists=30,features=12"
 
@@ -50,20 +51,20 @@ def whole_run(tmp_path_factory):
 
 def no_processes(monkeypatch):
     """A fixture: a pool that works in this process, where what is tested is what the verbs say."""
-    monkeypatch.setattr(pool.Pool, "run", lambda _, tasks: here(tasks))
+    monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks: here(tasks))
 
 
 def go(recipe, folder, runner=here):
     """Run what is left; the steps."""
-    recipe = parse(recipe)
-    with work.opened(recipe, folder):
-        return list(work.work(recipe, folder, runner))
+    recipe = parse_recipe(recipe)
+    with run_recipe.opened(recipe, folder):
+        return list(run_recipe.run_recipe(recipe, folder, runner))
 
 
 def numbers(folder):
     """All that must be the same, however the runs went: everything but times and memory."""
     found = {}
-    for each in read(folder).cells:
+    for each in read_results(folder).cells:
         history = [{name: value for name, value in row.items() if "seconds" not in name} for row in each.history]
         arrays = {name: array.tobytes() for name, array in each.arrays().items()}
         found[each.cell.key] = (each.validation, each.test, each.epoch, history, arrays)

@@ -27,7 +27,7 @@ def loss_picture(name: str, advice: dict[str, Any]) -> str:
     scores, labels = moving([4, 1, 0, 0]), torch.tensor([2.0, 1, 0, 0, 0]).expand(len(GRID), -1)
     with torch.no_grad():
         values = loss(scores, labels, reduction="none", **advice.get("options", {}))
-    metric = metrics.parse(advice.get("shown", "nDCG"))
+    metric = metrics.parse_metric(advice.get("shown", "nDCG"))
     truth = -metric.measure(scores, labels, reduction="none")
     if advice["family"] in ("relaxed metrics", "learned"):
         return svg(chart(rows(GRID, **{name: values, f"minus {metric}": truth}), "value"))

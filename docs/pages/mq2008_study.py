@@ -4,7 +4,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from rankgrad.experiments import printed
+from rankgrad.experiments.tables import published
 
 from .measurements import read
 from .templates import fill, table
@@ -54,7 +54,7 @@ def significant(entry: dict[str, Any]) -> bool:
 
 def printed_value(name: str, model: str, loss: str, metric: str) -> float | None:
     """Return the number that a paper prints for MQ2008, or None if it prints none."""
-    found = printed.find(name, "MQ2008", model, loss, metric)
+    found = published.find_published(name, "MQ2008", model, loss, metric)
     return None if found is None else found.value
 
 
@@ -136,7 +136,7 @@ def _papers(study: dict[str, Any]) -> str:
     """Return the tables of our numbers and those of the papers."""
     parts = []
     for name, theirs, model, renamed in PAPERS:
-        source = printed.load(name)
+        source = published.load_published(name)
         digits = 2 if source.scale == 100 else 3
         lines, gaps = [], []
         for row in _ranked(study, model):

@@ -9,8 +9,11 @@ Packages are loaded when they are first used, so that `import rankgrad` costs li
 import importlib
 from typing import TYPE_CHECKING
 
+from rankgrad import moved
 from rankgrad.backend import backend
-from rankgrad.kernels import forks as _forks  # noqa: F401  # learns of forks from now on
+from rankgrad.kernels import fork_check as _forks  # noqa: F401  # learns of forks from now on
+
+moved.install()
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,10 +25,10 @@ __all__ = [
 # is no module is in `_MEMBERS`, too, with the module that defines it.
 if TYPE_CHECKING:
     from rankgrad import data, experiments, lists, losses, metrics, models, rankers, relax, surrogate, training, trees
-    from rankgrad.blending import blend
-    from rankgrad.ranker import Ranker
+    from rankgrad.blend_estimator import blend
+    from rankgrad.estimator import Ranker
 else:
-    _MEMBERS = {"Ranker": "rankgrad.ranker", "blend": "rankgrad.blending"}
+    _MEMBERS = {"Ranker": "rankgrad.estimator", "blend": "rankgrad.blend_estimator"}
 
     def __getattr__(name: str) -> object:
         """Load a public name; type checkers do not see this function, so they know which names there are."""

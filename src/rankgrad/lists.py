@@ -48,7 +48,7 @@ class Lists:
         offsets: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        self.given = Given(scores, labels, mask, offsets, weights)
+        self.given = ListInputs(scores, labels, mask, offsets, weights)
         self._padded: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
 
     @property
@@ -87,7 +87,7 @@ class Lists:
         return self._padded
 
 
-class Given(NamedTuple):
+class ListInputs(NamedTuple):
     """Arguments as they were passed, checked for shape, dtype and device; values of padding are still in them."""
 
     scores: Tensor  # (..., n), or (documents,) with offsets; in the dtype of computation

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
+from rankgrad.atomic_files import clear_leftovers, naming
 from rankgrad.errors import bad_value
-from rankgrad.files import clear_leftovers, naming
 
 LOCK = ".lock"
 _PATIENCE = 1.0  # seconds: the processes of a run that was killed end a little later than the run

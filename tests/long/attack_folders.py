@@ -18,11 +18,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from rankgrad.blending import Blend
+from rankgrad.atomic_files import read_tensors
+from rankgrad.blend_estimator import Blend
 from rankgrad.data import open_cache, read_letor
-from rankgrad.files import read_tensors
+from rankgrad.estimator import Ranker
 from rankgrad.models import load as read_model
-from rankgrad.ranker import Ranker
 from rankgrad.training import NotFinite
 
 ROWS = "".join(f"{row % 3} qid:q{row // 6} 1:{row % 11} 2:0.5 3:{row / 7}\n" for row in range(120))

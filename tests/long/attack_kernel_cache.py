@@ -17,8 +17,8 @@ import numba
 import numpy as np
 
 from rankgrad.kernels import cpu
-from rankgrad.kernels.cache import Folder
-from rankgrad.kernels.kept import keep
+from rankgrad.kernels.cache_folder import CacheFolder
+from rankgrad.kernels.numba_cache import keep
 
 PROGRAM = """
 import torch, rankgrad as rg
@@ -50,7 +50,7 @@ def kept() -> dict[str, bytes]:
 
 def call(path: Path) -> int:
     """Call the function as a new process would; how many signatures were loaded."""
-    compiled = keep(numba.njit(weigh), Folder(path))
+    compiled = keep(numba.njit(weigh), CacheFolder(path))
     for argument in ARGUMENTS:
         value = compiled(argument)
         assert type(value) is type(argument), (value, argument)

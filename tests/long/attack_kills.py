@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from programs import program
 
+from rankgrad.atomic_files import read_tensors
 from rankgrad.data import open_cache, read_letor
-from rankgrad.files import read_tensors
 
 DATA = "synthetic:lists=40,features=10"
 TRAIN = (

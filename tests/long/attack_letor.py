@@ -13,9 +13,9 @@ import pytest
 import references_letor as reference
 from sklearn.datasets import load_svmlight_file
 
-from rankgrad.data import memory, streams
-from rankgrad.data.faults import LetorError
-from rankgrad.data.letor import read_letor
+from rankgrad.data import memory_limits
+from rankgrad.data.letor import read_letor, streams
+from rankgrad.data.letor.errors import LetorError
 
 FILES = 10  # an attempt
 ENDS = ("refused", "read", "read by all", "damaged", "too large")  # rising in how seldom they are
@@ -128,7 +128,7 @@ def compare(path: Path, data: bytes, chance: random.Random) -> str:
         return "refused"
     width = features or max(max(found.pairs, default=0) for found in expected)
     text = len(data.removeprefix(b"\xef\xbb\xbf"))
-    if features is None and 4 * width * len(expected) > max(memory.FREE, memory.RATIO * text):
+    if features is None and 4 * width * len(expected) > max(memory_limits.FREE, memory_limits.RATIO * text):
         first = next(found.line for found in expected if width in found.pairs)
         with pytest.raises(LetorError, match="makes the data too large") as caught:
             read_letor(path, **options)
@@ -154,8 +154,9 @@ def case(rng: np.random.Generator, folder: Path) -> str:
             data += b"1 qid:last %d:1\n" % chance.choice([300, 40_000])
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             continue
-        block, free = chance.choice([1, 64, 300, 4 << 20]), chance.choice([memory.FREE, memory.FREE, 3000])
-        with patch.object(streams, "BLOCK", block), patch.object(memory, "FREE", free), warnings.catch_warnings():
+        block, free = chance.choice([1, 64, 300, 4 << 20]), chance.choice([*[memory_limits.FREE] * 2, 3000])
+        limits = patch.object(streams, "BLOCK", block), patch.object(memory_limits, "FREE", free)
+        with limits[0], limits[1], warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             try:
                 ended = max(ended, compare(folder / "attack.txt", data, chance), key=ENDS.index)

@@ -9,7 +9,7 @@ from browser import Browser, executable
 from hostile_study import LOOK, USE, Hostile, faults
 from made_results import make
 
-from rankgrad.experiments import report
+from rankgrad.experiments.report import writer
 
 _EACH = 3  # studies on one page: opening a page is what takes time
 
@@ -18,7 +18,7 @@ _EACH = 3  # studies on one page: opening a page is what takes time
 def _study():
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder) / "made", epochs=3, rates=(0.001, 0.01))
-        return report.gather(Path(folder) / "made")[0]
+        return writer.gather(Path(folder) / "made")[0]
 
 
 @cache
@@ -30,7 +30,7 @@ def _browser():
 
 def case(rng, folder):
     studies = [Hostile(rng).study(_study()) for _ in range(_EACH)]
-    page = report.write_page(studies, folder / "page.html")
+    page = writer.write_page(studies, folder / "page.html")
     found = faults(page.read_text(encoding="utf-8"))
     assert not found, f"the page holds {found}"
     for table in studies[0].tables:

@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from rankgrad import backend, losses, metrics, rankers, relax
-from rankgrad.data import Steps, datasets, registry
-from rankgrad.data.steps import KINDS as STEPS
+from rankgrad.data import Preprocessing, datasets, loading
+from rankgrad.data.preprocessing.steps import KINDS as STEPS
 from rankgrad.data.synthetic import OPTIONS
-from rankgrad.losses.text import LISTS
-from rankgrad.metrics.measure import KINDS as METRICS
-from rankgrad.training.optimise import OPTIMISERS, SCHEDULES, check_optimiser, check_schedule, schedule
+from rankgrad.losses.from_text import LISTS
+from rankgrad.metrics.metric import KINDS as METRICS
+from rankgrad.training.optimisers import OPTIMISERS, SCHEDULES, check_optimiser, check_schedule, schedule
 
 TEXTS = 20  # an attempt
 SECONDS = 1.0  # of one processor, for one text: some parse in 0.2
@@ -58,16 +58,16 @@ def options_of(taker: Any) -> list[str]:
 def run_loss(loss: Any) -> None:
     with backend("plain"):
         loss(torch.tensor([[0.5, 2.0, -1.0]]), torch.tensor([[1.0, 0.0, 2.0]])).sum()
-    assert str(losses.parse(str(loss))) == str(loss)
+    assert str(losses.parse_loss(str(loss))) == str(loss)
 
 
 def run_metric(metric: Any) -> None:
     metric.measure(torch.tensor([0.5, 2.0, -1.0]), torch.tensor([1.0, 0.0, 2.0]))
-    assert metrics.parse(repr(metric)) == metric
+    assert metrics.parse_metric(repr(metric)) == metric
 
 
-def run_steps(steps: Steps) -> None:
-    assert str(Steps.parse(str(steps))) == str(steps)
+def run_steps(steps: Preprocessing) -> None:
+    assert str(Preprocessing.parse(str(steps))) == str(steps)
     features = np.array([[0.0, 5.0], [1.0, 5.0], [-3.0, 5.0]], dtype=np.float32)
     steps.transform(features, np.array([0, 3])) if not any(step.fitted for step in steps.steps) else None
 
@@ -96,21 +96,21 @@ GRAMMAR: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], dict[str, 
         | {"relaxed": ["metric", "operator", *sorted(RELAXED)]},
     ),
     "ranker": (
-        rankers.parse,
+        rankers.parse_ranker,
         nothing,
         {name: options_of(kind) for name, kind in rankers.MODELS.items()}
         | {name: options_of(rankers.MODELS[preset.model]) for name, preset in rankers.PRESETS.items()},
     ),
     "metric": (
-        metrics.parse,
+        metrics.parse_metric,
         run_metric,
         {name: [*options_of(kind.function), "ids"] for name, kind in METRICS.items()} | {"MRR": ["threshold"]},
     ),
     "optimiser": (check_optimiser, nothing, {name: options_of(kind) for name, kind in OPTIMISERS.items()}),
     "schedule": (read_schedule, run_schedule, {name: list(options) for name, options in SCHEDULES.items()}),
-    "steps": (Steps.parse, run_steps, {name: [] for name in (*STEPS, "none", "standardize-per-query")}),
+    "steps": (Preprocessing.parse, run_steps, {name: [] for name in (*STEPS, "none", "standardize-per-query")}),
     "set": (
-        registry.check,
+        loading.check_source,
         nothing,
         {facts.name: ["fold"] for facts in datasets()} | {"synthetic": [*OPTIONS], "web30k-shape": ["scale", "seed"]},
     ),

@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 from made_results import make
 
-from rankgrad.experiments import load, report
-from rankgrad.experiments.results import pack, read
+from rankgrad.experiments import load
+from rankgrad.experiments.report import writer
+from rankgrad.experiments.runs.results import pack, read_results
 
 _WILD = (None, True, -1, 0, 2**70, 1e308, float("nan"), "", "\x1b[2J", "\ud800", "x" * 1000, [], {}, [[]], {"a": [1]})
 _TEXTS = (
@@ -41,12 +42,12 @@ def case(rng, folder):
     try:
         if kind is _recipe:
             load(path)
-        results = read(folder / "own" if path.is_relative_to(folder / "own") else path)
+        results = read_results(folder / "own" if path.is_relative_to(folder / "own") else path)
         list(results.final())
-        report.gather(folder / "own" if path.is_relative_to(folder / "own") else path, lists=False)
+        writer.gather(folder / "own" if path.is_relative_to(folder / "own") else path, lists=False)
         if path.is_relative_to(folder / "own"):
             pack(folder / "own", folder / "again.tar.xz")
-            read(folder / "again.tar.xz")
+            read_results(folder / "again.tar.xz")
     except ValueError as error:
         said = str(error)
         if str(folder) not in said:

@@ -1,20 +1,22 @@
 """The suite where rankgrad's caches cannot be written, where the user has no home, and in a forked child.
 
 Each test runs others of the suite in a process of its own. `RANKGRAD_TEST_FILES` chooses which, by default losses,
-kernels, metrics and training: `RANKGRAD_TEST_FILES="tests/test_losses.py tests/test_letor.py" pytest -m long
-tests/long/test_environments.py`.
+kernels, metrics and training: `RANKGRAD_TEST_FILES="tests/losses/test_losses.py tests/data/test_letor.py" pytest
+-m long tests/long/test_environments.py`.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
-DEFAULT = "tests/test_losses.py tests/test_kernels_listwise.py tests/test_metrics.py tests/test_training.py"
+DEFAULT = (
+    "tests/losses/test_losses.py tests/kernels/test_kernels_listwise.py tests/metrics/test_metrics.py "
+    "tests/training/test_training.py"
+)
 FILES = os.environ.get("RANKGRAD_TEST_FILES", DEFAULT).split()
 
 pytestmark = pytest.mark.long

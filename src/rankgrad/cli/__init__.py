@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankgrad.cli.screen import shown
+from rankgrad.cli.terminal_text import shown
 
 # In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
 VERBS = (

@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankgrad.cli.sources import Source
-    from rankgrad.experiments.compare import Comparison, Query
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.experiments.comparison import ComparedQuery, Comparison
 
 DEFAULT = ["nDCG@10"]
 _ID = 14  # letters of a document's id, so that two lists fit 80 columns
@@ -35,18 +35,18 @@ def compare(
 
     Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
-    from rankgrad.cli.sources import PARTS, Source, telling
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import PARTS, DataSource, telling
     from rankgrad.errors import bad_value, one_of
-    from rankgrad.experiments.compare import compare as compared
+    from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 
-    source: Source | None = None
+    source: DataSource | None = None
 
     def found() -> None:
         nonlocal source
-        source = _kept(a, b) if data is None else Source(data, fold, data_root, missing=missing)
+        source = _kept(a, b) if data is None else DataSource(data, fold, data_root, missing=missing)
         source.check()
 
     together(
@@ -76,12 +76,12 @@ def compare(
     _print(result, f"{source.data}{'' if source.fold is None else f' fold {source.fold}'}, {split}", a, b, notes)
 
 
-def _kept(a: Path, b: Path) -> "Source":
+def _kept(a: Path, b: Path) -> "DataSource":
     """The data that both models were trained on."""
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 
-    first, second = Source.kept(a), Source.kept(b)
+    first, second = DataSource.kept(a), DataSource.kept(b)
     kept = first or second
     if kept is None:
         bad_value("data", f"be given: neither {a} nor {b} says what it was trained on", "nothing")
@@ -91,22 +91,22 @@ def _kept(a: Path, b: Path) -> "Source":
     return kept
 
 
-def _same(source: "Source") -> tuple[Any, ...]:
+def _same(source: "DataSource") -> tuple[Any, ...]:
     """What must be equal for the lists to be the same."""
     root = None if source.root is None else Path(source.root).resolve()
     return source.data, source.fold, root, source.missing, source.holdout, source.seed
 
 
-def _said(source: "Source") -> str:
+def _said(source: "DataSource") -> str:
     return source.data if source.fold is None else f"{source.data} fold {source.fold}"
 
 
-def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
+def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
     """Where a model may have been trained on the lists that it is judged on."""
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import DataSource
 
     for folder in (a, b):
-        kept = Source.kept(folder)
+        kept = DataSource.kept(folder)
         if kept is None or kept.data != source.data:
             continue
         if kept.fold != source.fold:
@@ -117,7 +117,7 @@ def _warnings(source: "Source", split: str, a: Path, b: Path) -> Iterator[str]:
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
 
     console = screen(highlight=False)
     for name, folder in (("a", a), ("b", b)):
@@ -164,7 +164,7 @@ def _means(result: "Comparison") -> "Table":
     return table
 
 
-def _lists(query: "Query") -> "Table":
+def _lists(query: "ComparedQuery") -> "Table":
     """Both lists side by side: label, score, and where the other has the document."""
     from rich.markup import escape
 

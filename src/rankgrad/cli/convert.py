@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.data.summary import ReadSummary
+    from rankgrad.data.letor.summary import ReadSummary
 
 
 def convert(
@@ -26,8 +26,8 @@ def convert(
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
-    from rankgrad.cli.screen import screen
-    from rankgrad.data.letor import read_letor
+    from rankgrad.cli.terminal_text import screen
+    from rankgrad.data.letor.reader import read_letor
 
     with _progress() as progress:
         found: list[ReadSummary] = []

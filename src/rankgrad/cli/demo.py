@@ -19,7 +19,7 @@ LOSSES = ("mse", "softmax", "lambdaloss")
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One line of the table: what ranked, how well, and how long it took to train."""
 
     name: str
@@ -46,7 +46,7 @@ def demo(
     from rich.table import Table
 
     import rankgrad as rg
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
 
     console = screen()
     data = rg.data.synthetic(lists, seed=seed)
@@ -83,7 +83,7 @@ def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
     chosen = int(np.argmax(quality))
     yield "best single feature", np.concatenate([test.features, -test.features], axis=1)[:, chosen], 0.0, ()
     begun = perf_counter()
-    steps = rg.data.Steps.parse(PREPROCESS).fit(train)
+    steps = rg.data.Preprocessing.parse(PREPROCESS).fit(train)
     weights, *_ = np.linalg.lstsq(steps.transform(train.features), train.labels - train.labels.mean(), rcond=None)
     yield "linear, least squares", steps.transform(test.features) @ weights, perf_counter() - begun, ()
     for name in LOSSES:
@@ -100,25 +100,25 @@ def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
         yield f"MLP, {name}", model.score(test.features, test.offsets), perf_counter() - begun, curve
 
 
-def _row(name: str, scores: Any, test: "Dataset", best: float | None) -> Row:
+def _row(name: str, scores: Any, test: "Dataset", best: float | None) -> DemoRow:
     import rankgrad as rg
 
     result = rg.metrics.evaluate(scores, test.labels, [METRIC], offsets=test.offsets)
     mean, (low, high) = result[METRIC], result.intervals[METRIC]
-    return Row(name, mean, low, high, mean / (mean if best is None else best))
+    return DemoRow(name, mean, low, high, mean / (mean if best is None else best))
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
+def _cells(row: DemoRow) -> tuple[str, str, str, str, str]:
     interval, seconds = f"{row.low:.4f} to {row.high:.4f}", f"{row.seconds:.1f}" if row.seconds else ""
     return row.name, f"{row.mean:.4f}", interval, f"{row.share:.1%}", seconds
 
 
-def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
+def _write(rows: list[DemoRow], data: "Splits", out: Path) -> Path:
     """One page that works offline: the table, and the means with their intervals as a picture."""
     import html
 
-    from rankgrad.experiments.page import policy
-    from rankgrad.files import write_bytes
+    from rankgrad.atomic_files import write_bytes
+    from rankgrad.experiments.report.page import policy
 
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows)
     facts = f"Train: {html.escape(str(data.train))}. Test: {html.escape(str(data.test))}. One seed."
@@ -129,7 +129,7 @@ def _write(rows: list[Row], data: "Splits", out: Path) -> Path:
     return path
 
 
-def _picture(rows: list[Row]) -> str:
+def _picture(rows: list[DemoRow]) -> str:
     """Means as dots with their intervals as lines, in SVG."""
     from html import escape
 
@@ -149,7 +149,7 @@ def _picture(rows: list[Row]) -> str:
     return f'<svg viewBox="0 0 700 {step * len(rows) + 20}" role="img">{"".join(marks)}</svg>'
 
 
-def _curves(rows: list[Row]) -> str:
+def _curves(rows: list[DemoRow]) -> str:
     """Validation nDCG@10 over the epochs, a line for each loss, in SVG."""
     from html import escape
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rankgrad.cli.tables import METRICS, print_metrics
+from rankgrad.cli.terminal_tables import METRICS, print_metrics
 
 
 def evaluate(
@@ -26,13 +26,13 @@ def evaluate(
 
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
-    from rankgrad.cli.sources import PARTS, Source, telling
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import PARTS, DataSource, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 
-    source = Source.kept(model) if data is None else Source(data, fold, data_root, missing=missing)
+    source = DataSource.kept(model) if data is None else DataSource(data, fold, data_root, missing=missing)
 
     def found() -> None:
         read_config(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.screen import shown
+from rankgrad.cli.terminal_text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,11 +38,11 @@ def experiment(
 
     Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
     """
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
     from rankgrad.errors import bad_value
-    from rankgrad.experiments import load
-    from rankgrad.experiments.results import PACKED, read, unpack
-    from rankgrad.experiments.results import pack as write_packed
+    from rankgrad.experiments import load_recipe
+    from rankgrad.experiments.runs.results import PACKED, read_results, unpack
+    from rankgrad.experiments.runs.results import pack as write_packed
 
     if quick and smoke:
         bad_value("form", "be one of --quick, --smoke", "both")
@@ -50,7 +50,7 @@ def experiment(
         bad_value("jobs", "not be given with --ray, which knows its processors", jobs)
     console = screen(highlight=False, soft_wrap=True)
     form = "quick" if quick else "smoke" if smoke else None
-    whole = load(recipe) if form is None else load(recipe).reduced(form)
+    whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
     folder = out or Path("results") / (recipe.stem + (f"-{form}" if form else ""))
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))
@@ -59,7 +59,7 @@ def experiment(
         console.print(f"going on from {packed}", markup=False)
         unpack(packed, folder)
     failed = _run(console, whole, part, folder, _pool(ray, jobs, threads), (data_root, device, cache))
-    results = read(folder)
+    results = read_results(folder)
     _report(console, results, [source.label for source in part.data], failed, folder)
     if pack:
         count = write_packed(folder, packed)
@@ -77,10 +77,10 @@ def cores() -> int:
 
 def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
     if ray is not None:
-        from rankgrad.experiments.ray_pool import RayPool
+        from rankgrad.experiments.runs.ray_pool import RayPool
 
         return RayPool(ray, threads)
-    from rankgrad.experiments.pool import Pool
+    from rankgrad.experiments.runs.process_pool import Pool
 
     return Pool(jobs or max(1, cores() // threads), threads)
 
@@ -100,7 +100,7 @@ def _run(
 ) -> list[tuple[Any, str]]:
     """Run what is left; the cells that failed, with why."""
     from rankgrad.cli.progress import Progress
-    from rankgrad.experiments.work import opened, work
+    from rankgrad.experiments.runs.run_recipe import opened, run_recipe
 
     tuning, final = len(part.cells_to_tune()), part.final_count
     console.print(f"{part.title}: {tuning} cells to tune and {final} final cells, {pool.jobs} at a time", markup=False)
@@ -110,7 +110,7 @@ def _run(
     done = None
     try:
         with pool, opened(whole, folder), Progress("cells") as progress:
-            for step in work(part, folder, pool.run, root=root, device=device, cache=cache):
+            for step in run_recipe(part, folder, pool.run, root=root, device=device, cache=cache):
                 done = f"{step.done - len(failed)} of {step.total} cells are done"
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)
                 if step.error is not None:
@@ -140,8 +140,8 @@ def _again() -> str:
 
 
 def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:
-    from rankgrad.experiments.results import failure_file
-    from rankgrad.experiments.tables import table
+    from rankgrad.experiments.runs.results import failure_file
+    from rankgrad.experiments.tables.table import table
 
     for label in data:
         console.print(table(results, label).rich(console.width))

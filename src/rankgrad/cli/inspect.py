@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.data.inspect import Inspection, Overview
+    from rankgrad.data.inspection import Inspection, Overview
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -27,9 +27,9 @@ def inspect(
 
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
-    from rankgrad.data.inspect import inspect as look
-    from rankgrad.data.letor import read_letor
-    from rankgrad.data.registry import load
+    from rankgrad.data.inspection import inspect as look
+    from rankgrad.data.letor.reader import read_letor
+    from rankgrad.data.loading import load
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -50,7 +50,7 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from rankgrad.cli.screen import screen
+    from rankgrad.cli.terminal_text import screen
 
     console = screen()
     table = Table("", *(split.name for split in seen.splits), box=None, pad_edge=False)

@@ -26,8 +26,8 @@ def list(
 
 def _losses() -> None:
     from rankgrad import losses
-    from rankgrad.cli.tables import print_names
-    from rankgrad.losses.text import LISTS as SHARED
+    from rankgrad.cli.terminal_tables import print_names
+    from rankgrad.losses.from_text import LISTS as SHARED
 
     rows = []
     for name in sorted(losses.__all__, key=str.lower):
@@ -45,7 +45,7 @@ def _losses() -> None:
 
 
 def _models() -> None:
-    from rankgrad.cli.tables import print_names
+    from rankgrad.cli.terminal_tables import print_names
     from rankgrad.models.registry import kinds
     from rankgrad.rankers import PRESETS
 
@@ -62,8 +62,8 @@ def _models() -> None:
 
 
 def _metrics() -> None:
-    from rankgrad.cli.tables import print_names
-    from rankgrad.metrics.measure import KINDS, Metric
+    from rankgrad.cli.terminal_tables import print_names
+    from rankgrad.metrics.metric import KINDS, Metric
 
     rows = [
         (f"{name}[@k]", _about(kind.function), _options(Metric(name).defaults.items())) for name, kind in KINDS.items()
@@ -76,7 +76,7 @@ def _metrics() -> None:
 
 
 def _datasets() -> None:
-    from rankgrad.cli.tables import print_names
+    from rankgrad.cli.terminal_tables import print_names
     from rankgrad.data import datasets
 
     rows = []

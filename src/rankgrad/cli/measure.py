@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rankgrad.cli.screen import shown
+from rankgrad.cli.terminal_text import shown
 
 DEFAULT = ["nDCG@10", "RR@10", "AP"]
 
@@ -28,7 +28,7 @@ def measure(
 
     Example: `rankgrad measure run.txt qrels.txt -m nDCG@10 -m "AP(threshold=1)"`
     """
-    from rankgrad.cli.tables import print_metrics
+    from rankgrad.cli.terminal_tables import print_metrics
     from rankgrad.metrics import measure_run, read_qrels, read_run
 
     result = measure_run(read_run(run), read_qrels(qrels), metric, complete=complete, bootstrap=bootstrap, seed=seed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import TrainedModel
 
@@ -35,8 +35,8 @@ def predict(
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
-    from rankgrad.cli.checks import check_device, load_model, together
-    from rankgrad.cli.sources import Source, telling
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
 
@@ -52,7 +52,7 @@ def predict(
         if out != "-" and Path(out).is_dir():
             bad_value("out", "be a file", f"the folder {out}")
 
-    source = Source(str(file), missing=missing)
+    source = DataSource(str(file), missing=missing)
     together(
         lambda: read_config(model),
         found,
@@ -68,7 +68,7 @@ def predict(
         typer.echo(f"{seen:,} scores: {out}")
 
 
-def _score(model: "TrainedModel", source: "Source", format: str, tag: str, write: Callable[[str], object]) -> int:
+def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, write: Callable[[str], object]) -> int:
     """Write the scores of all lists, and say how many documents there were."""
     row = 0
     with _lists(model, source, format == "trec") as parts:
@@ -97,12 +97,12 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 
 
 @contextmanager
-def _lists(model: "TrainedModel", source: "Source", docids: bool) -> Iterator[Iterable["Dataset"]]:
+def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator[Iterable["Dataset"]]:
     """The lists to score, some at a time; with a bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from rankgrad.cli.screen import screen
-    from rankgrad.data.chunks import stream_letor
+    from rankgrad.cli.terminal_text import screen
+    from rankgrad.data.letor.chunks import stream_letor
 
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -150,7 +150,7 @@ def _place(out: str) -> Iterator[Callable[[str], object]]:
         yield sys.stdout.write
         sys.stdout.flush()
         return
-    from rankgrad.files import clear_leftovers, naming, writing
+    from rankgrad.atomic_files import clear_leftovers, naming, writing
 
     path = Path(out)
     clear_leftovers(path.parent, path.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.surrogate.fidelity import Row
+    from rankgrad.surrogate.fidelity import FidelityRow
 
 
 def pretrain_loss(
@@ -27,14 +27,14 @@ def pretrain_loss(
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
-    from rankgrad.cli.checks import check_device, only_run, together
+    from rankgrad.cli.argument_checks import check_device, only_run, together
     from rankgrad.cli.progress import Progress
     from rankgrad.errors import bad_value
-    from rankgrad.surrogate import Plan, fidelity, pretrain
+    from rankgrad.surrogate import PretrainSpec, fidelity, pretrain
     from rankgrad.surrogate.pretrain import keep_fidelity
-    from rankgrad.training.state import LAST
+    from rankgrad.training.checkpoint import LAST
 
-    plan = Plan(form, grades, lists, epochs, batch, seed)
+    plan = PretrainSpec(form, grades, lists, epochs, batch, seed)
 
     def is_new() -> None:
         if (out / LAST).exists() and not resume:
@@ -62,8 +62,8 @@ def pretrain_loss(
     typer.echo(f"next:    rankgrad train --loss neuralloss:path={shlex.quote(str(out))} ...")
 
 
-def _print(rows: "list[Row]") -> None:
-    from rankgrad.cli.tables import print_names
+def _print(rows: "list[FidelityRow]") -> None:
+    from rankgrad.cli.terminal_tables import print_names
 
     lines = []
     for whole in (row for row in rows if row.shape == "all"):

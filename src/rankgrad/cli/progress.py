@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from rankgrad.cli.screen import screen, shown
+from rankgrad.cli.terminal_text import screen, shown
 
 
 class Progress:

@@ -27,18 +27,18 @@ def report(
     """
     from importlib.util import find_spec
 
-    from rankgrad.cli.screen import screen
-    from rankgrad.cli.sources import telling
+    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.terminal_text import screen
 
     for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
         if find_spec(module) is None:
             raise ModuleNotFoundError(f"report needs {package}, which is not installed: pip install 'rankgrad[report]'")
-    from rankgrad.experiments import load
-    from rankgrad.experiments import report as reports
+    from rankgrad.experiments import load_recipe
+    from rankgrad.experiments.report import writer as reports
 
     console = screen()
     with telling(f"reading {results}"):
-        studies = reports.gather(results, recipes=[*map(load, recipe or ())], root=data_root, lists=lists)
+        studies = reports.gather(results, recipes=[*map(load_recipe, recipe or ())], root=data_root, lists=lists)
     for study in studies:
         for warning in study.warnings:
             console.print(f"{study.name}: {warning}", style="yellow", markup=False, highlight=False)

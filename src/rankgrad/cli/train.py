@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.checks import is_first
+from rankgrad.cli.argument_checks import is_first
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
@@ -107,20 +107,20 @@ def train(
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rankgrad.cli.checks import only_run, pair, read_value
-    from rankgrad.cli.screen import screen
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.argument_checks import only_run, pair, parse_value
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.terminal_text import screen
     from rankgrad.models.protocol import NotFinite
 
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
-    given = {**_given(context), **dict(pair("set", text, read_value) for text in own or ())}
+    given = {**_given(context), **dict(pair("set", text, parse_value) for text in own or ())}
     kind, settings, added = _settings(given, out if resume else None)
-    source = Source.kept(out) if resume else None
+    source = DataSource.kept(out) if resume else None
     if data is not None:
         # A run that is resumed keeps the lists it held out. A seed that is no number is complained of later.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
-        source = Source(data, fold, data_root, cache, missing, holdout, chosen_by)
+        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
     elif source is not None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, data is not None, init_model)
@@ -142,7 +142,7 @@ def train(
 
 def _given(context: typer.Context) -> dict[str, Any]:
     """The settings among the options that were given; what is not text by nature is read as a number."""
-    from rankgrad.cli.checks import read_value
+    from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
     for parameter in context.command.params:
@@ -151,7 +151,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
             continue
         several = isinstance(value, list | tuple)
         given[str(parameter.name)] = (
-            tuple(value) if several else value if parameter.metavar == TEXT else read_value(value)
+            tuple(value) if several else value if parameter.metavar == TEXT else parse_value(value)
         )
     return given
 
@@ -175,8 +175,8 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     """The settings of a run that is resumed, and the file that they are in; runs of version 0.1 have a model only."""
+    from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
-    from rankgrad.files import read_json
     from rankgrad.models.folder import CONFIG, read_config
 
     if folder is None:
@@ -194,7 +194,7 @@ def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
 
 
 def _how_to_resume(
-    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "Source", init_model: Path | None
+    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "DataSource", init_model: Path | None
 ) -> str:
     if not kind.resumes(out):
         return f"No {kind.unit} was done: there is nothing to resume."
@@ -208,15 +208,15 @@ def _how_to_resume(
 def _check(
     kind: "RankerKind",
     settings: dict[str, Any],
-    source: "Source | None",
+    source: "DataSource | None",
     out: Path,
     resume: bool,
     given: bool,
     init_model: Path | None,
 ) -> None:
     """Raise one error that names all that is wrong, before anything is read."""
-    from rankgrad.cli.checks import check_device, together
-    from rankgrad.cli.sources import KEPT
+    from rankgrad.cli.argument_checks import check_device, together
+    from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import read_config
     from rankgrad.models.registry import kind_of
@@ -258,13 +258,13 @@ def _run(
     console: "Console",
     kind: "RankerKind",
     settings: dict[str, Any],
-    source: "Source",
+    source: "DataSource",
     out: Path,
     resume: bool,
     init_model: Path | None,
 ) -> None:
-    from rankgrad.cli.sources import telling
-    from rankgrad.files import write_json
+    from rankgrad.atomic_files import write_json
+    from rankgrad.cli.data_source import telling
     from rankgrad.models.registry import load
 
     with telling(f"reading {source.data}"):
@@ -296,7 +296,7 @@ def _run(
 
 
 def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> None:
-    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.folder import write_metrics
 
     total, history = len(model.history), model.history

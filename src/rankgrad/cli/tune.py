@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rankgrad.cli.sources import Source
-    from rankgrad.experiments.tune import Search, Trial
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.experiments.tuning import Search, Trial
 
 TRIALS = "trials"  # in the folder of the model
 _SHOWN = 5
@@ -45,15 +45,15 @@ def tune(
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
     """
-    from rankgrad.cli.checks import check_device, only_run, pair, read_value, together
-    from rankgrad.cli.screen import screen
-    from rankgrad.cli.sources import Source
+    from rankgrad.cli.argument_checks import check_device, only_run, pair, parse_value, together
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.terminal_text import screen
     from rankgrad.errors import bad_value
-    from rankgrad.experiments.tune import Search
+    from rankgrad.experiments.tuning import Search
     from rankgrad.models.registry import kind_of, kind_or_default
 
-    kept = dict(pair("set", text, read_value) for text in fix or ())
-    source = _as_begun(Source(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0)), out)
+    kept = dict(pair("set", text, parse_value) for text in fix or ())
+    source = _as_begun(DataSource(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0)), out)
     kind, given = (
         kind_or_default(model),
         {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
@@ -88,20 +88,20 @@ def tune(
 
 def _choices(text: str) -> Any:
     """`low..high` is a range, on a log scale where it spans more than a factor of 10; `a|b|c` are choices."""
-    from rankgrad.cli.checks import read_value
+    from rankgrad.cli.argument_checks import parse_value
 
     low, dots, high = text.partition("..")
     if not dots:
-        return [read_value(choice.strip()) for choice in text.split("|")]
-    ends: dict[str, Any] = {"low": read_value(low), "high": read_value(high)}
+        return [parse_value(choice.strip()) for choice in text.split("|")]
+    ends: dict[str, Any] = {"low": parse_value(low), "high": parse_value(high)}
     numbers = all(isinstance(end, int | float) for end in ends.values())
     return {**ends, "log": bool(numbers and 0 < 10 * ends["low"] <= ends["high"])}
 
 
-def _check_folder(out: Path, search: "Search", source: "Source") -> None:
+def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
     """A folder that holds another search, or a model of another origin, is left alone."""
+    from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.errors import bad_value
-    from rankgrad.files import check_plain, read_json
     from rankgrad.models.folder import CONFIG
 
     for folder in (out, out / TRIALS):
@@ -117,18 +117,18 @@ def _check_folder(out: Path, search: "Search", source: "Source") -> None:
         bad_value("out", "be a new folder", f"{out}, which holds a model")
 
 
-def _as_begun(source: "Source", out: Path) -> "Source":
+def _as_begun(source: "DataSource", out: Path) -> "DataSource":
     """The source; of a search that version 0.1 began, which noted no seed of the lists that are held out, as it was."""
     from dataclasses import replace
 
-    from rankgrad.files import read_json
+    from rankgrad.atomic_files import read_json
 
     path = out / TRIALS / "search.json"
     then = read_json(path).get("data") if path.is_file() else None
     return replace(source, seed=None) if isinstance(then, dict) and "seed" not in then else source
 
 
-def _told(search: "Search", source: "Source") -> dict[str, Any]:
+def _told(search: "Search", source: "DataSource") -> dict[str, Any]:
     """What must be the same for a search to go on; the budget may grow."""
     import json
     from dataclasses import asdict
@@ -156,13 +156,15 @@ def _state(console: "Console", search: "Search") -> None:
     console.print(f"{halving}. The first trial is the default.", markup=False)
 
 
-def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs: int | None) -> list[list["Trial"]]:
+def _run(
+    console: "Console", search: "Search", source: "DataSource", out: Path, jobs: int | None
+) -> list[list["Trial"]]:
     """All rounds, as lists of trials."""
+    from rankgrad.atomic_files import write_json
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.progress import Progress
-    from rankgrad.experiments import tune as tuning
-    from rankgrad.experiments.pool import Pool
-    from rankgrad.files import write_json
+    from rankgrad.experiments import tuning as tuning
+    from rankgrad.experiments.runs.process_pool import Pool
 
     write_json(out / TRIALS / "search.json", _told(search, source), seal=True)
     counts = [count for count, _ in search.rungs()]
@@ -179,8 +181,8 @@ def _run(console: "Console", search: "Search", source: "Source", out: Path, jobs
 
 def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> None:
     """The best trials, and which settings mattered."""
-    from rankgrad.cli.tables import print_names
-    from rankgrad.experiments.importance import importance
+    from rankgrad.cli.terminal_tables import print_names
+    from rankgrad.experiments.setting_importance import importance
 
     last = {trial.name: trial for turn in rounds for trial in turn}
     finalists = search.better(rounds[-1])
@@ -206,9 +208,9 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     )
 
 
-def _save(console: "Console", best: "Trial", source: "Source", out: Path) -> None:
+def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
     """The best trial's model in the folder, judged once on test lists, if there are any."""
-    from rankgrad.cli.tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)

@@ -1,28 +1,28 @@
 """Real data in: readers, caches, known benchmark sets, preprocessing, and a generator with a known optimum."""
 
+from rankgrad import moved
+from rankgrad.data.benchmarks import BenchmarkWarning
 from rankgrad.data.cache import CacheError, open_cache
-from rankgrad.data.cut import cut
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.facts import FactsWarning
-from rankgrad.data.faults import LetorError
 from rankgrad.data.frames import from_arrays, from_frame, group_rows, read_parquet
-from rankgrad.data.inspect import inspect
-from rankgrad.data.letor import read_letor
-from rankgrad.data.preprocessing import Steps
-from rankgrad.data.registry import datasets, load
-from rankgrad.data.summary import ReadSummary
+from rankgrad.data.inspection import inspect
+from rankgrad.data.letor.errors import LetorError
+from rankgrad.data.letor.reader import read_letor
+from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.data.loading import datasets, load
+from rankgrad.data.preprocessing.pipeline import Preprocessing
 from rankgrad.data.synthetic import achievable, synthetic, web30k_shape
+from rankgrad.data.truncation import truncate
 
 __all__ = [
+    "BenchmarkWarning",
     "CacheError",
     "Dataset",
-    "FactsWarning",
     "LetorError",
     "ReadSummary",
     "Splits",
-    "Steps",
+    "Preprocessing",
     "achievable",
-    "cut",
     "datasets",
     "from_arrays",
     "from_frame",
@@ -33,5 +33,9 @@ __all__ = [
     "read_letor",
     "read_parquet",
     "synthetic",
+    "truncate",
     "web30k_shape",
 ]
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"Steps": "Preprocessing", "cut": "truncate", "FactsWarning": "BenchmarkWarning"})

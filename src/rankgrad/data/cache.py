@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import aside as name_aside
+from rankgrad.atomic_files import clear_leftovers, naming, read_json, write_json
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.summary import ReadSummary
-from rankgrad.files import aside as name_aside
-from rankgrad.files import clear_leftovers, naming, read_json, write_json
+from rankgrad.data.letor.summary import ReadSummary
 
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
@@ -58,10 +58,10 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
         path = Path(source["path"])
         if os.path.isfile(path) and not matches(path, source, verify):
             raise CacheError(folder, f"{path} has changed since", "its source as it was, or a new conversion")
-    return load(folder, manifest, verify)[0]
+    return load_cache(folder, manifest, verify)[0]
 
 
-def load(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Dataset, ReadSummary]:
+def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Dataset, ReadSummary]:
     """Map the arrays of a cache, after a check of each."""
     arrays: dict[str, Any] = {}
     for name, facts in manifest["arrays"].items():
@@ -132,7 +132,7 @@ def _complete(manifest: dict[str, Any]) -> bool:
         return False
 
 
-def fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
+def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
     """Size, time of change, and hashes of a file: of its first and last megabyte, and of the whole."""
     status = path.stat()
     facts = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
@@ -190,14 +190,14 @@ class Writer:
         """Write the manifest, last: a folder without one is no cache."""
         arrays = {}
         for key in self._names:
-            arrays[key] = fingerprint(self.folder / f"{key}.npy")
+            arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
             del arrays[key]["mtime_ns"]  # copying a cache is no damage
         facts = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **facts}, seal=True)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[Writer]:
+def writing_cache(folder: Path) -> Iterator[Writer]:
     """Write a cache aside; when the block ends well it takes its place by a rename, else nothing is left."""
     check_place(folder)
     folder = folder.absolute()

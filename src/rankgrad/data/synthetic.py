@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.memory import check_memory
+from rankgrad.data.memory_limits import check_memory
 from rankgrad.errors import bad_value
 
 OPTIONS = ("lists", "features", "grades", "mean_length", "noise", "query_effect", "seed")
@@ -133,9 +133,9 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
         bad_value("dataset", "know its best achievable order, as that of synthetic() does", "best=None")
     measure: Any = metric
     if isinstance(metric, str):
-        from rankgrad.metrics import parse
+        from rankgrad.metrics import parse_metric
 
-        measure = parse(metric)
+        measure = parse_metric(metric)
     measure = getattr(measure, "measure", measure)
     return float(measure(dataset.best, dataset.labels, offsets=dataset.offsets))
 

@@ -1,14 +1,18 @@
-"""Experiments: recipes that compare losses and rankers alike, cell by cell, with the papers' numbers beside ours.
+"""Experiments: recipes that compare losses and rankers at equal conditions, with the papers' numbers next to ours.
 
-- A recipe: `reading`, `entrants`, `space`, `sets`, `problems` read it; `recipe` knows the `cell`s it comes to.
-- Running it: `work` hands cells to a `pool` or `ray_pool`, `run` trains one (`trained`, `facts`), `results` keeps them.
-- Judging it: `statistics`, `tables` with `footnotes` and the `printed` numbers; `rendering` and `latex` write tables.
-- Showing it: `report` makes a `study` (`series`, `explorer`, `charts`) into a `page`.
-- Besides: `tune` searches settings for one's own data (`importance`), `compare` sets two rankers side by side.
+- `recipes`: YAML files that describe an experiment, read and checked.
+- `runs`: the cells of a recipe, trained in processes; their results.
+- `tables` and `statistics`: means, spread, paired tests, published numbers.
+- `report`: a page, tables and figures from results.
+- `tuning` searches settings for your own data; `comparison` compares two rankers query by query.
 """
 
-from rankgrad.experiments.cell import Cell
-from rankgrad.experiments.problems import RecipeError
-from rankgrad.experiments.recipe import Recipe, load, parse
+from rankgrad import moved
+from rankgrad.experiments.recipes.errors import RecipeError
+from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
+from rankgrad.experiments.runs.cell import Cell
 
-__all__ = ["Cell", "Recipe", "RecipeError", "load", "parse"]
+__all__ = ["Cell", "Recipe", "RecipeError", "load_recipe", "parse_recipe"]
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"load": "load_recipe", "parse": "parse_recipe"})

@@ -15,12 +15,17 @@ document, the softmax family multiplies each document's share of the target.
 scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
-loss over noisy scores; `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses; `parse("lambdaloss@5")` makes a loss
-from its text, `as_loss(function)` one of your own; `value_and_grad(loss, scores, labels)` gives the gradient without a
-backward pass.
+loss over noisy scores; `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses; `parse_loss("lambdaloss@5")` makes a
+loss from its text, `as_loss(function)` from a function; `value_and_grad(loss, scores, labels)` gives the gradient
+without a backward pass.
 """
 
+from rankgrad import moved
 from rankgrad.losses.approx import approx_ap, approx_mrr, approx_ndcg, approx_precision
+from rankgrad.losses.custom import as_loss as as_loss
+from rankgrad.losses.custom import weighted_sum as weighted_sum
+from rankgrad.losses.from_text import KNOWN as _KNOWN
+from rankgrad.losses.from_text import parse_loss as parse_loss
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap
@@ -35,15 +40,11 @@ from rankgrad.losses.listwise import (
     xe_ndcg,
 )
 from rankgrad.losses.neural_loss import NeuralLoss
-from rankgrad.losses.own import as_loss as as_loss
-from rankgrad.losses.own import weighted_sum as weighted_sum
 from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
 from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
 from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
-from rankgrad.losses.text import KNOWN as _KNOWN
-from rankgrad.losses.text import parse as parse
 from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 
 __all__ = [
@@ -80,3 +81,6 @@ __all__ = [
 ]
 
 _KNOWN.update({name.lower(): globals()[name] for name in __all__})
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"parse": "parse_loss"})

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rankgrad.kernels.options import ApproxOptions
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import relaxed_loss, soft_cutoff
 from rankgrad.relax import sigmoid_ranks
 
@@ -49,7 +49,7 @@ def approx_ndcg(
     operator = sigmoid_ranks(temperature)
     if (loss := fused("learndcg", lists, reduction, ApproxOptions(k or 0, beta), _params(temperature))) is not None:
         return loss
-    return relaxed_loss(Formula("nDCG", k), operator, lists, reduction, beta)
+    return relaxed_loss(MetricFormula("nDCG", k), operator, lists, reduction, beta)
 
 
 def approx_precision(
@@ -88,7 +88,7 @@ def approx_precision(
     options = ApproxOptions(k, beta, threshold)
     if (loss := fused("approx_precision", lists, reduction, options, _params(temperature))) is not None:
         return loss
-    return relaxed_loss(Formula("P", k, threshold=threshold), operator, lists, reduction, beta)
+    return relaxed_loss(MetricFormula("P", k, threshold=threshold), operator, lists, reduction, beta)
 
 
 def approx_mrr(
@@ -127,7 +127,7 @@ def approx_mrr(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    metric, operator = Formula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
+    metric, operator = MetricFormula("RR", k, threshold=threshold), sigmoid_ranks(temperature)
     options = ApproxOptions(k or 0, beta, threshold)
     if (loss := fused("approx_mrr", lists, reduction, options, _params(temperature))) is not None:
         return loss
@@ -170,7 +170,7 @@ def approx_ap(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    metric, operator = Formula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
+    metric, operator = MetricFormula("AP", k, threshold=threshold), sigmoid_ranks(temperature)
     options = ApproxOptions(k or 0, beta, threshold)
     if (loss := fused("approx_ap", lists, reduction, options, _params(temperature))) is not None:
         return loss

@@ -57,7 +57,7 @@ class WeightedSum(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """The learned scalars of all terms by name; names that two terms share begin with `term1.`, `term2.`, ..."""
-        found = [learned(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
+        found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {
             name if shared[name] == 1 else f"term{number}.{name}": value
@@ -84,7 +84,7 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
     return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
 
 
-def learned(loss: nn.Module) -> dict[str, float]:
+def learned_scalars(loss: nn.Module) -> dict[str, float]:
     """The learned scalars of a loss, or of the first loss inside it that has some; empty for most.
 
     Args:

@@ -11,9 +11,9 @@ from torch.nn.functional import softplus
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ApproxOptions, ParamForm
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
-from rankgrad.losses.ideal import ideal_dcg
+from rankgrad.losses.ideal_dcg import ideal_dcg
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
@@ -114,7 +114,7 @@ class LearnDCG(nn.Module):
         value = torch.where(ideal > 0, dcg / torch.where(ideal > 0, ideal, 1.0), 0.0 * dcg)
         if self.discount == "log":
             value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
-        return Formula("nDCG", self.k).loss(lists, value, reduction)
+        return MetricFormula("nDCG", self.k).loss(lists, value, reduction)
 
     if TYPE_CHECKING:
         __call__ = forward  # PyTorch's own would give Any

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankgrad.lists import Lists
 from rankgrad.losses.pairwise import has_order
-from rankgrad.metrics.order import order
+from rankgrad.metrics.sort_order import order
 
 
 def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) -> Tensor:

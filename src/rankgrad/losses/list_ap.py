@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists
-from rankgrad.losses.formula import Formula
+from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.relax.optimal_transport import unit_interval
 
 
@@ -43,7 +43,7 @@ def list_ap(
     if bins < 2:
         bad_value("bins", "be at least 2", bins)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    metric = Formula("AP", threshold=threshold)
+    metric = MetricFormula("AP", threshold=threshold)
     relevant = metric.relevant(lists)
     level = torch.arange(bins, dtype=lists.scores.dtype, device=lists.scores.device)
     place = (1.0 - unit_interval(lists.scores, lists.mask)) * (bins - 1)  # (..., n): 0 best, bins - 1 worst

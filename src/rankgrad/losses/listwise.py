@@ -12,10 +12,10 @@ from torch.nn.functional import log_softmax
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 from rankgrad.lists import Lists, as_lists, reduce
-from rankgrad.losses.documents import Documents
 from rankgrad.losses.fused import fused
 from rankgrad.losses.likelihood import lowest, plackett_luce
 from rankgrad.losses.pairwise import has_order
+from rankgrad.losses.unpadded import UnpaddedLists
 from rankgrad.relax.optimal_transport import least_scale
 
 
@@ -280,7 +280,7 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
     References:
         Qin et al., "Query-level Loss Functions for Information Retrieval", 2008.
     """
-    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0))
+    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0))
     cosine = documents.total(_unit(documents, documents.scores) * _unit(documents, documents.labels))
     signal = documents.largest(documents.labels) > 0
     return reduce(torch.where(signal, 0.5 * (1.0 - cosine), 0.0 * cosine), signal, reduction)
@@ -317,7 +317,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, (labels - _top(labels)).exp(), 0.0)
 
 
-def _unit(documents: Documents, values: Tensor) -> Tensor:
+def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """The values of each list as a vector of length 1.
 
     They are divided by their largest entry first, so that the square of 1e30 fits.

@@ -9,8 +9,8 @@ from torch.func import functional_call
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists, values_are_cheap
-from rankgrad.losses.formula import Formula
-from rankgrad.losses.surrogates import read
+from rankgrad.losses.metric_formula import MetricFormula
+from rankgrad.losses.surrogate_networks import read_network
 
 SHIPPED = Path(__file__).parent / "weights"
 GRADES = (3, 5)
@@ -47,7 +47,7 @@ class NeuralLoss(nn.Module):
         if path is None and grades not in GRADES:
             bad_value("grades", "be 3 or 5, for which there are weights (or give path)", grades)
         shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
-        network, self.facts = read(shipped if path is None else Path(path))
+        network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
         self.grades: int = network.config.get("grades", grades)
         # Buffers that are not saved: no optimiser sees them, a saved model does not carry them, devices still do.
@@ -69,12 +69,12 @@ class NeuralLoss(nn.Module):
             self._check_grades(lists)
         n = lists.scores.shape[-1]
         if n == 0:
-            return Formula("nDCG").loss(lists, lists.scores.sum(-1), reduction)
+            return MetricFormula("nDCG").loss(lists, lists.scores.sum(-1), reduction)
         flat = [part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask)]
         # Half precision, which autocast would choose, is no precision for a metric.
         with torch.autocast(lists.scores.device.type, enabled=False):
             value = self._ndcg(*flat).reshape(lists.scores.shape[:-1])
-        return Formula("nDCG").loss(lists, value, reduction)
+        return MetricFormula("nDCG").loss(lists, value, reduction)
 
     if TYPE_CHECKING:
         __call__ = forward  # PyTorch's own would give Any

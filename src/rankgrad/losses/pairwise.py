@@ -10,11 +10,11 @@ from torch.nn.functional import logsigmoid, relu
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses import swaps
-from rankgrad.losses.formula import Formula, check_cutoff, formula
+from rankgrad.losses import swap_deltas
 from rankgrad.losses.fused import fused
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff, formula
 from rankgrad.metrics import Metric, nDCG
-from rankgrad.metrics.order import ranks
+from rankgrad.metrics.sort_order import ranks
 
 SCHEMES = tuple(scheme.name.lower() for scheme in Scheme)
 
@@ -123,11 +123,11 @@ def lambdarank(
         Burges, Ragno and Le, "Learning to Rank with Nonsmooth Cost Functions", NIPS 2006.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    form = formula(metric, swaps.METRICS, k)
+    form = formula(metric, swap_deltas.METRICS, k)
     options = lambdarank_options(sigma, form)
     if (loss := fused("lambdarank", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
         return loss
-    delta = swaps.difference(lists, form)
+    delta = swap_deltas.difference(lists, form)
     return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
 
 
@@ -172,10 +172,10 @@ def lambdaloss(
         Optimizing Top-K Metrics for Neural Ranking Models", SIGIR 2022.
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
-    form = formula(metric, swaps.METRICS, k)
+    form = formula(metric, swap_deltas.METRICS, k)
     if form.name != "nDCG":
         fused("lambdaloss", lists, reduction, PairwiseOptions(), lacking=option_without_kernel(sigma, form))
-        delta = swaps.difference(lists, form)
+        delta = swap_deltas.difference(lists, form)
         return lists.reduce(pair_loss(lists, delta, _logistic(sigma)), reduction, has_order(lists))
     options = lambdaloss_options(sigma, form, scheme, truncation, mu)
     if (loss := fused("lambdaloss", lists, reduction, options, lacking=option_without_kernel(sigma, form))) is not None:
@@ -192,12 +192,14 @@ def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
     return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
 
 
-def lambdarank_options(sigma: float, form: Formula) -> PairwiseOptions:
+def lambdarank_options(sigma: float, form: MetricFormula) -> PairwiseOptions:
     """Translate the options of `lambdarank` for its kernel."""
     return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
 
 
-def lambdaloss_options(sigma: float, form: Formula, scheme: str, truncation: str | None, mu: float) -> PairwiseOptions:
+def lambdaloss_options(
+    sigma: float, form: MetricFormula, scheme: str, truncation: str | None, mu: float
+) -> PairwiseOptions:
     """Check the options of `lambdaloss`, and translate them for its kernel."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
@@ -215,11 +217,11 @@ def lambdaloss_options(sigma: float, form: Formula, scheme: str, truncation: str
     )
 
 
-def _gain(form: Formula) -> Gains:
+def _gain(form: MetricFormula) -> Gains:
     return Gains.LINEAR if form.gain == "linear" else Gains.EXP
 
 
-def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | None:
+def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
     """The option for which there is no kernel, if any."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
@@ -229,7 +231,7 @@ def option_without_kernel(sigma: float, metric: Formula | None = None) -> str | 
     return None if sigma >= 0 else f"sigma={sigma}"
 
 
-def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
+def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
     """The weight of each pair, `(..., n, n)`, a constant of the gradient."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
@@ -237,13 +239,15 @@ def _scheme_weights(lists: Lists, metric: Formula, scheme: str, truncation: Trun
     if scheme == "ndcg1":
         weight = (share / metric.discounted(rank))[..., :, None]
     elif scheme == "ndcg2":
-        weight = swaps.gaps(share) * relative_discount(metric, rank)
+        weight = swap_deltas.gaps(share) * relative_discount(metric, rank)
     elif scheme == "ndcg2pp":
-        weight = swaps.gaps(share) * (swaps.gaps(1.0 / metric.discounted(rank)) + mu * relative_discount(metric, rank))
+        weight = swap_deltas.gaps(share) * (
+            swap_deltas.gaps(1.0 / metric.discounted(rank)) + mu * relative_discount(metric, rank)
+        )
     elif scheme == "arp1":
         weight = labels[..., :, None]
     else:
-        weight = swaps.gaps(labels)
+        weight = swap_deltas.gaps(labels)
     if k is None:
         return weight
     if truncation == Truncation.HEURISTIC:
@@ -289,9 +293,9 @@ def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
     return first | second if pairs == "any" else first & second
 
 
-def relative_discount(metric: Formula, rank: Tensor) -> Tensor:
+def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
     """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: what one step at the distance of the two ranks is worth."""
-    distance = swaps.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is no pair
+    distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is no pair
     return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)
 
 

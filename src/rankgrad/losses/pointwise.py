@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists, reduce
-from rankgrad.losses.documents import Documents
+from rankgrad.losses.unpadded import UnpaddedLists
 
 
 def mse(
@@ -28,7 +28,7 @@ def mse(
     References:
         Cossock and Zhang, "Subset Ranking using Regression", COLT 2006.
     """
-    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
     squares = _mean(documents, (documents.scores - documents.labels) ** 2)
     return reduce(squares, documents.lengths > 0, reduction)
 
@@ -62,7 +62,7 @@ def rmse(
     """
     if levels < 1:
         bad_value("levels", "be the number of grades, at least 1", levels)
-    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
     squares = _mean(documents, (levels * documents.scores.sigmoid() - documents.labels) ** 2)
     positive = squares > 0
     roots = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0 * squares)
@@ -95,12 +95,12 @@ def bce(
     References:
         Nogueira and Cho, "Passage Re-ranking with BERT", 2019 (the loss of most cross-encoders).
     """
-    documents = Documents.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
     towards = torch.where(documents.labels > threshold, documents.scores, -documents.scores)
     return reduce(_mean(documents, -logsigmoid(towards)), documents.lengths > 0, reduction)
 
 
-def _mean(documents: Documents, values: Tensor) -> Tensor:
+def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """The mean over the documents of each list, `(...)`, each counted with its weight."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

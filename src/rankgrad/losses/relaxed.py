@@ -8,10 +8,10 @@ from torch import Tensor
 
 from rankgrad.errors import bad_type
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, formula
-from rankgrad.metrics import Metric, parse
+from rankgrad.losses.metric_formula import MetricFormula, formula
+from rankgrad.metrics import Metric, parse_metric
 from rankgrad.relax import Relaxation
-from rankgrad.relax.operator import lift, rank_numbers
+from rankgrad.relax.relaxation import lift, rank_numbers
 
 METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
@@ -40,10 +40,10 @@ class relaxed:
     metric: Metric
     relaxation: Relaxation
     beta: float = 10.0
-    _formula: Formula = field(init=False, repr=False, compare=False)
+    _formula: MetricFormula = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metric", parse(self.metric))
+        object.__setattr__(self, "metric", parse_metric(self.metric))
         object.__setattr__(self, "_formula", formula(self.metric, METRICS))
         if not isinstance(self.relaxation, Relaxation):
             must = "be an operator such as rankgrad.relax.neural_sort()"
@@ -61,7 +61,9 @@ class relaxed:
         return relaxed_loss(self._formula, self.relaxation, lists, reduction, self.beta)
 
 
-def relaxed_loss(metric: Formula, relaxation: Relaxation, lists: Lists, reduction: str, beta: float = 10.0) -> Tensor:
+def relaxed_loss(
+    metric: MetricFormula, relaxation: Relaxation, lists: Lists, reduction: str, beta: float = 10.0
+) -> Tensor:
     """The product of a metric and an operator, on lists that are checked already."""
     if relaxation.gives_permutation:
         value = on_permutation(metric, lists, relaxation._permutation(lists.scores, lists.mask))
@@ -70,7 +72,7 @@ def relaxed_loss(metric: Formula, relaxation: Relaxation, lists: Lists, reductio
     return metric.loss(lists, value, reduction)
 
 
-def on_permutation(metric: Formula, lists: Lists, permutation: Tensor) -> Tensor:
+def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
     """The metric where row r of `permutation (..., n, n)` says what stands at rank r + 1, `(...)`."""
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
@@ -98,7 +100,7 @@ def on_permutation(metric: Formula, lists: Lists, permutation: Tensor) -> Tensor
     return (found * found.cumsum(-1) / rank).sum(-1) / total  # AP
 
 
-def on_ranks(metric: Formula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
+def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
     """The metric at soft ranks `(..., n)`, `(...)`: its formula where that sums over documents, else lifted."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
     if metric.name == "ARP":
@@ -127,7 +129,7 @@ def _still_looking(chance: Tensor) -> Tensor:
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 
 
-def _depth(metric: Formula, lists: Lists) -> Tensor | int:
+def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
     """What precision divides by: k, or the length of the list."""
     return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
 

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from rankgrad.kernels.options import SmoothOptions
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
-from rankgrad.losses.ideal import gains
+from rankgrad.losses.ideal_dcg import gains
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import on_permutation
 from rankgrad.relax import smoothi
-from rankgrad.relax.operator import rank_numbers
+from rankgrad.relax.relaxation import rank_numbers
 from rankgrad.relax.smoothi import shifted
 
 
@@ -51,7 +51,7 @@ def smooth_ndcg(
     operator = smoothi(alpha, delta, stop_gradient)
     if (loss := _fused("smooth_ndcg", lists, reduction, operator, k)) is not None:
         return loss
-    metric = Formula("nDCG", k)
+    metric = MetricFormula("nDCG", k)
     expected = (_indicators(lists, k, operator) * lists.labels[..., None, :]).sum(-1)
     if expected.shape[-1] == 0:
         return metric.loss(lists, lists.scores.sum(-1), reduction)
@@ -97,7 +97,7 @@ def smooth_precision(
     operator = smoothi(alpha, delta, stop_gradient)
     if (loss := _fused("smooth_precision", lists, reduction, operator, k, threshold)) is not None:
         return loss
-    metric = Formula("P", k, threshold=threshold)
+    metric = MetricFormula("P", k, threshold=threshold)
     value = on_permutation(metric, lists, _indicators(lists, k, operator))
     return metric.loss(lists, value, reduction)
 
@@ -138,7 +138,7 @@ def smooth_ap(
     operator = smoothi(alpha, delta, stop_gradient)
     if (loss := _fused("smooth_ap", lists, reduction, operator, k, threshold)) is not None:
         return loss
-    metric = Formula("AP", k, threshold=threshold)
+    metric = MetricFormula("AP", k, threshold=threshold)
     value = on_permutation(metric, lists, _indicators(lists, k, operator))
     return metric.loss(lists, value, reduction)
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from rankgrad.kernels.options import NeuralNDCGOptions, Regularisation, SoftNDCGOptions
 from rankgrad.lists import Lists, as_lists
-from rankgrad.losses.formula import Formula, check_cutoff
 from rankgrad.losses.fused import fused
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import on_ranks, relaxed_loss
 from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
 
@@ -52,7 +52,7 @@ def neural_ndcg(
     operator = neural_sort(temperature, sinkhorn_rounds, transposed)
     options = NeuralNDCGOptions(k or 0, temperature, bool(transposed), sinkhorn_rounds)
     loss = fused("neural_ndcg", lists, reduction, options)
-    return relaxed_loss(Formula("nDCG", k), operator, lists, reduction) if loss is None else loss
+    return relaxed_loss(MetricFormula("nDCG", k), operator, lists, reduction) if loss is None else loss
 
 
 def softrank_ndcg(
@@ -85,7 +85,7 @@ def softrank_ndcg(
     """
     check_cutoff(k)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
-    return relaxed_loss(Formula("nDCG", k), soft_rank(sigma), lists, reduction)
+    return relaxed_loss(MetricFormula("nDCG", k), soft_rank(sigma), lists, reduction)
 
 
 def softsort_ndcg(
@@ -196,5 +196,5 @@ def ot_ndcg(
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
     """ApproxNDCG's formula at the soft ranks of any operator."""
-    metric = Formula("nDCG", k)
+    metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

@@ -20,12 +20,13 @@ A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with
 how many there are. On other devices nothing is looked at, so that no synchronisation is forced.
 """
 
+from rankgrad import moved
+from rankgrad.metrics.arp_opa import arp, opa
+from rankgrad.metrics.binary import ap, precision, rbp, recall
+from rankgrad.metrics.cascade import err, rr, success
+from rankgrad.metrics.cumulative_gain import dcg, ndcg
 from rankgrad.metrics.evaluate import Evaluation, evaluate
-from rankgrad.metrics.found import ap, precision, rbp, recall
-from rankgrad.metrics.gains import dcg, ndcg
-from rankgrad.metrics.measure import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse
-from rankgrad.metrics.pairs import arp, opa
-from rankgrad.metrics.stopping import err, rr, success
+from rankgrad.metrics.metric import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse_metric
 from rankgrad.metrics.trec import measure_run, read_qrels, read_run, to_run, write_qrels, write_run
 
 __all__ = [
@@ -52,7 +53,7 @@ __all__ = [
     "ARP",
     "OPA",
     "Metric",
-    "parse",
+    "parse_metric",
     "Evaluation",
     "evaluate",
     "read_run",
@@ -62,3 +63,6 @@ __all__ = [
     "to_run",
     "measure_run",
 ]
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"parse": "parse_metric"})

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import Lists, as_lists
-from rankgrad.metrics.measure import Metric, parse
-from rankgrad.metrics.own import OwnMetric, as_metric
-from rankgrad.metrics.ranked import Ranked, id_codes, nan_scores, rank_padded, settle
+from rankgrad.metrics.custom import CustomMetric, as_metric
+from rankgrad.metrics.metric import Metric, parse_metric
+from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_padded, settle
 
 Values = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class Evaluation:
 def evaluate(
     scores: Any,
     labels: Any,
-    metrics: Iterable[Any] | str | Metric | OwnMetric,
+    metrics: Iterable[Any] | str | Metric | CustomMetric,
     *,
     mask: Any = None,
     offsets: Any = None,
@@ -151,14 +151,14 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
     return values
 
 
-def own_values(lists: Lists, metrics: Mapping[str, Metric | OwnMetric]) -> dict[str, Values]:
+def own_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
     """The value of each list by those metrics that are functions of the caller, `(lists,)`; NaN scores are lowest."""
     scores, labels, mask, offsets, _ = lists.given
     clean = torch.where(scores.isnan(), -torch.inf, scores)
     return {
         name: metric.measure(clean, labels, mask=mask, offsets=offsets, reduction="none").reshape(-1).cpu().numpy()
         for name, metric in metrics.items()
-        if isinstance(metric, OwnMetric)
+        if isinstance(metric, CustomMetric)
     }
 
 
@@ -187,7 +187,7 @@ def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64],
 
 def summarise(
     values: dict[str, Values],
-    metrics: Mapping[str, Metric | OwnMetric],
+    metrics: Mapping[str, Metric | CustomMetric],
     bootstrap: int,
     seed: int,
     confidence: float,
@@ -217,18 +217,20 @@ def summarise(
 
 def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
     """The metrics by their text, in the order given."""
-    chosen = [parse(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
+    chosen = [parse_metric(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
     if not chosen:
         bad_value("metrics", "name at least one metric", "none")
     return {str(metric): metric for metric in chosen}
 
 
-def _chosen(metrics: Any) -> dict[str, Metric | OwnMetric]:
+def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
     """The metrics by their text or description, in the order given."""
-    chosen: dict[str, Metric | OwnMetric] = {}
-    for metric in map(as_metric, [metrics] if isinstance(metrics, str | OwnMetric) or callable(metrics) else metrics):
+    chosen: dict[str, Metric | CustomMetric] = {}
+    for metric in map(
+        as_metric, [metrics] if isinstance(metrics, str | CustomMetric) or callable(metrics) else metrics
+    ):
         same = chosen.setdefault(str(metric), metric)
-        if isinstance(metric, OwnMetric) and isinstance(same, OwnMetric) and same.function is not metric.function:
+        if isinstance(metric, CustomMetric) and isinstance(same, CustomMetric) and same.function is not metric.function:
             bad_value("metrics", "have different names", f"{metric} twice")
     if not chosen:
         bad_value("metrics", "name at least one metric", "none")

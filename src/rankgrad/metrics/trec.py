@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value
-from rankgrad.files import write_bytes
 from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, named, summarise, values_of
-from rankgrad.metrics.measure import Metric
-from rankgrad.metrics.ranked import nan_scores, rank_padded
+from rankgrad.metrics.metric import Metric
+from rankgrad.metrics.ranked_lists import nan_scores, rank_padded
 from rankgrad.spec import show
 
 Run = dict[str, dict[str, float]]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad import losses
+from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
@@ -46,7 +46,7 @@ class BlendModel(TrainedModel):
             offsets: `(lists + 1,)`; None: all documents are one list.
         """
         offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
-        return (standardised(self.models, features, offsets) @ self.weights).astype(np.float32)
+        return (standardise_per_list(self.models, features, offsets) @ self.weights).astype(np.float32)
 
     @property
     def size(self) -> int:
@@ -82,7 +82,7 @@ class BlendKind(RankerKind):
             settings: `model` with the folders of its `parts`, `loss` and `even`.
         """
         told = _told(settings)
-        check_loss(told["loss"], told["even"])
+        check_blend_loss(told["loss"], told["even"])
         for part in told["parts"]:
             read_config(Path(part))
 
@@ -112,7 +112,7 @@ class BlendKind(RankerKind):
             bad_value("init_model", "be None for a blend, whose parts are trained", type(init_model).__name__)
         told = _told(settings)
         models = [load(part) for part in told["parts"]]
-        loss = check_loss(told["loss"], told["even"])
+        loss = check_blend_loss(told["loss"], told["even"])
         model = fit_weights(models, train if validation is None else validation, loss, told["even"])
         if out is not None:
             model.save(out)
@@ -147,14 +147,14 @@ def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"loss": LOSS, "even": EVEN, **given, "parts": list(parts)}
 
 
-def check_loss(loss: str, even: float) -> Any:
+def check_blend_loss(loss: str, even: float) -> Any:
     """The loss that weights are fitted by, checked.
 
     Args:
         loss: as text.
         even: how strongly equal weights are preferred.
     """
-    found = losses.parse(loss)
+    found = losses.parse_loss(loss)
     found.only_joint("a blend")
     if isinstance(even, bool) or not isinstance(even, int | float) or not 0 <= even < float("inf"):
         bad_value("even", "be at least 0 and finite", even)
@@ -183,12 +183,12 @@ def fit_weights(
     lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
     if weights is not None:
         lists["weights"] = torch.from_numpy(weights)
-    columns = torch.from_numpy(standardised(models, data.features, data.offsets))
+    columns = torch.from_numpy(standardise_per_list(models, data.features, data.offsets))
     shares = _shares(columns, torch.tensor(np.asarray(data.labels)), loss, even, lists)
     return BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
 
 
-def standardised(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Each model's scores with mean 0 and standard deviation 1 in each list, `(documents, models)`; 0 where all tie."""
     columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
     lengths = np.diff(offsets)

@@ -4,8 +4,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from rankgrad.atomic_files import read_json, write_json
 from rankgrad.errors import bad_value
-from rankgrad.files import read_json, write_json
 
 FORMAT, VERSION = "rankgrad model", 1
 CONFIG, METRICS = "config.json", "metrics.json"

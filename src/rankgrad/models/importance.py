@@ -28,7 +28,7 @@ def permutation_importance(
         repeats: shuffles per feature, at least 1.
         seed: of the shuffles.
     """
-    from rankgrad.metrics.own import as_metric
+    from rankgrad.metrics.custom import as_metric
 
     if repeats < 1:
         bad_value("repeats", "be at least 1", repeats)

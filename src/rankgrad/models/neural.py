@@ -14,8 +14,8 @@ from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
+from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
-from rankgrad.training.state import LAST
 
 # What is drawn by `rankgrad tune`: settings of a run, and options of the network.
 SPACE: dict[str, Any] = {
@@ -149,7 +149,7 @@ class NeuralKind(RankerKind):
             bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
         if not isinstance(told.model, str):
             return dict(SPACE)
-        name, given = rankers.parse(told.model)
+        name, given = rankers.parse_ranker(told.model)
         # A preset is a paper's network: its options stay as they are.
         own = SPACE_OF_MODEL.get(name, {})
         return {**SPACE, **{f"{_OPTION}{option}": own[option] for option in own if option not in given}}
@@ -164,7 +164,7 @@ class NeuralKind(RankerKind):
         model = settings.get("model", Settings.model)
         if not isinstance(model, str):
             return {**settings, **draw}
-        name, options = rankers.parse(model)
+        name, options = rankers.parse_ranker(model)
         of_model = {key.removeprefix(_OPTION): value for key, value in draw.items() if key.startswith(_OPTION)}
         others = {key: value for key, value in draw.items() if not key.startswith(_OPTION)}
         return {**settings, **others, "model": write(name, options={**options, **of_model})}

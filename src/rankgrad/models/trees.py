@@ -173,7 +173,7 @@ class TreeKind(RankerKind):
         Args:
             folder: maybe of a run.
         """
-        from rankgrad.training.state import LAST
+        from rankgrad.training.checkpoint import LAST
 
         return (folder / LAST).is_file()
 

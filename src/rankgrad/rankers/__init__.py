@@ -15,12 +15,13 @@ preset, such as `neuralndcg-web30k`, is a name too: a paper's architecture, with
 `ranker.config` says how the ranker was made: `build(**ranker.config)` makes another.
 """
 
+from rankgrad import moved
 from rankgrad.rankers.attention_mil import AttentionMIL
 from rankgrad.rankers.attsets import AttSets
 from rankgrad.rankers.context_aware import ContextAware
 from rankgrad.rankers.dasalc import DASALC
+from rankgrad.rankers.from_text import MODELS, build, parse_ranker
 from rankgrad.rankers.mlp import MLP, Linear
-from rankgrad.rankers.naming import MODELS, build, parse
 from rankgrad.rankers.presets import PRESETS, Preset
 
 __all__ = [
@@ -34,5 +35,8 @@ __all__ = [
     "PRESETS",
     "Preset",
     "build",
-    "parse",
+    "parse_ranker",
 ]
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"parse": "parse_ranker"})

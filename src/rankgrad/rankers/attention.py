@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import ListIndex
 
 
 class SelfAttention(nn.Module):
@@ -26,7 +26,7 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(width, 3 * inner)  # queries, keys and values at once
         self.out = nn.Linear(inner, width)
 
-    def forward(self, rows: Tensor, places: Places) -> Tensor:
+    def forward(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Rows `(rows, width)`."""
         padded = places.pad(self.project(rows))  # (lists, n, 3 * heads * d)
         lists, n, inner = padded.shape[0], padded.shape[1], self.out.in_features
@@ -37,7 +37,7 @@ class SelfAttention(nn.Module):
         return self.out(places.unpad(mixed.transpose(1, 2).reshape(lists, n, inner)))
 
 
-def softmax_pool(logits: Tensor, rows: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+def softmax_pool(logits: Tensor, rows: Tensor, places: ListIndex) -> tuple[Tensor, Tensor]:
     r"""Rows weighted by a softmax over the documents of their list, a_i h_i, and the sum of these over the list.
 
     Args:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.rankers import scorer
-from rankgrad.rankers.pooling import PoolingScorer
+from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):
@@ -52,7 +52,7 @@ class AttentionMIL(PoolingScorer):
         norm: str = "none",
         dropout: float = 0.0,
     ) -> None:
-        scorer.whole("attention", attention)
+        scorer.whole_number("attention", attention)
         scorer.flag("gated", gated)
         settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
         own: dict[str, Any] = {"attention": attention, "gated": gated}

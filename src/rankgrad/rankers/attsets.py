@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rankgrad.rankers.pooling import PoolingScorer
+from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttSets(PoolingScorer):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import SelfAttention
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 
@@ -58,7 +58,7 @@ class ContextAware(Scorer):
         positions: int = 240,
         output: str = "none",
     ) -> None:
-        if scorer.whole("width", width) % scorer.whole("heads", heads):
+        if scorer.whole_number("width", width) % scorer.whole_number("heads", heads):
             bad_value("width", f"be a multiple of heads, {heads}", width)
         one_of("activation", activation, ACTIVATIONS)
         one_of("position", position, ("none", "fixed", "learned"))
@@ -66,13 +66,13 @@ class ContextAware(Scorer):
         super().__init__(
             features,
             width=width,
-            blocks=scorer.whole("blocks", blocks, least=0),
+            blocks=scorer.whole_number("blocks", blocks, least=0),
             heads=heads,
-            feed_forward=scorer.whole("feed_forward", feed_forward),
+            feed_forward=scorer.whole_number("feed_forward", feed_forward),
             dropout=scorer.share("dropout", dropout),
             activation=activation,
             position=position,
-            positions=scorer.whole("positions", positions),
+            positions=scorer.whole_number("positions", positions),
             output=output,
         )
         self.input = nn.Linear(features, width)
@@ -84,7 +84,7 @@ class ContextAware(Scorer):
         self.head = nn.Linear(width, 1)
         self.output = nn.Tanh() if output == "tanh" else nn.Identity()
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`."""
         rows = self.input(rows)
         if self.position is not None:
@@ -105,7 +105,7 @@ class EncoderBlock(nn.Module):
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, rows: Tensor, places: Places) -> Tensor:
+    def forward(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Rows `(rows, width)`."""
         rows = rows + self.dropout(self.attention(self.norm1(rows), places))
         wide = self.dropout(self.activation(self.wide(self.norm2(rows))))

@@ -4,9 +4,9 @@ from torch import Tensor, nn
 
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import SelfAttention
+from rankgrad.rankers.batch_norm import BatchNorm
+from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.mlp import Tower, add_noise
-from rankgrad.rankers.norm import BatchNorm
-from rankgrad.rankers.places import Places
 from rankgrad.rankers.scorer import Scorer
 
 
@@ -54,10 +54,10 @@ class DASALC(Scorer):
     ) -> None:
         super().__init__(
             features,
-            width=scorer.whole("width", width),
-            layers=scorer.whole("layers", layers),
-            heads=scorer.whole("heads", heads),
-            head_size=scorer.whole("head_size", head_size),
+            width=scorer.whole_number("width", width),
+            layers=scorer.whole_number("layers", layers),
+            heads=scorer.whole_number("heads", heads),
+            head_size=scorer.whole_number("head_size", head_size),
             dropout=scorer.share("dropout", dropout),
             noise=scorer.real("noise", noise),
             projection=scorer.flag("projection", projection),
@@ -74,7 +74,7 @@ class DASALC(Scorer):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, 1)
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`."""
         rows = add_noise(self.input_norm(rows, places.real), self.noise, self.training)
         u = self.projection(self.tower(rows, places.real))  # (rows, width)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
-from rankgrad.rankers.norm import apply_norm, make_norm
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.batch_norm import apply_norm, make_norm
+from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 NORMS = ("none", "batch", "layer")
@@ -35,7 +35,7 @@ class Linear(Scorer):
         super().__init__(features)
         self.head = nn.Linear(features, 1)
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`."""
         return self.head(rows).squeeze(-1)
 
@@ -105,7 +105,7 @@ class MLP(Scorer):
         if init == "xavier_normal":
             self.apply(_xavier_normal)
 
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Scores `(rows,)`."""
         rows = apply_norm(self.input_norm, rows, places.real)
         rows = self.tower(add_noise(rows, self.noise, self.training), places.real)

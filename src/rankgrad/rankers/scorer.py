@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.rankers.places import Places
+from rankgrad.rankers.list_index import ListIndex
 
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -32,7 +32,7 @@ class Scorer(nn.Module):
 
     def __init__(self, features: int, **options: Any) -> None:
         super().__init__()
-        self.features = whole("features", features)
+        self.features = whole_number("features", features)
         self._config = {"model": self.model, "features": self.features, **options}
 
     @property
@@ -55,7 +55,7 @@ class Scorer(nn.Module):
             bad_value("offsets", "be integers (lists + 1,)", f"{tuple(offsets.shape)} of {offsets.dtype}")
         if offsets.device != features.device:
             bad_value("offsets", f"be on the device of features, {features.device}", offsets.device)
-        places = Places.flat(offsets.long(), features.shape[0], width, gathers=self.list_aware)
+        places = ListIndex.flat(offsets.long(), features.shape[0], width, gathers=self.list_aware)
         return self.score(places.clean(features), places)
 
     if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class Scorer(nn.Module):
         self._check(features, 3, "(lists, n, {})")
         if mask.dtype != torch.bool or mask.shape != features.shape[:2]:
             bad_value("mask", f"be boolean {tuple(features.shape[:2])}", f"{tuple(mask.shape)} of {mask.dtype}")
-        places = Places.padded(mask)
+        places = ListIndex.padded(mask)
         return self.score(places.clean(features.flatten(0, 1)), places).view(mask.shape)
 
     @abstractmethod
-    def score(self, rows: Tensor, places: Places) -> Tensor:
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
         """Compute scores, `(rows,)`.
 
         Args:
@@ -90,7 +90,7 @@ class Scorer(nn.Module):
             bad_type("features", "be floating point", features.dtype)
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
     """A whole number that is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         bad_value(name, f"be a whole number, at least {least}", repr(value))
@@ -100,7 +100,7 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 def wholes(name: str, value: Any) -> list[int]:
     """Whole numbers, at least 1 each; one alone stands for a list of one."""
     values = list(value) if isinstance(value, list | tuple) else [value]
-    return [whole(name if len(values) == 1 else f"each of {name}", each) for each in values]
+    return [whole_number(name if len(values) == 1 else f"each of {name}", each) for each in values]
 
 
 def real(name: str, value: Any, least: float = 0.0) -> float:

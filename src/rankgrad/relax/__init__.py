@@ -11,8 +11,8 @@ permutation by sharing each document between its two neighbouring ranks (`lift`)
 from rankgrad.relax.fast_sort import fast_sort
 from rankgrad.relax.gumbel import gumbel_noise
 from rankgrad.relax.neural_sort import neural_sort, sinkhorn
-from rankgrad.relax.operator import Relaxation, lift
 from rankgrad.relax.optimal_transport import optimal_transport
+from rankgrad.relax.relaxation import Relaxation, lift
 from rankgrad.relax.sigmoid_ranks import sigmoid_ranks
 from rankgrad.relax.smoothi import smoothi
 from rankgrad.relax.soft_rank import soft_rank

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import one_of
-from rankgrad.metrics.order import inverse, order
-from rankgrad.relax.operator import Relaxation, check, check_positive
+from rankgrad.metrics.sort_order import inverse, order
+from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class fast_sort(Relaxation):
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
         """The scores in soft descending order, `(..., n)`: the point of their permutahedron nearest to ranks / eps."""
-        scores, mask = check(scores, mask)
+        scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
         length = mask.sum(-1, keepdim=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_value
-from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 
 @dataclass(frozen=True)

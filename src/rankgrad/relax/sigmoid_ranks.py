@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankgrad.relax.operator import Relaxation, check_positive
+from rankgrad.relax.relaxation import Relaxation, check_positive
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankgrad.relax.operator import Relaxation, check_positive
+from rankgrad.relax.relaxation import Relaxation, check_positive
 
 
 @dataclass(frozen=True)

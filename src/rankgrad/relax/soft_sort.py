@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_value
-from rankgrad.metrics.order import order
-from rankgrad.relax.operator import Relaxation, check_positive, row_mask
+from rankgrad.metrics.sort_order import order
+from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,11 @@
 """How the networks of NeuralLoss come about: generated lists, pretraining, and how faithful the result is."""
 
-from rankgrad.surrogate.draws import PRIORS, SHAPES, draw
+from rankgrad import moved
 from rankgrad.surrogate.fidelity import fidelity
-from rankgrad.surrogate.pretrain import Plan, pretrain
+from rankgrad.surrogate.generated_lists import PRIORS, SHAPES, draw
+from rankgrad.surrogate.pretrain import PretrainSpec, pretrain
 
-__all__ = ["PRIORS", "SHAPES", "Plan", "draw", "fidelity", "pretrain"]
+__all__ = ["PRIORS", "SHAPES", "PretrainSpec", "draw", "fidelity", "pretrain"]
+
+# Names of version 0.1.0.
+__getattr__ = moved.renamed(__name__, {"Plan": "PretrainSpec"})

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.metrics import dcg, ndcg
-from rankgrad.surrogate.draws import SHAPES, draw
+from rankgrad.surrogate.generated_lists import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
 # Pretraining with seed S draws the lists of a step by S 2^24 + step. A CPU keeps 32 bits of a seed, so that of this
@@ -17,7 +17,7 @@ HELD_OUT = 2**40
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class Row(NamedTuple):
+class FidelityRow(NamedTuple):
     """Spearman correlations over the lists of one length and one shape; shape "all": of all shapes together."""
 
     length: int
@@ -37,7 +37,7 @@ def fidelity(
     lists: int = 100,
     seed: int = 0,
     device: Any = "cpu",
-) -> list[Row]:
+) -> list[FidelityRow]:
     """Rank correlations of a surrogate with the truth, on lists that no pretraining drew.
 
     Args:
@@ -62,8 +62,8 @@ def fidelity(
             generator.manual_seed(HELD_OUT + 10_000 * length + 100 * number + seed)
             scores, labels = draw(lists, length, grades, shape=shape, generator=generator)
             found.append(_compared(surrogate, scores, labels, target))
-            rows.append(Row(length, shape, *_correlations(found[-1])))
-        rows.append(Row(length, "all", *_correlations(torch.cat(found, 1))))
+            rows.append(FidelityRow(length, shape, *_correlations(found[-1])))
+        rows.append(FidelityRow(length, "all", *_correlations(torch.cat(found, 1))))
     return rows
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import check_plain, read_tensors, write_json, write_tensors
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import check_plain, read_tensors, write_json, write_tensors
 from rankgrad.lock import locked
-from rankgrad.losses.surrogates import FORMAT, VERSION, WEIGHTS, make
+from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make
 from rankgrad.metrics import dcg, ndcg
-from rankgrad.surrogate.draws import PRIORS, draw
-from rankgrad.training.optimise import load_state, schedule, set_rate, state_tensors
-from rankgrad.training.state import LAST
+from rankgrad.surrogate.generated_lists import PRIORS, draw
+from rankgrad.training.checkpoint import LAST
+from rankgrad.training.optimisers import load_state, schedule, set_rate, state_tensors
 
 FIDELITY = "fidelity.json"
 
@@ -43,7 +43,7 @@ RECIPES = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class PretrainSpec:
     """What a pretraining run is told; None: as `RECIPES` says for the form.
 
     Example:
@@ -81,7 +81,7 @@ class Plan:
 
 
 def pretrain(
-    plan: Plan,
+    plan: PretrainSpec,
     out: Path | None = None,
     *,
     device: str = "cpu",
@@ -114,7 +114,9 @@ def pretrain(
         return _pretrain(plan, out, device, resume, tell)
 
 
-def _pretrain(plan: Plan, out: Path | None, device: str, resume: bool, tell: Callable[[int, float], None]) -> nn.Module:
+def _pretrain(
+    plan: PretrainSpec, out: Path | None, device: str, resume: bool, tell: Callable[[int, float], None]
+) -> nn.Module:
     with torch.random.fork_rng([]):
         torch.manual_seed(plan.seed)
         network: nn.Module = make(plan.form, plan.grades).to(device)
@@ -135,12 +137,12 @@ def _pretrain(plan: Plan, out: Path | None, device: str, resume: bool, tell: Cal
     return network
 
 
-def keep_fidelity(out: Path, plan: Plan, rows: list[Any]) -> None:
+def keep_fidelity(out: Path, plan: PretrainSpec, rows: list[Any]) -> None:
     """Write the fidelity of what was trained beside it."""
     write_json(out / FIDELITY, {"plan": dataclasses.asdict(plan), "rows": [row._asdict() for row in rows]})
 
 
-def _epoch(plan: Plan, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
+def _epoch(plan: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
     rate = schedule(plan.recipe.schedule, plan.epochs, 0.0)
     total = torch.zeros((), device=device)
     for step in range(epoch * plan.steps, (epoch + 1) * plan.steps):
@@ -154,7 +156,7 @@ def _epoch(plan: Plan, epoch: int, network: nn.Module, optimiser: torch.optim.Op
     return math.sqrt(float(total) / plan.steps)
 
 
-def lists_of(plan: Plan, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+def lists_of(plan: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
     """Scores and labels of a step, `(batch, n)`, and what the network is to make of them, `(batch,)`."""
     recipe = plan.recipe
     shortest, longest = recipe.lengths
@@ -169,13 +171,13 @@ def lists_of(plan: Plan, step: int, device: str = "cpu") -> tuple[Tensor, Tensor
     return scores, labels, ndcg(scores, labels, reduction="none")
 
 
-def _save(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Optimizer, done: int) -> None:
+def _save(path: Path, plan: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer, done: int) -> None:
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     tensors |= {f"optimiser.{name}": value for name, value in state_tensors(optimiser)}
     write_tensors(path, tensors, {"plan": dataclasses.asdict(plan), "epochs done": done})
 
 
-def _load(path: Path, plan: Plan, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
+def _load(path: Path, plan: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
     tensors, facts = read_tensors(path)
     try:
         for name, now in dataclasses.asdict(plan).items():

@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.data import Steps
-from rankgrad.data.preprocessing import Quantile, SignedLog1p, Standardise
+from rankgrad.atomic_files import write_bytes
+from rankgrad.custom_objects import describe
+from rankgrad.data import Preprocessing
+from rankgrad.data.preprocessing.pipeline import Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import write_bytes
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
-from rankgrad.own import describe
-from rankgrad.rankers.own import OwnFlat, OwnRanker
+from rankgrad.rankers.custom import CustomFlat, CustomRanker
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -35,7 +35,7 @@ class Exportable(Protocol):
     """A neural model, as far as it is exported."""
 
     ranker: nn.Module
-    steps: Steps
+    steps: Preprocessing
     features: int
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
@@ -69,7 +69,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     Example:
         >>> from rankgrad import rankers
         >>> from rankgrad.training import Model
-        >>> model = Model(rankers.build("linear", features=2), Steps())
+        >>> model = Model(rankers.build("linear", features=2), Preprocessing())
         >>> done = export(model, getfixture("tmp_path") / "model.pt2")
         >>> done.engine, done.difference < 1e-5
         ('torch.export', True)
@@ -80,8 +80,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         need(*_PACKAGES)
     model = copy.copy(model)
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # others may be using the one that was given
-    own = model.ranker if isinstance(model.ranker, OwnRanker) else None
-    if isinstance(own, OwnFlat):
+    own = model.ranker if isinstance(model.ranker, CustomRanker) else None
+    if isinstance(own, CustomFlat):
         bad_value(
             "model", "score rows or padded lists, to be exported", f"{describe(own.network)}, which takes offsets"
         )
@@ -99,7 +99,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
         return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
 
-    difference = compare(run, model.score, draw)
+    difference = compare_outputs(run, model.score, draw)
     write_bytes(path, content)
     return Exported(path, format, engine, CHECKED, difference)
 
@@ -191,7 +191,7 @@ def need(*packages: str) -> None:
         raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
 
 
-def compare(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
+def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
     """Compute the largest difference of a file's scores to the model's; too large a one is an error.
 
     Scores up to 1 are compared absolutely, larger ones relatively.
@@ -220,7 +220,7 @@ def compare(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> 
     return worst
 
 
-def _plausible(steps: Steps, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
     """Raw features that the steps turn into about normal ones: scores of absurd features prove nothing."""
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):

@@ -12,26 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankgrad.data import Dataset, Steps
+from rankgrad.atomic_files import check_plain
+from rankgrad.data import Dataset, Preprocessing
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.files import check_plain
 from rankgrad.lock import locked
-from rankgrad.losses.own import OwnLoss, as_loss
+from rankgrad.losses.custom import CustomLoss, as_loss
 from rankgrad.models.protocol import Callback, NotFinite
-from rankgrad.rankers.own import OwnRanker, as_ranker
-from rankgrad.training.adapt_step import HeldoutStep, PartPlan, frozen, hold_out
-from rankgrad.training.batches import Plan, Step
+from rankgrad.rankers.custom import CustomRanker, as_ranker
+from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_schedule import BatchSchedule, StepLists
+from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, mark
+from rankgrad.training.cuda_graphs import GraphStep
 from rankgrad.training.devices import start
-from rankgrad.training.feed import feed
-from rankgrad.training.graphs import GraphStep
-from rankgrad.training.judge import Judge
+from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, frozen, split_held_out
+from rankgrad.training.loggers import JsonLines, MetricTracker, ProgressBar
 from rankgrad.training.model import Model
-from rankgrad.training.objective import EagerStep, Objective, Watch, checked_weights
-from rankgrad.training.optimise import Average, make_optimiser, plateau, schedule, set_rate
-from rankgrad.training.report import Bar, JsonLines, Numbers
+from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
+from rankgrad.training.optimisers import MovingAverage, make_optimiser, plateau, schedule, set_rate
 from rankgrad.training.settings import Settings
-from rankgrad.training.state import LAST, Checkpoint, State, mark
-from rankgrad.training.warm import begin_from, fingerprint_of
+from rankgrad.training.validation import Validator
+from rankgrad.training.warm_start import begin_from, fingerprint_of
 
 _DIVERGED = 1e4  # times the loss of the first step
 
@@ -83,7 +83,7 @@ def train(
         # The caller's random numbers are left as they were.
         stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
         extra = (weights, progress, callbacks, init_model)
-        return _Run(fabric, settings, data, validation, folder, resume, *extra, stack).go()
+        return _TrainingRun(fabric, settings, data, validation, folder, resume, *extra, stack).go()
 
 
 def _checked(callbacks: Any) -> list[Callback]:
@@ -94,7 +94,7 @@ def _checked(callbacks: Any) -> list[Callback]:
     return found
 
 
-class _Run:
+class _TrainingRun:
     def __init__(
         self,
         fabric: Any,
@@ -112,7 +112,7 @@ class _Run:
         self.fabric, self.settings, self.data, self.folder, self.stack = fabric, settings, data, folder, stack
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.first, self.callbacks, self.stopped = rank == 0, callbacks, False
-        self.state = State()
+        self.state = RunState()
         begun = None if init_model is None else fingerprint_of(init_model)
         self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, begun)
         self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
@@ -122,12 +122,12 @@ class _Run:
         torch.manual_seed(settings.seed)
         self.ranker, self.loss = as_ranker(settings.model, data.features.shape[1]), as_loss(settings.loss)
         if init_model is None:
-            self.steps = Steps.parse(settings.preprocess).fit(data)
+            self.steps = Preprocessing.parse(settings.preprocess).fit(data)
         else:
             self.steps = begin_from(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
         adapted = frozen(self.loss) if self.loss.adapt == "heldout" else {}
-        self.objective = Objective(self.ranker, self.loss)
+        self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
             self.ranker,
@@ -138,9 +138,9 @@ class _Run:
         )
         self.module, self.optimiser = fabric.setup(self.objective, optimiser)
         torch.manual_seed(settings.seed + rank)  # dropout differs between processes
-        self.average = Average(self.objective.state_dict().values(), settings.ema) if settings.ema else None
+        self.average = MovingAverage(self.objective.state_dict().values(), settings.ema) if settings.ema else None
         self.scaler = getattr(fabric.strategy.precision, "scaler", None)
-        self.plan = Plan(
+        self.plan = BatchSchedule(
             np.asarray(data.labels),
             np.asarray(data.offsets),
             settings.seed,
@@ -159,19 +159,21 @@ class _Run:
         self.judge = None
         if validation is not None:
             where = settings.data_on
-            self.judge = Judge(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
+            self.judge = Validator(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
-        self.watch = Watch(device)
+        self.watch = FiniteLossCheck(device)
         self.kept: dict[str, Tensor] | None = None  # the best epoch
         self.model = Model(self.ranker, self.steps, settings.to_json(), run=mark(settings, data, begun))
         self.metric = self.model.settings["metric"]  # its text
         self._begin()
-        self.bar = Bar(settings.epochs, self.metric, progress if self.first else False)
+        self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)
         stack.callback(self.bar.close)
 
     def _stepper(self) -> EagerStep | GraphStep:
         fabric, settings, optimiser = self.fabric, self.settings, self.optimiser.optimizer
-        foreign = isinstance(self.ranker, OwnRanker) or (isinstance(self.loss, OwnLoss) and not self.loss.packaged)
+        foreign = isinstance(self.ranker, CustomRanker) or (
+            isinstance(self.loss, CustomLoss) and not self.loss.packaged
+        )
         recordable = "capturable" in optimiser.defaults and self.scaler is None and settings.batch_documents is None
         recordable = recordable and not foreign  # code that may wait for the device, or do other things besides
         if fabric.device.type == "cuda" and fabric.world_size == 1 and recordable:
@@ -182,14 +184,14 @@ class _Run:
     def _adapting(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
         """Steps that also move the loss's parameters, by some lists that are taken out of the plan."""
         settings = self.settings
-        kept, held = hold_out(self.data, settings.seed)
+        kept, held = split_held_out(self.data, settings.seed)
         if self.checkpoint is not None:
             self.checkpoint.hold(held)
         known = vars(self.plan)
-        self.plan = PartPlan(**known, only=kept)
+        self.plan = HeldoutSchedule(**known, only=kept)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        found = HeldoutStep(step, self.objective, learned, self.feed, PartPlan(**known, only=held), lr=lr)
+        found = HeldoutStep(step, self.objective, learned, self.feed, HeldoutSchedule(**known, only=held), lr=lr)
         self.optimisers["adapt"] = found.optimiser
         return found
 
@@ -207,7 +209,7 @@ class _Run:
             log = JsonLines(self.folder)
             log.cut(self.state.log_bytes)
             known = self.settings.to_json()
-            self.logs = [log, *(Numbers(tracker, self.folder, known) for tracker in self.settings.trackers)]
+            self.logs = [log, *(MetricTracker(tracker, self.folder, known) for tracker in self.settings.trackers)]
             for tracker in self.logs:
                 self.stack.callback(tracker.close)
             self.model.save_config(self.folder)
@@ -263,7 +265,7 @@ class _Run:
         said = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
         self.stopped = bool(self.fabric.broadcast(any(said)))
 
-    def _look(self, plan: list[Step]) -> None:
+    def _look(self, plan: list[StepLists]) -> None:
         """Add up the losses of the last steps over all processes, and stop if one is not finite."""
         total, bad = self.watch.take()
         if self.fabric.world_size > 1:
@@ -353,7 +355,7 @@ class _Run:
         if self.kept is not None:
             self.objective.load_state_dict(self.kept)
         elif self.folder is not None:  # a finished run was resumed
-            own = self.settings.model if isinstance(self.ranker, OwnRanker) else None
+            own = self.settings.model if isinstance(self.ranker, CustomRanker) else None
             self.model = Model.load(self.folder, self.fabric.device, model=own)
         self.model.history = self.state.history
         self.model.ranker.eval()

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad import rankers
-from rankgrad.data import Steps
+from rankgrad.atomic_files import read_tensors, write_tensors
+from rankgrad.custom_objects import describe
+from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value
-from rankgrad.files import read_tensors, write_tensors
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
-from rankgrad.own import describe
-from rankgrad.rankers.own import OwnRanker, as_ranker
-from rankgrad.rankers.scorer import whole
+from rankgrad.rankers.custom import CustomRanker, as_ranker
+from rankgrad.rankers.scorer import whole_number
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
 _ROWS = 65_536  # documents scored at a time
@@ -32,13 +32,13 @@ class Model(TrainedModel):
     Scoring changes nothing in it, so threads may share one.
 
     Example:
-        >>> model = Model(rankers.build("linear", features=2), Steps())
+        >>> model = Model(rankers.build("linear", features=2), Preprocessing())
         >>> model.score(np.zeros((3, 2), dtype=np.float32), np.array([0, 3])).shape
         (3,)
     """
 
     ranker: nn.Module  # the network
-    steps: Steps  # preprocessing, fitted
+    steps: Preprocessing  # preprocessing, fitted
     settings: dict[str, Any] = field(default_factory=dict)  # of its training
     metrics: dict[str, Any] = field(default_factory=dict)  # epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
@@ -155,7 +155,9 @@ class Model(TrainedModel):
         if len({str(mark) for mark in marks.values() if mark}) > 1:
             bad_value(str(folder), f"hold {', '.join(marks)} of one run", "files of several: train or save it again")
         try:
-            steps = Steps.from_config(config["preprocessing"], {name: value.numpy() for name, value in arrays.items()})
+            steps = Preprocessing.from_config(
+                config["preprocessing"], {name: value.numpy() for name, value in arrays.items()}
+            )
             ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
             features = int(ranker.config["features"])  # type: ignore[index]
             steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # which complains of misfits
@@ -167,7 +169,7 @@ class Model(TrainedModel):
 
 def _check_own(folder: Path, config: Any, model: Any) -> None:
     """Check that an own network is given where the folder holds the weights of one, and only there."""
-    own = isinstance(config, dict) and config.get("model") == OwnRanker.model
+    own = isinstance(config, dict) and config.get("model") == CustomRanker.model
     if own == (model is not None):
         return
     if not own:
@@ -187,7 +189,7 @@ def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> n
             if isinstance(each, int | float) and not abs(each) <= max(most, 100):
                 bad_value(option, f"fit the {numbers} numbers of {WEIGHTS}", each)
     if model is not None:
-        ranker: nn.Module = as_ranker(model, whole("features", config["features"]))
+        ranker: nn.Module = as_ranker(model, whole_number("features", config["features"]))
         _compare(config, ranker, weights)
     else:
         with torch.device("meta"):

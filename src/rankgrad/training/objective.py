@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.losses.text import TextLoss
-from rankgrad.training.feed import Batch
-from rankgrad.training.optimise import Average
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.training.batch_loading import Batch
+from rankgrad.training.optimisers import MovingAverage
 
 
-class Objective(nn.Module):
+class RankerWithLoss(nn.Module):
     """One module, so that whatever wraps it for many processes sees the parameters of the loss too."""
 
     def __init__(self, ranker: nn.Module, loss: TextLoss) -> None:
@@ -45,7 +45,7 @@ class EagerStep:
     """
 
     def __init__(
-        self, fabric: Any, module: nn.Module, optimiser: Any, clip: float | None, average: Average | None
+        self, fabric: Any, module: nn.Module, optimiser: Any, clip: float | None, average: MovingAverage | None
     ) -> None:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
 
@@ -63,7 +63,7 @@ class EagerStep:
         return found
 
 
-class Watch:
+class FiniteLossCheck:
     """Sees that losses are finite, and adds them up. A GPU is looked at now and then, not every step."""
 
     def __init__(self, device: torch.device) -> None:

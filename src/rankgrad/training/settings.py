@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rankgrad.data import Steps
+from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.own import as_loss, loss_text
-from rankgrad.metrics.own import as_metric, metric_text
-from rankgrad.rankers.own import check_model, model_text
+from rankgrad.losses.custom import as_loss, loss_text
+from rankgrad.metrics.custom import as_metric, metric_text
+from rankgrad.rankers.custom import check_model, model_text
 from rankgrad.spec import known_options
-from rankgrad.training.optimise import check_optimiser, check_schedule
+from rankgrad.training.optimisers import check_optimiser, check_schedule
 
 Part = Any  # text, or an object of the caller
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -25,8 +25,9 @@ class SettingsError(ValueError):
 class Settings:
     """All settings of a run. Texts are written `name[@k][:key=value,...]`.
 
-    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.own.as_ranker`, `rankgrad.losses.own.as_loss`
-    and `rankgrad.metrics.own.as_metric`. Training copies them and leaves them as they are.
+    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
+    `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training copies them and does not change
+    them.
 
     Example:
         >>> Settings(model="mlp:widths=64-32", loss="lambdaloss@5", lr=0.01).check()
@@ -38,7 +39,7 @@ class Settings:
 
     model: Part = "mlp"  # a network as text, or an object
     loss: Part = "lambdaloss"  # what is minimised, as text or an object
-    preprocess: str = "standardise"  # steps of rankgrad.data.Steps, fitted on the training lists
+    preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
     epochs: int = 100  # passes over the training lists, at most
     batch_size: int = 64  # lists per step, over all processes
     batch_documents: int | None = None  # documents per step instead, over all processes
@@ -91,7 +92,7 @@ class Settings:
     def _checks(self) -> Iterable[Callable[[], Any]]:
         yield lambda: check_model(self.model)
         yield lambda: as_loss(self.loss)
-        yield lambda: Steps.parse(_text("preprocess", self.preprocess))
+        yield lambda: Preprocessing.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)
         yield lambda: as_metric(self.metric)

@@ -1,7 +1,7 @@
 """Gradient-boosted trees: our losses as objectives of LightGBM and XGBoost, and a ranker of trees (extra `trees`)."""
 
+from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import objective
-from rankgrad.trees.ranker import TreeRanker
 
 __all__ = ["TreeModel", "TreeRanker", "objective"]

@@ -16,31 +16,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.files import check_plain
 from rankgrad.lock import locked
-from rankgrad.losses.own import loss_text
+from rankgrad.losses.custom import loss_text
 from rankgrad.models.protocol import Callback
-from rankgrad.training.report import Bar, JsonLines
-from rankgrad.training.state import LAST
-from rankgrad.trees.checkpoint import Checkpoint, facts_of
-from rankgrad.trees.engines import ENGINES, Grown, Task, Weights
-from rankgrad.trees.judge import Judge, measured
+from rankgrad.training.checkpoint import LAST
+from rankgrad.training.loggers import JsonLines, ProgressBar
+from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
+from rankgrad.trees.frameworks import ENGINES, BoostingTask, GrownTrees, Weights
 from rankgrad.trees.model import FILES, TreeModel
-from rankgrad.trees.objective import Objective, objective
+from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import in_segments, seed_of
+from rankgrad.trees.validation import TreeValidator, measured
 
 SEGMENT = 50  # trees; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
 PREFIX = "native:"
 
 
-class Plan(NamedTuple):
+class TreeSpec(NamedTuple):
     """What a training run is told."""
 
     framework: str
-    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.own.as_loss` takes
+    loss: Any  # text, `native:` and the framework's name for it, or what `rankgrad.losses.custom.as_loss` takes
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
 
 
 def boost(
-    plan: Plan,
+    plan: TreeSpec,
     data: Dataset,
     validation: Dataset | None,
     weights: Weights = None,
@@ -101,11 +101,11 @@ def boost(
             stack.enter_context(locked(folder, again=True))
             check_plain(folder)
         stack.enter_context(torch.random.fork_rng([]))  # the caller's random numbers are left as they were
-        run = _Run(plan, data, validation, weights, init_model)
+        run = _BoostingRun(plan, data, validation, weights, init_model)
         checkpoint = None if folder is None else run.checkpoint(folder)
         if folder is not None:
             run.log = JsonLines(folder)
-        bar = Bar(plan.trees, measured(plan.metric)[0], progress, "tree")
+        bar = ProgressBar(plan.trees, measured(plan.metric)[0], progress, "tree")
         stack.callback(bar.close)
         model = run.go(checkpoint, resume, bar, asked)
         if folder is not None:
@@ -113,7 +113,7 @@ def boost(
         return model
 
 
-def check_loss(plan: Plan) -> None:
+def check_tree_loss(plan: TreeSpec) -> None:
     """Raise where it is none: text is parsed, a native one must be one that the framework has.
 
     Args:
@@ -128,26 +128,26 @@ def check_loss(plan: Plan) -> None:
             bad_value(name, "be None for a native objective", repr(given))
 
 
-class _Run:
+class _BoostingRun:
     """One course of training."""
 
     def __init__(
-        self, plan: Plan, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
+        self, plan: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
     ) -> None:
         self.plan, self.data, self.weights = plan, data, weights
         self.own = None if plan.native is not None else _objective(plan, weights)
-        self.judge = None if validation is None else Judge(validation, plan.metric)
+        self.judge = None if validation is None else TreeValidator(validation, plan.metric)
         told = plan.params, plan.seed, plan.threads
         derivatives = None if self.own is None else _derivatives(self.own, data, weights)
-        self.engine = ENGINES[plan.framework](Task(data, validation, weights, plan.native, derivatives, *told))
+        self.engine = ENGINES[plan.framework](BoostingTask(data, validation, weights, plan.native, derivatives, *told))
         self.cut = in_segments(plan.params, plan.framework)
         self.size = SEGMENT if self.cut else plan.trees
-        self.grown: Grown = self.engine.start(init_model)
+        self.grown: GrownTrees = self.engine.start(init_model)
         self.before = 0 if init_model is None else init_model.rounds
         self.history: list[dict[str, Any]] = []
         self.log: JsonLines | None = None
 
-    def checkpoint(self, folder: Path) -> Checkpoint:
+    def checkpoint(self, folder: Path) -> TreeCheckpoint:
         """The file from which this run resumes.
 
         Args:
@@ -155,9 +155,11 @@ class _Run:
         """
         held = None if self.judge is None else self.judge.data
         facts = facts_of(self.data, held, self.weights, b"".join(self.grown.parts), SEGMENT)
-        return Checkpoint(folder, self.plan.to_json(), facts)
+        return TreeCheckpoint(folder, self.plan.to_json(), facts)
 
-    def go(self, checkpoint: Checkpoint | None, resume: bool, bar: Bar, callbacks: Sequence[Callback]) -> TreeModel:
+    def go(
+        self, checkpoint: TreeCheckpoint | None, resume: bool, bar: ProgressBar, callbacks: Sequence[Callback]
+    ) -> TreeModel:
         """Grow all trees that are left, then give back the model.
 
         Args:
@@ -194,7 +196,7 @@ class _Run:
         known = {} if self.own is None else self.own.loss.learned()
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 
-    def _take_up(self, checkpoint: Checkpoint, resume: bool) -> None:
+    def _take_up(self, checkpoint: TreeCheckpoint, resume: bool) -> None:
         """Go back to the last border, or note where the run begins."""
         if resume and checkpoint.path.exists():
             self.grown, self.history = checkpoint.load(self.own)
@@ -246,7 +248,7 @@ class _Run:
         )
 
 
-def _objective(plan: Plan, weights: Weights) -> Objective:
+def _objective(plan: TreeSpec, weights: Weights) -> TreeObjective:
     told = {name: getattr(plan, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
     own = objective(plan.loss, plan.framework, **told)
     if weights is not None and not own.takes_weights:
@@ -254,7 +256,7 @@ def _objective(plan: Plan, weights: Weights) -> Objective:
     return own
 
 
-def _derivatives(own: Objective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
+def _derivatives(own: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
     # Copies: maps of a file are read-only, which PyTorch warns of.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
 
@@ -264,7 +266,7 @@ def _derivatives(own: Objective, data: Dataset, weights: Weights) -> Callable[[A
     return of
 
 
-def _check_init(model: Any, plan: Plan, data: Dataset) -> None:
+def _check_init(model: Any, plan: TreeSpec, data: Dataset) -> None:
     if not isinstance(model, TreeModel):
         bad_type("init_model", "be a TreeModel", type(model).__name__)
     if model.framework != plan.framework:

@@ -9,27 +9,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of, read_tensors, write_tensors
-from rankgrad.training.optimise import load_state, state_tensors
-from rankgrad.training.state import LAST, fingerprint
-from rankgrad.trees.engines import Grown
-from rankgrad.trees.lightgbm_file import check_lightgbm
-from rankgrad.trees.objective import Objective
-from rankgrad.trees.xgboost_file import checked_xgboost
+from rankgrad.training.checkpoint import LAST, data_fingerprint
+from rankgrad.training.optimisers import load_state, state_tensors
+from rankgrad.trees.frameworks import GrownTrees
+from rankgrad.trees.lightgbm_checks import check_lightgbm
+from rankgrad.trees.objective import TreeObjective
+from rankgrad.trees.xgboost_checks import checked_xgboost
 
 # Settings that may differ when a run is resumed: they do not change what a tree is.
 FREE = ("trees", "patience", "threads")
 
 
-class Checkpoint:
+class TreeCheckpoint:
     """The file `last.safetensors` of a run: trees, scores, history, the loss's parameters; one rename."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
-    def save(self, grown: Grown, history: list[dict[str, Any]], own: Objective | None) -> None:
+    def save(self, grown: GrownTrees, history: list[dict[str, Any]], own: TreeObjective | None) -> None:
         """Write where the run stands at a border.
 
         Args:
@@ -43,7 +43,7 @@ class Checkpoint:
         tensors |= _learned(own)
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
-    def load(self, own: Objective | None) -> tuple[Grown, list[dict[str, Any]]]:
+    def load(self, own: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
         """Read where the run stood; other settings or data than then are an error.
 
         Args:
@@ -61,7 +61,7 @@ class Checkpoint:
             parts = _under("part.", tensors)
             ordered = tuple(parts[str(place)].numpy().tobytes() for place in range(len(parts)))
             self._check_parts(ordered, history)
-            grown = Grown(ordered, self._scores(_under("scores.", tensors), bool(parts)))
+            grown = GrownTrees(ordered, self._scores(_under("scores.", tensors), bool(parts)))
             if own is not None:
                 _restore(own, tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
@@ -127,15 +127,15 @@ def facts_of(
         segment: number of trees per segment.
     """
     return {
-        "data": fingerprint(data),
-        "validation": None if validation is None else fingerprint(validation),
+        "data": data_fingerprint(data),
+        "validation": None if validation is None else data_fingerprint(validation),
         "sample_weight": None if weights is None else zlib.crc32(np.ascontiguousarray(weights).tobytes()),
         "init_model": hash_of(init_model)[:16] if init_model else None,
         "segment": segment,
     }
 
 
-def _learned(own: Objective | None) -> dict[str, Tensor]:
+def _learned(own: TreeObjective | None) -> dict[str, Tensor]:
     """The loss's own parameters, and the memory of their optimiser."""
     if own is None:
         return {}
@@ -145,7 +145,7 @@ def _learned(own: Objective | None) -> dict[str, Tensor]:
     return found
 
 
-def _restore(own: Objective, tensors: dict[str, Tensor]) -> None:
+def _restore(own: TreeObjective, tensors: dict[str, Tensor]) -> None:
     own.loss.load_state_dict(_under("loss.", tensors))
     if own.learning is not None:
         load_state(own.learning, _under("optimiser.", tensors))

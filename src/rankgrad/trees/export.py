@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value, one_of
-from rankgrad.files import write_bytes
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Run, compare, need
-from rankgrad.trees.splits import Forest, read_splits
+from rankgrad.training.export import CHECKED, Run, compare_outputs, need
+from rankgrad.trees.tree_arrays import Forest, read_splits
 
 if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
@@ -49,7 +49,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
         return _rows(thresholds, shape, rng)
 
-    difference = compare(run, model.score, draw)
+    difference = compare_outputs(run, model.score, draw)
     write_bytes(path, content)
     return Exported(path, format, engine, CHECKED, difference)
 

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from rankgrad import losses
 from rankgrad.kernels.options import PairwiseOptions
-from rankgrad.losses import swaps
-from rankgrad.losses.formula import formula
+from rankgrad.losses import swap_deltas
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.losses.metric_formula import formula
 from rankgrad.losses.pairwise import lambdaloss_options, lambdarank_options, option_without_kernel, ranknet_options
-from rankgrad.losses.text import TextLoss
 
 Array = NDArray[Any]
 
 
-class Problem(NamedTuple):
+class FlatProblem(NamedTuple):
     """Lists without an empty one among them, as a closed form takes them."""
 
     scores: Array  # (documents,)
@@ -59,44 +59,44 @@ class Problem(NamedTuple):
 
 
 Options = dict[str, Any]
-Curvature = Callable[[Problem, Array, Options], Array]
+Curvature = Callable[[FlatProblem, Array, Options], Array]
 
 
-def _softmax(problem: Problem, slopes: Array, options: Options) -> Array:
+def _softmax(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     p = problem.shares()
     return problem.sums(problem.weights * problem.labels) * p * (1 - p)
 
 
-def _poly1(problem: Problem, slopes: Array, options: Options) -> Array:
+def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     p = problem.shares()
     return (problem.sums(problem.weights * problem.labels) + options["epsilon"] * problem.relevant()) * p * (1 - p)
 
 
-def _distribution(problem: Problem, slopes: Array, options: Options) -> Array:
+def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     """Targets that add up to 1, unless all are 0, and then so are the slopes."""
     p = problem.shares()
     return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
 
 
-def _unique(problem: Problem, slopes: Array, options: Options) -> Array:
+def _unique(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     return np.maximum(slopes + problem.weights * (np.exp2(problem.labels) - 1), 0)
 
 
-def _plackett_luce(problem: Problem, slopes: Array, options: Options) -> Array:
+def _plackett_luce(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     ordered = problem.highest(problem.labels) > -problem.highest(-problem.labels)
     return np.maximum(slopes + problem.weights * ordered, 0)
 
 
-def _squares(problem: Problem, slopes: Array, options: Options) -> Array:
+def _squares(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     return 2 * problem.weights / np.repeat(problem.lengths, problem.lengths).astype(slopes.dtype)
 
 
-def _logistic(problem: Problem, slopes: Array, options: Options) -> Array:
+def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     p = 1 / (1 + np.exp(-np.abs(problem.scores)))
     return problem.weights * p * (1 - p) / np.repeat(problem.lengths, problem.lengths)
 
 
-def size_of_gradient(problem: Problem, slopes: Array, options: Options) -> Array:
+def size_of_gradient(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     """What stands in for a second derivative that has no closed form or is negative."""
     return np.abs(slopes)
 
@@ -114,7 +114,7 @@ CLOSED: dict[str, Curvature] = {
 }
 
 
-class Form(NamedTuple):
+class LossForm(NamedTuple):
     """What is known of a loss: its name where a closed form goes by it, its options, and those of its kernel."""
 
     name: str = ""
@@ -122,7 +122,7 @@ class Form(NamedTuple):
     kernel: PairwiseOptions | None = None  # for the pairwise losses
 
 
-def closed_form(loss: Any) -> Form:
+def closed_form(loss: Any) -> LossForm:
     """What is known of a loss, from text or as one of our functions, maybe with options bound by `functools.partial`.
 
     One that its caller wrapped or scaled is not taken for the bare one.
@@ -134,13 +134,13 @@ def closed_form(loss: Any) -> Form:
         loss, given = loss.func, {**loss.keywords, **given}
     name = str(getattr(loss, "__name__", ""))
     if name not in (*CLOSED, *_KERNELS) or loss is not getattr(losses, name):
-        return Form()
+        return LossForm()
     defaults = {key: parameter.default for key, parameter in inspect.signature(loss).parameters.items()}
     options = {**defaults, **given}
     if name not in _KERNELS:
-        return Form(name, options)
+        return LossForm(name, options)
     kernel = _KERNELS[name](options)
-    return Form(name, options, kernel) if kernel else Form()
+    return LossForm(name, options, kernel) if kernel else LossForm()
 
 
 def _ranknet(options: Options) -> PairwiseOptions | None:
@@ -150,12 +150,12 @@ def _ranknet(options: Options) -> PairwiseOptions | None:
 
 
 def _lambdarank(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swaps.METRICS, options["k"])
+    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
     return None if option_without_kernel(options["sigma"], form) else lambdarank_options(options["sigma"], form)
 
 
 def _lambdaloss(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swaps.METRICS, options["k"])
+    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
     if option_without_kernel(options["sigma"], form):
         return None
     return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])

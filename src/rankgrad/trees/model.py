@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.files import hash_of, write_bytes
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
-from rankgrad.trees.lightgbm_file import check_lightgbm
-from rankgrad.trees.xgboost_file import checked_xgboost
+from rankgrad.trees.lightgbm_checks import check_lightgbm
+from rankgrad.trees.xgboost_checks import checked_xgboost
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.own import as_loss
-from rankgrad.losses.text import TextLoss
-from rankgrad.trees.hessians import CLOSED, Form, Problem, closed_form, size_of_gradient
+from rankgrad.losses.custom import as_loss
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.trees.hessians import CLOSED, FlatProblem, LossForm, closed_form, size_of_gradient
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ SMOOTHED = ("softmax", "listnet")  # whose labels are targets, which may be smoo
 HIGHEST = 30  # grade of which 2^y, and a sum of some, is still a number to compute with
 
 
-class Objective:
+class TreeObjective:
     """The derivatives of a loss that is summed over the lists, as LightGBM's own lambdarank is.
 
     With `loss_lr`, the parameters of the loss itself (LearnDCG's scalars) take a step of Adam after each round, on the
@@ -41,7 +41,7 @@ class Objective:
         known = closed_form(self.loss)
         if smooth is not None and known.name not in SMOOTHED:
             bad_value("smooth", f"be None for all losses but {' and '.join(SMOOTHED)}", f"{self.loss!s}")
-        self.form = known if hessian == "auto" else Form()
+        self.form = known if hessian == "auto" else LossForm()
         self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()]
         if loss_lr is not None and not any(each.requires_grad for each in parameters):
@@ -78,7 +78,7 @@ class Objective:
         lengths = np.diff(offsets)
         full = lengths > 0
         heavy = 1.0 if weights is None else weights.astype(scores.dtype, copy=False)
-        problem = Problem(scores, labels.astype(scores.dtype, copy=False), heavy, offsets[:-1][full], lengths[full])
+        problem = FlatProblem(scores, labels.astype(scores.dtype, copy=False), heavy, offsets[:-1][full], lengths[full])
         curved = CLOSED.get(self.form.name, size_of_gradient)(problem, slopes, self.form.options)
         return slopes, np.broadcast_to(curved, slopes.shape).astype(slopes.dtype, copy=False)
 
@@ -101,7 +101,7 @@ class Objective:
         return leaf.grad.numpy()
 
 
-class LightGBMObjective(Objective):
+class LightGBMObjective(TreeObjective):
     """For `lightgbm.LGBMRanker(objective=...)`, which calls it with four arguments; `params` of `lightgbm.train`."""
 
     def __call__(self, y_true: Array, y_pred: Array, weight: Array | None, group: Array) -> Any:
@@ -111,7 +111,7 @@ class LightGBMObjective(Objective):
         return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
 
 
-class XGBoostObjective(Objective):
+class XGBoostObjective(TreeObjective):
     """For `xgboost.train(..., obj=...)`; a weight is one a list, as XGBoost has them for ranking, or one a row."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:

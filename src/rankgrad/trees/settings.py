@@ -5,7 +5,7 @@ from typing import Any
 
 from rankgrad.errors import bad_value
 from rankgrad.spec import spell
-from rankgrad.trees.ranker import TreeRanker
+from rankgrad.trees.estimator import TreeRanker
 
 
 def ranker(settings: Mapping[str, Any]) -> TreeRanker:

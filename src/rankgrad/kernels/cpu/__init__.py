@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels import forks
-from rankgrad.kernels.kept import folder_of, keep
+from rankgrad.kernels import fork_check
+from rankgrad.kernels.numba_cache import folder_of, keep
 
 _config: Any = numba.config
 
@@ -45,7 +45,7 @@ def helper(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
-class Flat(NamedTuple):
+class FlatLists(NamedTuple):
     """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty.
 
     Kernels take plain tuples of them: to find the type of a named one takes Numba longer.
@@ -66,7 +66,7 @@ class Flat(NamedTuple):
         mask: Tensor | None,
         offsets: Tensor | None,
         n: int,
-    ) -> "Flat":
+    ) -> "FlatLists":
         """From the operator's arguments."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
@@ -98,7 +98,7 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
     return (tensor if tensor.is_contiguous() else tensor.contiguous()).numpy()
 
 
-class Results(NamedTuple):
+class KernelOutputs(NamedTuple):
     """The arrays that a kernel fills, and that the operator returns."""
 
     values: NDArray[Any]  # (L,)
@@ -107,7 +107,7 @@ class Results(NamedTuple):
     extras: NDArray[Any]  # (L, P), or (0, P)
 
     @classmethod
-    def like(cls, flat: Flat, params: int, gradient: bool) -> "Results":
+    def like(cls, flat: FlatLists, params: int, gradient: bool) -> "KernelOutputs":
         """Room for the results; whatever memory holds is in it, so a kernel writes every entry."""
         lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
         slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
@@ -131,10 +131,10 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
     threads = torch.get_num_threads()
     several = False
     if parallel:
-        number = 1 if forks.child else min(threads, _config.NUMBA_NUM_THREADS)
+        number = 1 if fork_check.child else min(threads, _config.NUMBA_NUM_THREADS)
         numba.set_num_threads(number)
         several = number > 1
-        forks.started |= several
+        fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
     if several and numba.threading_layer() == "workqueue":  # which ends the process when two threads call it at once

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, helper, kernel, launch
 from rankgrad.kernels.cpu.at_ranks import average, ideal_discounts, ndcg, precision, reciprocal
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.extremes import extremes
@@ -44,8 +44,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family."""
-    flat = Flat.of(scores, labels, None, mask, offsets, n)
-    results = Results.like(flat, 3, gradient)
+    flat = FlatLists.of(scores, labels, None, mask, offsets, n)
+    results = KernelOutputs.like(flat, 3, gradient)
     inner, chain = _numbers(params.detach().tolist(), options.form)
     numbers = (float(options.k), options.beta, options.threshold, *inner)
     given = (*flat.unweighted, bits(flat.labels))
@@ -65,7 +65,7 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
     return [math.log1p(soft[0]), slope, soft[2]], [steep[0] / (1.0 + soft[0]), steep[1], steep[2]]
 
 
-def _work(flat: Flat) -> tuple[NDArray[Any], ...]:
+def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
     """Room for the kernel, by document where nothing else is said."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (

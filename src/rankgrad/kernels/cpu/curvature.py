@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.kernels.cpu import Flat, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, helper, kernel, launch
 from rankgrad.kernels.cpu.order import bits
-from rankgrad.kernels.cpu.pairs import EVERY, FIRST, ORDERED, STEPPED, SWAPPED, WIDTH, arrange, slices, walk_of
+from rankgrad.kernels.cpu.pairs import EVERY, FIRST, ORDERED, STEPPED, SWAPPED, WIDTH, slices, sort_list, walk_of
 from rankgrad.kernels.cpu.pairwise import logarithm, plan_of
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import PairwiseOptions
@@ -34,7 +34,7 @@ def run(
     dtype = scores.dtype
     nothing = np.empty(0, dtype)
     heavy = nothing if weights is None else np.ascontiguousarray(weights, dtype)
-    flat = Flat(scores, np.ascontiguousarray(labels, dtype), heavy, np.empty(0, np.bool_), offsets)
+    flat = FlatLists(scores, np.ascontiguousarray(labels, dtype), heavy, np.empty(0, np.bool_), offsets)
     chosen = plan_of(name, options, max(flat.longest, 1), dtype)
     slopes, bends = np.empty_like(scores), np.empty_like(scores)
     documents = np.empty((4, len(scores) + WIDTH * (len(offsets) - 1)), dtype)
@@ -74,7 +74,7 @@ def _task_of(kind: int) -> Any:
         first, steep = given[4][l], float(chosen[7])
         slopes[first : given[4][l + 1]] = 0.0
         bends[first : given[4][l + 1]] = 0.0
-        n = arrange(l, kind, given, chosen, documents, place)
+        n = sort_list(l, kind, given, chosen, documents, place)
         pull, bend = np.zeros(n), np.zeros(n)
         walk(FIRST, ALONE, n, slices(documents, first + l * WIDTH, n + WIDTH), chosen, numbers, pull, bend)
         for i in range(n):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.extremes import extremes
 from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, position_weights, unique
@@ -49,8 +49,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family."""
-    flat = Flat.of(scores, labels, weights, mask, offsets, n)
-    results = Results.like(flat, 0, gradient)
+    flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
+    results = KernelOutputs.like(flat, 0, gradient)
     numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, options.ties == Ties.TOGETHER)
     threads = torch.get_num_threads()
     # Several tasks a thread, for lists differ in length.

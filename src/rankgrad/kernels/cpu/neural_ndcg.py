@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import descending_gains
 from rankgrad.kernels.cpu.order import bits
@@ -28,7 +28,7 @@ WIDE = 16  # entries that a vector instruction takes; bands begin and end at its
 FIRST, GIVEN, SCALE, BACK, END = np.arange(5)
 
 
-class Band(NamedTuple):
+class BandMatrix(NamedTuple):
     """The matrix of a list, its columns in descending order of scores, in blocks of four rows."""
 
     cells: Any  # the blocks one after the other, each (4, width); or only the latest
@@ -55,8 +55,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this loss."""
-    flat = Flat.of(scores, labels, None, mask, offsets, n)
-    results = Results.like(flat, 0, gradient)
+    flat = FlatLists.of(scores, labels, None, mask, offsets, n)
+    results = KernelOutputs.like(flat, 0, gradient)
     numbers = (options.k, options.temperature, options.transposed, options.sinkhorn_rounds, ROOM)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
     launch(_neural, flat.unweighted, results[:3], tables, numbers)
@@ -128,7 +128,7 @@ def _band(score, like, temperature, room):
     index = np.empty((m + WIDE - 1) // WIDE * WIDE, like.dtype)
     for j in range(len(index)):
         index[j] = j
-    return Band(np.empty(total, like.dtype), at, left, width, begin, end, x, spread, index)
+    return BandMatrix(np.empty(total, like.dtype), at, left, width, begin, end, x, spread, index)
 
 
 @helper

@@ -36,7 +36,7 @@ def pairwise(kind: int) -> Any:
         everything = (given, chosen, numbers, documents, work, out)
         for l in range(lists):
             if tasks[l + 1] - tasks[l] > 1:
-                count[l] = arrange(l, kind, given, chosen, documents, place)
+                count[l] = sort_list(l, kind, given, chosen, documents, place)
         if kind == ORDERED:
             spread(_ordered, len(owner), everything)
         elif kind == HINGE:
@@ -55,7 +55,7 @@ def pairwise(kind: int) -> Any:
 
 
 @helper
-def arrange(l, kind, given, chosen, documents, place):
+def sort_list(l, kind, given, chosen, documents, place):
     """Sort a list by score, and put what its pairs need in that order; how many documents have pairs."""
     scores, labels, weights, mask, offsets, score_bits, label_bits = given
     gained, _, columns, ideal, worth, _, _, steep = chosen
@@ -142,7 +142,7 @@ def _task_of(kind: int) -> Any:
         l = owner[number]
         strip, strips = number - tasks[l], tasks[l + 1] - tasks[l]
         if strips == 1:
-            count[l] = arrange(l, kind, given, chosen, documents, place)
+            count[l] = sort_list(l, kind, given, chosen, documents, place)
         n = count[l]
         pull = pulls[begin[l] + strip * n : begin[l] + (strip + 1) * n]
         pull[:] = 0.0

@@ -17,7 +17,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, launch
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.pairs import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR, ORDERED, STEPPED, SWAPPED, WIDTH
 from rankgrad.kernels.cpu.pairs import pairwise as compiled
@@ -56,8 +56,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family."""
-    flat = Flat.of(scores, labels, weights, mask, offsets, n)
-    results = Results.like(flat, params.shape[0], gradient)
+    flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
+    results = KernelOutputs.like(flat, params.shape[0], gradient)
     longest = n if offsets is None else int(np.diff(flat.offsets).max(initial=1))
     dtype = flat.scores.dtype
     chosen = plan_of(name, options, longest, dtype)
@@ -67,7 +67,7 @@ def run(
     return results.tensors()
 
 
-def _work(flat: Flat) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
+def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
     """Room for the kernel: documents by rank, their places, how many have pairs; then whose the tasks are."""
     lengths = np.diff(flat.offsets)
     strips = np.where(lengths <= LONG, 1, STRIPS)

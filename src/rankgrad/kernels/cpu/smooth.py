@@ -12,7 +12,7 @@ import math
 import numpy as np
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
 from rankgrad.kernels.cpu.order import bits, descending
@@ -37,8 +37,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family."""
-    flat = Flat.of(scores, labels, None, mask, offsets, n)
-    results = Results.like(flat, 0, gradient)
+    flat = FlatLists.of(scores, labels, None, mask, offsets, n)
+    results = KernelOutputs.like(flat, 0, gradient)
     numbers = (_CODES[name], options.k, options.alpha, options.delta, options.threshold)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
     launch(_smooth, flat.unweighted, results[:3], tables, numbers)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from torch import Tensor
 
-from rankgrad.kernels.cpu import Flat, Results, discounts, helper, kernel, launch
+from rankgrad.kernels.cpu import FlatLists, KernelOutputs, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import descending_gains
 from rankgrad.kernels.cpu.order import bits
@@ -35,8 +35,8 @@ def run(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The operator, for this family."""
-    flat = Flat.of(scores, labels, None, mask, offsets, n)
-    results = Results.like(flat, 0, gradient)
+    flat = FlatLists.of(scores, labels, None, mask, offsets, n)
+    results = KernelOutputs.like(flat, 0, gradient)
     softsort = name == "softsort_ndcg"
     form = options.p if softsort else int(options.regularisation == Regularisation.ENTROPIC)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.options import ApproxOptions
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3

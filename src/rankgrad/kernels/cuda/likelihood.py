@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
-from rankgrad.kernels.cuda.recorded import launch, room
+from rankgrad.kernels.cuda.recorded_launches import launch, room
 
 ROWS, COLUMNS = 32, 64
 TILE, WIDEST = 1024, 2048  # documents at a time, where the length of a list is not known, and at most

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)

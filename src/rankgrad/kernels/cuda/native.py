@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankgrad.backend import native as wanted
-from rankgrad.kernels import cache
+from rankgrad.kernels import cache_folder
 
 if TYPE_CHECKING:
-    from rankgrad.kernels.cuda.recorded import Launch
+    from rankgrad.kernels.cuda.recorded_launches import Launch
 
 SOURCE = Path(__file__).with_name("native.cpp")
 NAME = f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -66,15 +66,15 @@ def _begin() -> None:
     if (program := compiler()) is None:
         return
     made_for = (torch.__version__, sysconfig.get_platform())
-    folder = cache.Folder.of("native", SOURCE.read_bytes(), repr(made_for).encode())
+    folder = cache_folder.CacheFolder.of("native", SOURCE.read_bytes(), repr(made_for).encode())
     if not _load(folder) and folder.path is not None:
         _builder = threading.Thread(target=_build, args=(program, folder), daemon=True)
         _builder.start()
 
 
-def _build(program: str, folder: cache.Folder) -> None:
+def _build(program: str, folder: cache_folder.CacheFolder) -> None:
     """The compiler goes on when this process ends, and what it makes is kept."""
-    build = [sys.executable, "-I", cache.__file__, str(folder.path), NAME, *command_line(program)]
+    build = [sys.executable, "-I", cache_folder.__file__, str(folder.path), NAME, *command_line(program)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if subprocess.run(build, start_new_session=True, check=False, **quiet).returncode == 0:
         _load(folder)
@@ -94,7 +94,7 @@ def command_line(program: str) -> list[str]:
     ]
 
 
-def _load(folder: cache.Folder) -> bool:
+def _load(folder: cache_folder.CacheFolder) -> bool:
     """Load the module from memory, so that what runs is what was checked; whether there is one."""
     global _module
     if (content := folder.read(NAME)) is None:
@@ -131,7 +131,7 @@ def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
     special = ("launch_pdl", "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size")
     if meta.num_ctas > 1 or any(getattr(meta, name, False) for name in special):
         return None
-    packed, sizes, pointers = pack(compiled.src.signature, launch)
+    packed, sizes, pointers = pack_launch(compiled.src.signature, launch)
     wanted = _sizes(driver, compiled.function)
     # Triton adds pointers to scratch memory, of which there is none here.
     if wanted[: len(sizes)] != sizes or any(size != 8 for size in wanted[len(sizes) :]):
@@ -141,7 +141,7 @@ def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
     return compiled.function, launch.grid, meta.num_warps * 32, meta.shared, packed, places, pointers
 
 
-def pack(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
+def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
     """Arguments as the kernel takes them, 8 bytes each: these, their sizes, and where which address goes."""
     addresses = {at: (base, offset) for at, base, offset in launch.tensors}
     packed, sizes, pointers = b"", [], []

@@ -18,7 +18,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
 from rankgrad.kernels.cuda.order import descending, distances
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
 from rankgrad.kernels.options import NeuralNDCGOptions
 

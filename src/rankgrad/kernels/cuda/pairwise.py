@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # how a pair is weighed: by its order, by a swap, all pairs; or no logistic

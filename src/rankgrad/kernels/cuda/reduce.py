@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.cuda import native
-from rankgrad.kernels.cuda.recorded import Recording, as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import Recording, as_bytes, launch, room
 from rankgrad.kernels.options import OPTIONS
 
 MOST = 1024  # kinds of calls that are remembered

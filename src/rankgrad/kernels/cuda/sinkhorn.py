@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import INTERPRETED, Layout, list_bounds, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg
-from rankgrad.kernels.cuda.recorded import launch, room
+from rankgrad.kernels.cuda.recorded_launches import launch, room
 
 ENTRIES = 32768  # of a block in float32; half as many in float64
 TALL = 128

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.options import SmoothOptions
 
 _CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}

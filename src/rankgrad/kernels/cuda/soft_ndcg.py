@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows
 from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
-from rankgrad.kernels.cuda.recorded import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
 from rankgrad.kernels.options import SoftNDCGOptions
 
 ROWS, COLUMNS, TILE = 32, 64, 1024

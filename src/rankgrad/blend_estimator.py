@@ -1,0 +1,101 @@
+"""The estimator of a ranker made of rankers; `rankgrad.models.blend` is the model that it fits."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from rankgrad.errors import bad_value
+from rankgrad.estimator import Ranker
+from rankgrad.estimator_base import RowRanker, row_weights
+from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
+from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.trees import TreeRanker
+from rankgrad.trees.model import KIND as TREES
+
+
+def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
+    """A ranker made of fitted rankers, whose weights `fit` finds: give it lists that none of them was trained on.
+
+    Args:
+        rankers: `rankgrad.Ranker`, `TreeRanker` or blends, all fitted on the same columns.
+        loss: what the weights minimise, as text.
+        even: how strongly equal weights are preferred; the fewer lists to fit on, the more that helps.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(120, 2)), np.repeat(np.arange(12), 10)
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> parts = [Ranker(model="linear", epochs=5, lr=0.1, seed=s).fit(X[:60], y[:60], qid=qid[:60]) for s in (0, 1)]
+        >>> both = blend(parts).fit(X[60:], y[60:], qid=qid[60:])
+        >>> float(both.weights_.sum().round(6)), both.predict(X, qid).shape
+        (1.0, (120,))
+    """
+    return Blend(rankers, loss=loss, even=even)
+
+
+class Blend(RowRanker):
+    """What `blend` makes. After `fit`: `weights_`, one a ranker, at least 0 and adding up to 1; `model_`."""
+
+    def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
+        self.rankers = rankers
+        self.loss = loss
+        self.even = even
+
+    @property
+    def _takes_nan(self) -> bool:  # type: ignore[override]
+        return all(ranker._takes_nan for ranker in self.rankers)
+
+    def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
+        """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers stay as they are."""
+        loss = check_blend_loss(self.loss, self.even)
+        if not self.rankers:
+            bad_value("rankers", "hold at least one", "none")
+        for ranker in self.rankers:
+            check_is_fitted(ranker)
+        self.__dict__.pop("model_", None)
+        data, rows = self._lists(X, y, qid, group, reset=True)
+        weights = None
+        if sample_weight is not None:
+            if not loss.takes_weights:
+                bad_value("sample_weight", f"be None for {self.loss}, which takes no weights", "weights")
+            weights = row_weights(sample_weight, rows)
+        self._take(fit_weights([ranker.model_ for ranker in self.rankers], data, loss, self.even, weights))
+        return self
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder with `config.json` and a folder for each ranker, as it saves itself."""
+        check_is_fitted(self)
+        folder = Path(folder)
+        for place, ranker in enumerate(self.rankers, 1):
+            ranker.save(folder / f"part-{place}")
+        write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Blend":
+        """A fitted blend from a folder that `save` wrote. Nothing in it is run or unpickled."""
+        weights, settings = read_blend(Path(folder))
+        kinds: dict[str, Any] = {TREES: TreeRanker, KIND: cls}
+        rankers = [
+            kinds.get(read_config(part).get("kind", ""), Ranker).load(part) for part in parts_of(folder, len(weights))
+        ]
+        try:
+            made = cls(rankers, **settings)
+        except TypeError as error:
+            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a blend; got {error}") from error
+        made.n_features_in_ = rankers[0].n_features_in_
+        made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
+        return made
+
+    def _take(self, model: "BlendModel") -> None:
+        self.model_, self.weights_ = model, model.weights
+
+    def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        bad_value("qid or group", "be given: a blend normalises scores over the whole list", "neither")
+
+    def __sklearn_clone__(self) -> "Blend":
+        return Blend(self.rankers, loss=self.loss, even=self.even)  # fitted rankers are its settings

@@ -1,0 +1,77 @@
+"""What verbs see to before they begin: that all is right, who speaks, and the model they are to use."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankgrad.models.protocol import TrainedModel
+
+
+def together(*checks: Callable[[], object]) -> None:
+    """Do all checks, then raise one error with a line for each complaint."""
+    wrong: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except (ValueError, TypeError, OSError) as error:
+            wrong |= dict.fromkeys(str(error).splitlines())
+    if wrong:
+        raise ValueError("\n".join(wrong))
+
+
+def is_first() -> bool:
+    """Whether this is the process that speaks: the only one, or the first of `torchrun` or SLURM."""
+    return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
+
+
+def only_run(out: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a run; of several processes, the first does."""
+    from rankgrad.lock import locked
+
+    return locked(out) if is_first() else nullcontext()
+
+
+def check_device(device: str) -> str:
+    """The device that `auto`, `cpu` or `cuda[:number]` stands for here."""
+    import torch
+
+    from rankgrad.errors import bad_value, one_of
+
+    kind = device.partition(":")[0]
+    one_of("device", kind, ("auto", "cpu", "cuda"))
+    if kind == "cuda" and not torch.cuda.is_available():
+        bad_value("device", "be 'cpu' or 'auto' here", f"{device!r}: PyTorch sees no GPU")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
+
+
+def load_model(folder: Path, device: str) -> "TrainedModel":
+    """The model in a folder, of any kind, on a device."""
+    from rankgrad.models.registry import load
+
+    return load(folder, check_device(device))
+
+
+def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
+    """`name=value` of an option that may be repeated."""
+    from rankgrad.errors import bad_value
+
+    name, equals, value = text.partition("=")
+    if not equals or not value.strip():
+        bad_value(option, "be written name=value", repr(text))
+    return name.strip().replace("-", "_"), read(value.strip())
+
+
+def parse_value(value: str) -> Any:
+    """A number, true, false or None; anything else stays text, which the check of the setting judges."""
+    words = {"none": None, "true": True, "false": False}
+    if value.strip().lower() in words:
+        return words[value.strip().lower()]
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

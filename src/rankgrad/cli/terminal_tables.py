@@ -1,0 +1,45 @@
+"""Tables on the screen: of metrics, and of names with what they are."""
+
+from collections.abc import Iterable, Sequence
+
+METRICS = ["nDCG@1", "nDCG@5", "nDCG@10", "AP", "RR"]  # that a model is judged by, unless others are asked for
+
+
+def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: str = "lists") -> None:
+    """The rows and notes of an `Evaluation`; `lists` is the word for what was averaged over."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from rankgrad.cli.terminal_text import screen
+
+    header, *body = rows
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(header):
+        # On a narrow screen the words may wrap, the numbers (mean and interval) may not.
+        table.add_column(lists if name == "lists" else name, overflow="fold", no_wrap=place in (1, 2))
+    for row in body:
+        table.add_row(*map(escape, row))
+    console = screen()
+    console.print(table)
+    for note in notes:
+        console.print(note, style="yellow", markup=False)
+
+
+def print_names(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> None:
+    """A row for each name, which is never broken; the rest wraps."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from rankgrad.cli.terminal_text import screen
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(header):
+        table.add_column(name, no_wrap=place == 0, style="bold" if place == 0 else None, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console = screen()
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False)

@@ -1,0 +1,118 @@
+"""Look a data set over before training: its shape, and what in it would spoil a result."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rankgrad.data.benchmarks import empty_lists
+from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.data.inspection_checks import (
+    SEVERITIES,
+    Finding,
+    document_findings,
+    feature_findings,
+    label_findings,
+    shared_findings,
+)
+from rankgrad.data.inspection_scan import SAMPLE, Scan, scan
+from rankgrad.errors import bad_type
+
+_BINS = 16
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One split in numbers."""
+
+    name: str
+    lists: int
+    documents: int
+    features: int
+    lengths: tuple[int, ...]  # shortest, 10%, median, 90%, longest
+    histogram: tuple[int, ...]  # lists by length, in 16 equal steps from the shortest to the longest
+    grades: dict[str, int]  # documents of each label; the 10 commonest where there are more
+    empty: int  # lists without a relevant document
+    sampled: bool  # whether the findings about values come from a sample of rows
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `inspect` saw: an overview of each split, and the findings, worst first."""
+
+    splits: tuple[Overview, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        """How many findings would spoil a result."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and dictionaries."""
+        return {"splits": [asdict(split) for split in self.splits], "findings": [asdict(f) for f in self.findings]}
+
+
+def inspect(data: Splits | Dataset) -> Inspection:
+    """Look over a data set, or the splits of one; memory stays at some bytes per document, also for mapped data.
+
+    Shape and equality are exact. Statistics on values (fills, heavy tails, a feature that gives the label away) come
+    from at most 50,000 rows and pairs per split; `Overview.sampled` says when that is not all.
+
+    Args:
+        data: a `Dataset`, or `Splits`, whose parts are also compared with each other.
+
+    Example:
+        >>> x = np.array([[1, 0], [2, 0], [3, 0]], dtype=np.float32)
+        >>> seen = inspect(Dataset(x, np.array([0.0, 1.0, 2.0]), np.array([0, 3]), np.array(["q"])))
+        >>> seen.splits[0].grades, [finding.kind for finding in seen.findings]
+        ({'0': 1, '1': 1, '2': 1}, ['constant features'])
+    """
+    if isinstance(data, Dataset):
+        parts = {data.name or "data": data}
+    elif isinstance(data, Splits):
+        named = {"train": data.train, "validation": data.validation, "test": data.test}
+        parts = {name: part for name, part in named.items() if part is not None}
+    else:
+        bad_type("data", "be a Dataset or Splits", type(data).__name__)
+    seen = {name: scan(part) for name, part in parts.items()}
+    found = sorted(_findings(parts, seen), key=lambda finding: SEVERITIES.index(finding.severity))
+    return Inspection(tuple(_overview(name, part) for name, part in parts.items()), tuple(found))
+
+
+def _findings(parts: dict[str, Dataset], seen: dict[str, Scan]) -> Iterator[Finding]:
+    for name, part in parts.items():
+        yield from label_findings(part, name)
+        if len(part.labels):
+            yield from document_findings(part, seen[name], name)
+    # Columns are judged where they are learned from; in the other splits the same would be said again.
+    first = next(iter(parts))
+    if len(parts[first].labels):
+        yield from feature_findings(seen[first], first)
+    widths = {name: part.features.shape[1] for name, part in parts.items()}
+    if len(set(widths.values())) > 1:
+        what = f"The splits have {', '.join(f'{width} features ({name})' for name, width in widths.items())}."
+        yield Finding("error", "widths differ", "all", what, "Read them with features= the largest number.")
+    names = list(parts)
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            rows = (seen[one].rows, seen[other].rows)
+            yield from shared_findings(parts[one], parts[other], rows, f"{one}, {other}")
+
+
+def _overview(name: str, data: Dataset) -> Overview:
+    lengths = data.lengths if len(data) else np.zeros(1, dtype=np.int64)
+    values, counts = np.unique(data.labels, return_counts=True)
+    common = np.sort(np.argsort(-counts, kind="stable")[:10])
+    return Overview(
+        name=name,
+        lists=len(data),
+        documents=len(data.labels),
+        features=data.features.shape[1],
+        lengths=tuple(int(q) for q in np.quantile(lengths, [0, 0.1, 0.5, 0.9, 1], method="nearest")),
+        histogram=tuple(np.histogram(lengths, bins=_BINS)[0].tolist()) if len(data) else (),
+        grades={f"{values[i]:g}": int(counts[i]) for i in common},
+        empty=empty_lists(data),
+        sampled=len(data.labels) > SAMPLE,
+    )

@@ -1,0 +1,14 @@
+"""LETOR / SVMLight text: one pass counts, one parses; errors name the file, the line and the fix.
+
+- `reader`: `read_letor`, the entry.
+- `passes`: both passes over each file, in a few threads.
+- `streams`: files, plain or compressed, as blocks of whole lines.
+- `blocks` and `parser`: the compiled parser, block by block; `decimals` has its powers of ten.
+- `errors`: the explanation of a bad line.
+- `chunks`: a file of any size as a series of small data sets.
+- `summary`: counts of what was read.
+"""
+
+from rankgrad.data.letor.reader import read_letor
+
+__all__ = ["read_letor"]

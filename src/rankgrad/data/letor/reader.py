@@ -1,0 +1,124 @@
+"""Read LETOR / SVMLight text: `label qid:ID feature:value ... # comment`, one document a line."""
+
+import hashlib
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rankgrad.data import cache as caches
+from rankgrad.data.dataset import Dataset
+from rankgrad.data.letor.passes import ReadOptions, in_memory, read_files
+from rankgrad.data.letor.streams import check_file
+from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.errors import bad_type, bad_value
+
+_PathLike: TypeAlias = str | os.PathLike[str]
+_Progress: TypeAlias = Callable[[int, int], object]
+_log = logging.getLogger(__name__)
+
+
+def read_letor(
+    paths: _PathLike | Iterable[_PathLike],
+    *,
+    features: int | None = None,
+    regroup: bool = False,
+    missing: float | Literal["error"] = "error",
+    docids: bool = True,
+    cache: _PathLike | None = None,
+    verify: bool = False,
+    report: Callable[[ReadSummary], object] | None = None,
+    progress: _Progress | None = None,
+) -> Dataset:
+    """Read LETOR / SVMLight files, plain, gzip or xz, several as one; a bad line raises `LetorError` with its place.
+
+    Features that a line leaves out are 0. A value is `float(text)` rounded to float32. The documents of a query stand
+    side by side; a list may go on from the end of one file to the start of the next. A last line without a newline that
+    says less than all lines before it is taken for cut: an error, or a warning where the file is small or sparse.
+
+    Args:
+        paths: a file, or files in order.
+        features: how many there are; None: the largest id seen, unless almost all of the matrix would be 0 and large.
+        regroup: bring queries that return together, in order of first sight; else they are an error.
+        missing: what NaN, infinities and values too large for float32 become; "error": they are one.
+        docids: keep comments as document ids: what `docid =` names, else the whole comment.
+        cache: a folder to keep the arrays in, and to map them from while sources and options stay the same.
+        verify: compare whole hashes of sources and cache, not only of their first and last megabytes.
+        report: called with a `ReadSummary` of what was read; `print` will do.
+        progress: called with the bytes done and the bytes to do.
+
+    Example:
+        >>> path = getfixture("tmp_path") / "train.txt"
+        >>> _ = path.write_text("2 qid:7 1:0.5 3:1e-2 # a\\n0 qid:7 2:4 # b\\n1 qid:9 # c\\n")
+        >>> read_letor(path)
+        Dataset('train.txt', lists=2, documents=3, features=3)
+    """
+    files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    options = ReadOptions(_width(features), regroup, fill_value(missing), docids)
+    if not files:
+        bad_value("paths", "name at least one file", "none")
+    for path in files:
+        check_file(path)
+    name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
+    if cache is None:
+        arrays, summary = read_files(files, options, in_memory, progress)
+        data = Dataset(**arrays, name=name)
+    else:
+        data, summary = _through_cache(files, options, Path(cache), name, verify, progress)
+    _log.info("%s", summary)
+    if report is not None:
+        report(summary)
+    return data
+
+
+def _through_cache(
+    files: list[Path], options: ReadOptions, folder: Path, name: str, verify: bool, progress: _Progress | None
+) -> tuple[Dataset, ReadSummary]:
+    begun = time.perf_counter()
+    try:
+        manifest = caches.read_manifest(folder)
+        if manifest["options"] != options.to_json():
+            raise caches.CacheError(folder, "made with other options", "those of this call")
+        if not caches.all_match(files, manifest["sources"], verify):
+            raise caches.CacheError(folder, "made from other files, or they have changed", "the files of this call")
+        data, summary = caches.load_cache(folder, manifest, verify)
+        return data, replace(summary, seconds=time.perf_counter() - begun)
+    except (caches.CacheError, FileNotFoundError) as why:
+        if folder.exists():
+            _log.warning("%s; writing it again", why)
+    with caches.writing_cache(folder) as writer:
+        hashes = [hashlib.sha256() for _ in files]
+        _, summary = read_files(files, options, writer.new, progress, [digest.update for digest in hashes])
+        sources = [
+            {"path": str(path.absolute()), **caches.file_fingerprint(path, digest.hexdigest())}
+            for path, digest in zip(files, hashes, strict=True)
+        ]
+        writer.finish(name, options.to_json(), sources, summary)
+        # Mapped before it takes its place, where another writer could replace it; a map survives the rename.
+        data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
+    return data, summary
+
+
+def _width(features: int | None) -> int | None:
+    if features is None:
+        return None
+    if isinstance(features, bool) or not hasattr(features, "__index__"):
+        bad_type("features", "be a whole number or None", type(features).__name__)
+    if features < 1:
+        bad_value("features", "be at least 1", features)
+    return int(features)
+
+
+def fill_value(missing: float | str) -> float | None:
+    """The number to fill in, None for an error."""
+    if missing == "error":
+        return None
+    if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
+        bad_value("missing", 'be a number to fill in or "error"', repr(missing))
+    if math.isinf(missing):
+        bad_value("missing", "be finite or NaN", missing)
+    return float(missing)

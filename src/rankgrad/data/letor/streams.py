@@ -1,0 +1,138 @@
+"""Text files, plain or compressed, as blocks of whole lines: a few megabytes at a time, however large the file."""
+
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rankgrad.data.letor.errors import LetorError
+
+BLOCK = 4 << 20
+LONGEST_LINE = 28 << 20
+_PIECE = 1 << 20
+_XZ_MEMORY = 1 << 29  # of the dictionary that a file asks for: `xz -9` needs an eighth of it, a hostile header 4 GiB
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+
+_FOREIGN = {
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"BZh": "bzip2 data",
+    b"PK\x03\x04": "a zip archive",
+    b"\x28\xb5\x2f\xfd": "zstandard data",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file, each ended by a newline."""
+
+    text: bytes
+    line: int  # number of the first line in the file, from 1
+    cut: bool = False  # the last line of a file that does not end in a newline; it is then alone in its block
+
+
+def check_file(path: Path) -> None:
+    """See that a path names a file that can be read twice."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; expected a file of LETOR text")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file; expected a file of LETOR text")
+    if not path.is_file():
+        raise LetorError(path, None, "not a regular file", "one that can be read twice: first to count, then to parse")
+
+
+def blocks(path: Path, seen: Callable[[bytes], None]) -> Iterator[Block]:
+    """The lines of a file in blocks of about `BLOCK` bytes; gzip and xz are known by their first bytes, not by name.
+
+    `seen` is shown every piece as it comes from the disk, before it is unpacked.
+    """
+    parts: list[bytes | memoryview] = []
+    size, line = 0, 1
+    with open(path, "rb") as file:
+        pieces = _unpacked(file, path, seen)
+        while True:
+            try:
+                piece = next(pieces, None)
+            except (zlib.error, lzma.LZMAError, EOFError) as error:
+                line += sum(bytes(part).count(b"\n") for part in parts)
+                raise LetorError(path, line, *_broken(error)) from error
+            if piece is None:
+                break
+            stop = piece.rfind(b"\n") + 1
+            if size + len(piece) < BLOCK or not stop:
+                parts.append(piece)
+                size += len(piece)
+                if size > LONGEST_LINE + BLOCK:
+                    line += sum(bytes(part).count(b"\n") for part in parts)
+                    raise LetorError(path, line, f"line is longer than {LONGEST_LINE >> 20} MiB", "lines of text")
+                continue
+            text = b"".join([*parts, memoryview(piece)[:stop]])
+            yield Block(text, line)
+            line += text.count(b"\n")
+            parts, size = [memoryview(piece)[stop:]], len(piece) - stop
+    rest = b"".join(parts)
+    stop = rest.rfind(b"\n") + 1
+    if stop:
+        yield Block(rest[:stop], line)
+    if stop < len(rest):
+        yield Block(rest[stop:] + b"\n", line + rest.count(b"\n"), cut=True)
+
+
+def _unpacked(file: BinaryIO, path: Path, seen: Callable[[bytes], None]) -> Iterator[bytes]:
+    """The bytes of a file after decompression, without a byte order mark."""
+    start = file.read(6)
+    for mark, what in _FOREIGN.items():
+        if start.startswith(mark):
+            raise LetorError(
+                path, 1, f"{what} (the file starts with {mark!r})", "UTF-8 or ASCII text, plain, gzip or xz"
+            )
+    file.seek(0)
+    if start.startswith(b"\x1f\x8b"):
+        pieces = _inflate(_raw(file, seen, _PIECE // 16), lambda: zlib.decompressobj(wbits=31), "gzip")
+    elif start == b"\xfd7zXZ\0":
+        pieces = _inflate(
+            _raw(file, seen, _PIECE // 16), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
+        )
+    else:
+        pieces = _raw(file, seen, BLOCK)
+    start = b""
+    for piece in pieces:
+        start += piece
+        if len(start) >= len(_MARK):
+            break
+    yield start.removeprefix(_MARK)
+    yield from pieces
+
+
+def _raw(file: BinaryIO, seen: Callable[[bytes], None], size: int) -> Iterator[bytes]:
+    while piece := file.read(size):
+        seen(piece)
+        yield piece
+
+
+def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
+    """Decompress one or more streams that follow each other, a bounded piece at a time whatever their ratio."""
+    engine = None
+    for waiting in pieces:
+        while waiting or not getattr(engine, "needs_input", True):
+            if engine is None:
+                waiting = waiting.lstrip(b"\0")  # padding after a stream is legal
+                if not waiting:
+                    break
+                engine = new()
+            yield engine.decompress(waiting, _PIECE)
+            if engine.eof:
+                waiting, engine = engine.unused_data, None
+            else:
+                waiting = getattr(engine, "unconsumed_tail", b"")
+    if engine is not None:
+        raise EOFError(kind)
+
+
+def _broken(error: Exception) -> tuple[str, str]:
+    if isinstance(error, EOFError):
+        return f"{error} data ends early", "the whole file; is it still being copied?"
+    kind = "gzip" if isinstance(error, zlib.error) else "xz"
+    return f"{kind} data is damaged ({error})", f"a sound {kind} file"

@@ -1,0 +1,208 @@
+"""Load a benchmark set by its name, a user's own set by its folder, or a generated one: train, validation, test."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, verify
+from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
+from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.data.memory_limits import refuse_sparse, too_sparse
+from rankgrad.data.splitting import hold_out
+from rankgrad.errors import bad_value, mistyped, one_of
+from rankgrad.option_checks import fit_options
+from rankgrad.spec import no_cutoff, show, spell
+
+GENERATED = ("synthetic", "web30k-shape")
+_LONGEST_PATH = 4096
+
+
+def datasets() -> tuple[BenchmarkFacts, ...]:
+    """The sets that `load` knows by name, with what is published about them.
+
+    Example:
+        >>> [facts.name for facts in datasets()][:3]
+        ['MQ2007', 'MQ2008', 'OHSUMED']
+    """
+    return (
+        *BENCHMARKS,
+        BenchmarkFacts("synthetic", note="generated, shaped like web search, best achievable order known"),
+        BenchmarkFacts(
+            "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, in the size of WEB30K"
+        ),
+    )
+
+
+def load(
+    name: str | os.PathLike[str],
+    *,
+    fold: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    missing: float | Literal["error"] | None = None,
+    holdout: float | None = None,
+    seed: int = 0,
+) -> Splits:
+    """Load a set's splits. A benchmark set is checked against its published facts; a difference is warned about.
+
+    Args:
+        name: a name of `datasets()` in any case, `synthetic:lists=200,seed=1`, or a folder with train, test and, where
+            there is one, validation files.
+        fold: 1 to 5, for the sets that have folds.
+        root: the folder the sets lie in; without it the environment variable `RANKGRAD_DATA`, then the current folder.
+        cache: a folder for memory-mapped copies; a second load from it is immediate.
+        missing: as in `read_letor`; None is the set's habit (`"error"`, but 0 for Istella, whose 1.797e308 is missing).
+        holdout: share of the training lists, drawn by `seed`, that becomes the validation part where the files have
+            none; None is the set's habit (0.2 for Istella, otherwise no hold-out). The lists drawn are copied.
+        seed: of the hold-out.
+
+    Example:
+        >>> load("synthetic:lists=30,features=12").train
+        Dataset('synthetic train', lists=30, documents=..., features=12)
+    """
+    if (generate := _generator(name)) is not None:
+        return generate()
+    facts = _known(name)
+    if facts is None:
+        return hold_out(_load_folder(Path(name), fold, cache, missing), holdout or 0.0, seed)
+    title = facts.name if fold is None else f"{facts.name} fold {fold}"
+    files = _locate(facts, fold, root)
+    fill = facts.missing if missing is None else missing
+    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None)
+    verify(facts, splits, fold=fold)
+    return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
+
+
+def check_source(
+    name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None
+) -> None:
+    """See that `load` would find its files, or knows how to generate the set; nothing is read or made."""
+    if _generator(name) is not None:
+        return
+    facts = _known(name)
+    if facts is None:
+        _folder_files(Path(name), fold)
+    else:
+        _locate(facts, fold, root)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
+    """The facts of a named set, None for a folder; a name that is neither is an error."""
+    if isinstance(name, str):
+        for facts in BENCHMARKS:
+            if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
+                return facts
+    if os.path.isdir(name):  # which, unlike Path.is_dir, raises for no text
+        return None
+    must = "be a known data set or a folder with train and test files"
+    names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
+    bad_value("name", must, mistyped(str(name)[:200], names, f"known: {', '.join(facts.name for facts in datasets())}"))
+
+
+def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
+    """What makes `synthetic` and its kin, with options, checked; None for any other name."""
+    if len(str(name)) > _LONGEST_PATH:
+        bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
+    kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
+    if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
+        return None
+    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
+
+    options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options
+    shaped = _key(kind) == _key("web30k-shape")
+    make: Callable[..., Splits] = web30k_shape if shaped else synthetic
+    for option in options:
+        one_of(f"option of {kind}", option, ("scale", "seed") if shaped else OPTIONS)
+    options = fit_options(kind, options, make)
+    check_synthetic(**(web30k(**options) if shaped else options))
+    return partial(make, **options)
+
+
+def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str] | None) -> SplitFiles:
+    if facts.folds and fold not in range(1, facts.folds + 1):
+        bad_value("fold", f"be 1 to {facts.folds} for {facts.name}", fold)
+    if not facts.folds and fold is not None:
+        bad_value("fold", f"be None for {facts.name}, which has no folds", fold)
+    top = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", "."))
+    keys = {_key(name) for name in (facts.name, *facts.aliases)}
+    named = [place for place in folders(top, 2) if _key(place.name) in keys]
+    for place, depth in [*((place, 3) for place in named), (top, 0)]:
+        found = find_files(place, fold=fold, depth=depth)
+        if found is not None:
+            return found
+    wanted = f"{facts.name}/train.txt, test.txt"
+    if facts.folds:
+        wanted = f"{facts.name}/Fold{fold}/train.txt, vali.txt, test.txt or {facts.name}/S1.txt to S5.txt"
+    if facts.name.startswith("Yahoo"):
+        wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
+    looked = ", ".join(str(place) for place in [*named, top])
+    raise FileNotFoundError(
+        f"root must hold {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {looked}. "
+        f"Put them there, or name the folder that holds {facts.name}/ with root= or RANKGRAD_DATA"
+    )
+
+
+def _folder_files(folder: Path, fold: int | None) -> SplitFiles:
+    if fold is None and has_folds(folder):
+        bad_value("fold", f"be given for {folder}, which holds folds", None)
+    files = find_files(folder, fold=fold)
+    if files is None:
+        inside = f"Fold{fold}/train.txt and test.txt, or S1.txt to S5.txt" if fold else "train.txt and test.txt"
+        raise FileNotFoundError(f"{folder} must hold {inside} (plain, .gz or .xz; vali.txt is optional); got none")
+    return files
+
+
+def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Literal["error"] | None) -> Splits:
+    files, title = _folder_files(folder, fold), folder.resolve().name
+    return _read(files, f"{title} fold {fold}" if fold else title, cache, "error" if missing is None else missing, None)
+
+
+def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
+    sizes: dict[str, int] = {}
+    parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
+    # A sparse file is as wide as its largest id, so splits of one set may differ; the widest decides.
+    widest = max(part.features.shape[1] for part in parts.values() if part is not None)
+    for split, part in parts.items():
+        if part is not None and part.features.shape[1] < widest:
+            if too_sparse(len(part.labels), widest, sizes[split]):
+                raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
+            parts[split] = _read_split(files, split, title, cache, missing, widest, sizes)
+    train, test = parts["train"], parts["test"]
+    assert train is not None
+    assert test is not None
+    return Splits(train, parts["validation"], test, title)
+
+
+def _read_split(
+    files: SplitFiles,
+    split: str,
+    title: str,
+    cache: Any,
+    missing: float | Literal["error"],
+    width: int | None,
+    sizes: dict[str, int],
+) -> Dataset | None:
+    from rankgrad.data.letor.reader import read_letor
+
+    paths = getattr(files, split)
+    if not paths:
+        return None
+    place = None
+    if cache is not None:
+        # The width is part of the name: a cache made under other options would be rebuilt on every load.
+        place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
+
+    def note(summary: ReadSummary) -> None:
+        sizes[split] = summary.bytes
+
+    data = read_letor(paths, features=width, missing=missing, cache=place, report=note)
+    return replace(data, name=f"{title} {split}")

@@ -1,0 +1,193 @@
+"""Preprocessing: steps one after another, fitted on the training data, saved with the model, applied to everything."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.data.preprocessing.steps import (
+    KINDS,
+    Array,
+    Clip,
+    PreprocessingStep,
+    Quantile,
+    SignedLog1p,
+    Standardise,
+    StandardisePerQuery,
+    is_tensor,
+)
+from rankgrad.errors import bad_value, one_of
+from rankgrad.option_checks import fit_options
+from rankgrad.spec import known_options, no_cutoff, sequence, show, write, write_number
+
+__all__ = [
+    "Clip",
+    "Quantile",
+    "SignedLog1p",
+    "Standardise",
+    "StandardisePerQuery",
+    "PreprocessingStep",
+    "Preprocessing",
+]
+
+_MOST_STEPS = 100
+_ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
+
+    Example:
+        >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
+        >>> data = Dataset(rows, np.array([0.0, 1.0]), np.array([0, 2]), np.array([1]))
+        >>> steps = Preprocessing.parse("log1p,standardise").fit(data)
+        >>> steps.transform(data.features)
+        array([[-1.,  0.],
+               [ 1.,  0.]], dtype=float32)
+        >>> config, arrays = steps.to_config()
+        >>> config
+        {'steps': [{'name': 'log1p'}, {'name': 'standardise'}]}
+        >>> str(Preprocessing.from_config(config, arrays))
+        'log1p,standardise'
+    """
+
+    steps: tuple[PreprocessingStep, ...] = ()  # each fitted or not; applied in this order
+
+    @staticmethod
+    def parse(text: str) -> "Preprocessing":
+        """Make steps from their text; `none` or nothing is no step at all.
+
+        Args:
+            text: names with commas between; the first option of a step after `=` (`clip=10`), or several options in
+                brackets (`quantile(output=uniform, sample=1000)`). Case does not matter.
+        """
+        steps: list[PreprocessingStep] = []
+        for said in sequence("preprocessing", text):
+            name = said.name.replace("-", "_").replace("standardize", "standardise")
+            if said == ("none", None, {}):
+                continue
+            if steps and name in _settings(steps[-1]):
+                must = f"put several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
+                bad_value("preprocessing", must, show(text))
+            one_of("preprocessing", name, KINDS)
+            steps.append(_make(name, no_cutoff("preprocessing", said, text).options))
+        if len(steps) > _MOST_STEPS:
+            bad_value("preprocessing", f"have at most {_MOST_STEPS} steps", len(steps))
+        return Preprocessing(tuple(steps))
+
+    def __str__(self) -> str:
+        return ",".join(map(_text, self.steps)) or "none"
+
+    def fit(self, dataset: Dataset) -> "Preprocessing":
+        """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
+
+        Args:
+            dataset: the training lists.
+        """
+        done: tuple[PreprocessingStep, ...] = ()
+        for step in self.steps:
+            before = Preprocessing(done)
+            done = (*done, step.fit(before._blocks(dataset.features, dataset.offsets)) if step.fitted else step)
+        return Preprocessing(done)
+
+    def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
+        """Features after all steps, float32.
+
+        Args:
+            features: `(documents, f)`, or padded `(..., n, f)` with a mask; NumPy or PyTorch.
+            offsets: `(lists + 1,)`, for flat lists.
+            mask: `(..., n)`, for padded ones; padding comes out as anything.
+        """
+        if is_tensor(features):
+            return self._apply(features.float(), offsets, mask)
+        if mask is not None or features.ndim != 2:
+            return self._apply(np.asarray(features, dtype=np.float32), offsets, mask)
+        out, start = np.empty(features.shape, dtype=np.float32), 0
+        for block in self._blocks(features, offsets):
+            out[start : start + len(block)] = block
+            start += len(block)
+        return out
+
+    def to_config(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """What JSON can hold, and the arrays, for safetensors."""
+        config = [{"name": step.name, **_settings(step)} for step in self.steps]
+        arrays = {
+            f"{number}.{name}": getattr(step, name)
+            for number, step in enumerate(self.steps)
+            for name in step.fitted
+            if getattr(step, name) is not None
+        }
+        return {"steps": config}, arrays
+
+    @staticmethod
+    def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Preprocessing":
+        """Make the steps that `to_config` wrote down.
+
+        Args:
+            config: the names and settings of the steps.
+            arrays: what the steps were fitted to, by name.
+        """
+        steps = []
+        for number, entry in enumerate(config["steps"]):
+            one_of("preprocessing", entry["name"], KINDS)
+            kind = KINDS[entry["name"]]
+            stored = {name: np.asarray(arrays[key]) for name in kind.fitted if (key := f"{number}.{name}") in arrays}
+            settings = {key: value for key, value in entry.items() if key != "name"}
+            known_options(kind.name, settings, _settings(kind()))
+            steps.append(kind(**settings, **stored))
+        return Preprocessing(tuple(steps))
+
+    def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
+        for step in self.steps:
+            x = step.transform(x, offsets, mask)
+        return x
+
+    def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
+        """The transformed rows, some whole lists at a time; without offsets, some rows at a time."""
+        if offsets is None:
+            for start in range(0, len(features), _ROWS):
+                yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
+            return
+        first = 0
+        while first < len(offsets) - 1:
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS, side="right")) - 1)
+            rows = np.asarray(features[offsets[first] : offsets[last]], dtype=np.float32)
+            if len(rows):
+                yield self._apply(rows, offsets[first : last + 1] - offsets[first], None)
+            first = last
+
+
+def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
+    kind = KINDS[name]
+    defaults = _settings(kind())
+    if "" in options:
+        if not defaults:
+            bad_value("preprocessing", f"give {name} no setting", show(str(options[""])))
+        options = {next(iter(defaults)): options[""]}
+    known_options(name, options, defaults)
+    given: dict[str, Any] = {}
+    for option, value in options.items():
+        number = isinstance(defaults[option], float) and isinstance(value, int) and not isinstance(value, bool)
+        given[option] = float(value) if number else value.lower() if isinstance(value, str) else value
+    return kind(**fit_options(name, given, kind))
+
+
+def _settings(step: PreprocessingStep) -> dict[str, Any]:
+    return {field.name: getattr(step, field.name) for field in fields(step) if field.name not in step.fitted}
+
+
+def _text(step: PreprocessingStep) -> str:
+    """A step as text: `clip=3`, or in brackets where an option other than the first is not at its default."""
+    defaults = _settings(type(step)())
+    options = {
+        option: write_number(value) if isinstance(value, float) else value
+        for option, value in _settings(step).items()
+        if value != defaults[option]
+    }
+    if list(options) == list(defaults)[:1]:
+        return "".join(f"{step.name}={value}" for value in options.values()) or step.name
+    return write(step.name, options=options, brackets=True)

@@ -1,0 +1,104 @@
+"""The lists that rows of documents make: runs of one query joined, those that return found, or brought together."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.letor.blocks import ParsedBlock
+from rankgrad.data.letor.errors import LetorError
+
+_MOST_PARTS = 16
+_SLAB = 64 << 20  # bytes moved at a time when rows are reordered
+
+
+class QueryRuns:
+    """Runs of documents with one query id, in the order of the files."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+        self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, places in _paths, query ids
+
+    def add(self, path: Path, parsed: ParsedBlock) -> None:
+        """Add the runs of the next block; one that goes on from the block or file before is not a new one."""
+        goes_on = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
+        if len(parsed.rows) == goes_on:
+            return
+        if self._paths[-1:] != [path]:
+            self._paths.append(path)
+        files = np.full(len(parsed.rows), len(self._paths) - 1)
+        self._parts.append([part[goes_on:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
+        # Many small arrays that stay would leave holes in the heap, each as large as the block that was freed there.
+        if len(self._parts) == _MOST_PARTS:
+            self._parts = [self._joined()]
+
+    def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """First row and query id of each run; ids are integers if every one is, else text."""
+        rows, _, _, qids = self._joined()
+        return rows, qids
+
+    def check(self) -> None:
+        """Raise if a query's documents do not stand side by side."""
+        _, lines, files, qids = self._joined()
+        origin = origins(qids)
+        moved = np.flatnonzero(origin != np.arange(len(qids)))
+        if not len(moved):
+            return
+        again, first = int(moved[0]), int(origin[moved[0]])
+        seen = f"{self._paths[files[first]]}:{lines[first]}"
+        wrong = f"qid {qids[again]} returns after qid {qids[again - 1]} (first seen at {seen})"
+        expected = "the documents of a query side by side, or regroup=True"
+        raise LetorError(self._paths[files[again]], int(lines[again]), wrong, expected)
+
+    def _joined(self) -> list[NDArray[Any]]:
+        if not self._parts:
+            return [np.empty(0, dtype=np.int64)] * 4
+        *counts, qids = (list(parts) for parts in zip(*self._parts, strict=True))
+        if any(part.dtype.kind == "U" for part in qids):
+            qids = [part.astype(np.str_) for part in qids]
+        return [np.concatenate(parts) for parts in (*counts, qids)]
+
+
+def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
+    """The first run with the same query, for each run.
+
+    Example:
+        >>> origins(np.array([7, 9, 7, 8])).tolist()
+        [0, 1, 0, 3]
+    """
+    _, first, group = np.unique(qids, return_index=True, return_inverse=True)
+    return first[group].astype(np.int64)
+
+
+def regroup(
+    starts: NDArray[np.int64], qids: NDArray[Any], documents: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Bring the runs of each query together, queries in order of first sight, their documents in order of the file.
+
+    Returns:
+        the row to take for each row, `(documents,)`; the documents of each query, `(queries,)`; its first run.
+
+    Example:
+        >>> source, lengths, first = regroup(np.array([0, 2, 3]), np.array([7, 9, 7]), 4)
+        >>> source.tolist(), lengths.tolist(), first.tolist()
+        ([0, 1, 3, 2], [3, 1], [0, 1])
+    """
+    origin = origins(qids)
+    order = np.argsort(origin, kind="stable")
+    lengths = np.diff(starts, append=documents)
+    small = np.int32 if documents < 2**31 else np.int64
+    shift = starts[order] - np.cumsum(lengths[order]) + lengths[order]  # (runs,), from new row to old
+    source = np.repeat(shift.astype(small), lengths[order])
+    source += np.arange(documents, dtype=small)
+    first = np.unique(origin)
+    return source, np.add.reduceat(lengths[order], np.searchsorted(origin[order], first)), first
+
+
+def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
+    """Put row `source[i]` in place i, in place, a few columns at a time so that no second copy is needed."""
+    table = rows.reshape(len(rows), -1)
+    step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
+    for column in range(0, table.shape[1], step):
+        part = table[:, column : column + step]
+        part[:] = part[source]

@@ -1,0 +1,83 @@
+"""Cut long lists for training. Never in evaluation: a metric of a cut list is a metric of another list."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.errors import bad_value, one_of
+
+POLICIES = ("none", "top", "random")
+
+
+def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
+    """The data set with at most `k` documents per list, for training only; the documents left keep their order.
+
+    `"none"` leaves every list whole. `"top"` keeps the first `k` in the given order, or the highest under `by`.
+    `"random"` draws `k`, and if it draws no relevant document (label above 0) from a list that has one, the last drawn
+    gives way to a relevant one.
+
+    Args:
+        dataset: with lists of any length; if none is longer than `k`, it is returned as it is.
+        k: at least 1.
+        policy: `"none"`, `"top"` or `"random"`.
+        seed: of the draw.
+        by: for `"top"`: the number of a feature, or scores `(documents,)`.
+
+    Example:
+        >>> data = Dataset(np.eye(4, dtype=np.float32), np.array([0., 0., 0., 1.]), np.array([0, 4]), np.array([1]))
+        >>> cut(data, 2, "top").labels, cut(data, 2, "random").labels
+        (array([0., 0.]), array([0., 1.]))
+    """
+    one_of("policy", policy, POLICIES)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        bad_value("k", "be an integer of at least 1", k)
+    if by is not None and policy != "top":
+        bad_value("by", "be None unless policy is 'top'", f"policy {policy!r}")
+    if policy == "none" or not (dataset.lengths > k).any():
+        return dataset
+    if policy == "random":
+        return dataset.take_rows(*draw_rows(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
+    keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
+    return dataset.take_rows(np.flatnonzero(keep), _cut_offsets(dataset.offsets, int(k)))
+
+
+def draw_rows(
+    labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that the policy `"random"` keeps, and their offsets."""
+    relevant = labels > 0
+    keys = rng.random(len(relevant))
+    # The relevant document with the smallest key goes first. If the draw holds any, it holds this one already, so
+    # only a draw without a relevant document changes.
+    first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
+    keys[first & relevant] = -1.0
+    return np.flatnonzero(_ranks(keys, offsets) < k), _cut_offsets(offsets, k)
+
+
+def _cut_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), k))]).astype(np.int64)
+
+
+def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
+    documents, features = dataset.features.shape
+    if by is None:
+        return -np.arange(documents, dtype=np.float64)
+    if isinstance(by, int | np.integer):
+        if not 0 <= by < features:
+            bad_value("by", f"be a feature from 0 to {features - 1}", by)
+        return dataset.features[:, by].astype(np.float64)
+    scores = np.asarray(by, dtype=np.float64)
+    if scores.shape != (documents,):
+        bad_value("by", f"have one score a document, ({documents},)", scores.shape)
+    return scores
+
+
+def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places by rising key within each list, from 0, ties by position; NaN last."""
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((keys, owner))
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[order] = np.arange(len(keys)) - offsets[owner]
+    return ranks

@@ -1,0 +1,202 @@
+"""Rows with a query each, in and out of lists: what every estimator of the house does with its arguments."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data import Dataset, from_arrays
+from rankgrad.data.splitting import held_out
+from rankgrad.errors import bad_value
+from rankgrad.metrics import ndcg
+
+ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
+
+
+class RowRanker(BaseEstimator):
+    """An estimator around `model_`, which scores lists: `model_.score(features, offsets)`, one score a document."""
+
+    model_: Any
+    holdout: float
+    _takes_nan = False  # whether X may hold NaN, for a value that is missing
+
+    def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
+        """One score a row, in the order of the rows; higher is better, and only the order within a list has a meaning.
+
+        Args:
+            X: features, `(rows, f)`.
+            qid, group: as in `fit`; needed by rankers and preprocessing that look at a whole list, such as
+                `context_aware` and `standardise_per_query`.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **self._how())
+        if qid is None and group is None:
+            return self._score_rows(X)
+        data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
+        scores = np.empty(len(rows), dtype=np.float32)
+        scores[rows] = self.model_.score(data.features, data.offsets)
+        return scores
+
+    def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
+        """Compute the mean nDCG@10 (gain 2^y - 1); a list without a relevant document counts as 0.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: the lists, as in `fit`.
+            sample_weight: `(rows,)`; a list weighs as much as its rows do on average.
+        """
+        check_is_fitted(self)
+        data, rows = self._lists(X, y, qid, group, reset=False)
+        scores = self.model_.score(data.features, data.offsets)
+        values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
+        if sample_weight is None:
+            return float(values.mean())
+        owner = np.repeat(np.arange(len(data)), data.lengths)
+        sums = np.bincount(owner, row_weights(sample_weight, rows), minlength=len(data))
+        return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
+
+    def _keep(self, folder: Path) -> None:
+        """Write what only the estimator knows."""
+        names = getattr(self, "feature_names_in_", None)
+        known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
+        write_json(folder / ESTIMATOR, known, seal=True)
+
+    def _take_kept(self, folder: Path) -> None:
+        """Take up what `_keep` wrote; it is not there where a command trained the model."""
+        path = folder / ESTIMATOR
+        known = read_json(path) if path.is_file() else {}
+        self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
+        if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
+            bad_value(str(path), "say the share that was held out", repr(self.holdout))
+        if names is not None:
+            if not isinstance(names, list) or len(names) != self.model_.features:
+                got = len(names) if isinstance(names, list) else repr(names)
+                bad_value(str(path), f"name {self.model_.features} features", got)
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = self.model_.features
+
+    def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
+        """Compute the rank of each row in its list, from 1; of rows with equal scores the earlier comes first.
+
+        Args:
+            X: features, `(rows, f)`.
+            qid, group: the lists, as in `fit`.
+        """
+        check_is_fitted(self)
+        check_lists(qid, group)
+        X = validate_data(self, X, reset=False, **self._how())
+        data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
+        owner = np.repeat(np.arange(len(data)), data.lengths)
+        scores = self.model_.score(data.features, data.offsets)
+        best_first = np.lexsort((-scores, owner))  # stable, by list and then by score
+        ranks = np.empty(len(rows), dtype=np.int64)
+        ranks[rows[best_first]] = np.arange(len(rows)) - data.offsets[owner] + 1
+        return ranks
+
+    def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
+        """Rows brought together by query, and the row that each came from."""
+        X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
+        check_lists(qid, group)
+        return self._grouped(X, y, qid, group)
+
+    def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
+        return from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._takes_nan else "error")
+
+    def _how(self) -> dict[str, Any]:
+        return {"dtype": np.float32, "ensure_all_finite": "allow-nan" if self._takes_nan else True}
+
+    def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of rows whose lists are not known; a ranker that looks at whole lists raises."""
+        scores: NDArray[np.float32] = self.model_.score(X)
+        return scores
+
+    def _validation(self, eval_set: Any, qid: Any, group: Any) -> Dataset | None:
+        sets = several(eval_set)
+        if not sets:
+            return None
+        if len(sets) > 1:
+            warnings.warn(
+                f"eval_set holds {len(sets)} sets: the first chooses the epoch, others are not used", stacklevel=3
+            )
+        if (qid is None) == (group is None):
+            bad_value("eval_qid or eval_group", "be given, one of them", "neither" if qid is None else "both")
+        try:
+            return self._lists(*sets[0], _first(qid, len(sets)), _first(group, len(sets)), reset=False)[0]
+        except (ValueError, TypeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"eval_set: {error}") from error
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "ranker"
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.allow_nan = self._takes_nan
+        return tags
+
+
+def check_lists(qid: Any, group: Any) -> None:
+    """Raise where neither says what the lists are."""
+    if qid is None and group is None:
+        must = "be given, for a list is what is ranked (a search or pipeline of scikit-learn passes qid on after "
+        bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
+
+
+def several(eval_set: Any) -> list[tuple[Any, Any]]:
+    """Pairs, from one pair `(X, y)` or a list of them, as LightGBM, XGBoost and PyTerrier pass it."""
+    if eval_set is None:
+        return []
+    one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
+    sets = [eval_set] if one else eval_set
+    if not isinstance(sets, list | tuple) or any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in sets):
+        bad_value("eval_set", "be (X, y) or a list of such pairs", type(eval_set).__name__)
+    return list(sets)
+
+
+def _first(lists: Any, sets: int) -> Any:
+    """The query ids or sizes of the first set, from those of one set or a list of them."""
+    if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
+        return lists
+    if len(lists) != sets:
+        bad_value("eval_qid or eval_group", f"be given for each of {sets} sets", len(lists))
+    return lists[0]
+
+
+def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """One weight a document, in the order of the lists."""
+    weights = np.asarray(sample_weight, dtype=np.float32)
+    if weights.shape != rows.shape:
+        bad_value("sample_weight", f"be one a row, ({len(rows)},)", weights.shape)
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        bad_value("sample_weight", "be finite and at least 0", "others")
+    if not weights.any():
+        bad_value("sample_weight", "not be zero everywhere", "zeros only")
+    return weights[rows]
+
+
+def hold_out_rows(
+    data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
+) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
+    """Set some lists aside to choose the epoch; `rankgrad.data.splitting` says which.
+
+    Args:
+        data: the training lists.
+        weights: one per document, or None.
+        share: of the lists; where it makes less than half a list, none is set aside.
+        seed: of the choice.
+    """
+    kept, held = held_out(data, share, seed)
+    if not len(held):
+        return data, None, weights
+    owner = np.repeat(np.arange(len(data)), data.lengths)
+    weights = None if weights is None else weights[np.isin(owner, kept)]
+    return data.take(kept), data.take(held), weights

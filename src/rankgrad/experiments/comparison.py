@@ -1,0 +1,169 @@
+"""Two rankers on the same lists: whether they differ, and on which queries."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.experiments import statistics
+from rankgrad.metrics import evaluate
+from rankgrad.metrics.evaluate import named
+
+Scores = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a metric says of a against b, over the queries that it does not skip."""
+
+    metric: str
+    a: float  # mean
+    b: float
+    difference: float  # mean of a - b
+    interval: tuple[float, float]  # of the difference, bootstrap
+    t: float  # p-value of the paired t-test
+    randomisation: float  # p-value
+    queries: int
+    wins: int  # queries on which a is better
+    losses: int
+    conventions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class RankedDocument:
+    """A document in a ranked list."""
+
+    rank: int  # from 1
+    document: str  # its id; without ids, its number in the list, from 1
+    label: float
+    score: float
+    other: int  # its rank in the other list
+
+
+@dataclass(frozen=True)
+class ComparedQuery:
+    """A query with both lists, as far as they are shown."""
+
+    query: str
+    a: float  # the first metric
+    b: float
+    documents: int
+    list_a: tuple[RankedDocument, ...]
+    list_b: tuple[RankedDocument, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All metrics, and the queries that differ most in the first."""
+
+    metrics: tuple[Difference, ...]
+    queries: tuple[ComparedQuery, ...]
+    lists: int
+    confidence: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; a score that is no number is None."""
+        whole = asdict(self)
+        for query in whole["queries"]:
+            for place in (*query["list_a"], *query["list_b"]):
+                place["score"] = place["score"] if np.isfinite(place["score"]) else None
+        return whole
+
+
+def compare(
+    a: Scores,
+    b: Scores,
+    data: Dataset,
+    metrics: Iterable[str] | str = "nDCG@10",
+    *,
+    most: int = 5,
+    depth: int = 10,
+    rounds: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two rankings of the same lists.
+
+    Args:
+        a, b: scores of the documents, `(documents,)`.
+        data: the lists.
+        metrics: as text; queries are ordered by how much they differ in the first.
+        most: queries shown, at most; one that does not differ is not.
+        depth: documents of each list shown.
+        rounds, confidence, seed: of the bootstrap interval and the randomisation test.
+
+    Example:
+        >>> from rankgrad.data import synthetic
+        >>> test = synthetic(30, features=12, seed=1).test
+        >>> found = compare(test.best, test.features[:, 0], test)
+        >>> found.metrics[0].difference > 0, found.metrics[0].t < 0.05, len(found.queries)
+        (True, True, 5)
+    """
+    for name, scores in (("a", a), ("b", b)):
+        if np.shape(scores) != data.labels.shape:
+            bad_value(name, f"have one score a document, {data.labels.shape}", np.shape(scores))
+    labels = np.asarray(data.labels)
+    ours, theirs = (evaluate(scores, labels, metrics, offsets=data.offsets, bootstrap=0) for scores in (a, b))
+    found = []
+    for text, metric in named(metrics).items():
+        values = ours.values[text], theirs.values[text]
+        d = statistics.differences(*values)
+        test = statistics.paired_t(*values)
+        better = d if metric.higher_is_better else -d
+        found.append(
+            Difference(
+                metric=text,
+                a=ours.means[text],
+                b=theirs.means[text],
+                difference=test.difference,
+                interval=statistics.bootstrap(d, rounds=rounds, confidence=confidence, seed=seed),
+                t=test.p,
+                randomisation=statistics.randomisation(*values, rounds=rounds, seed=seed).p,
+                queries=test.n,
+                wins=int((better > 0).sum()),
+                losses=int((better < 0).sum()),
+                conventions=metric.conventions,
+            )
+        )
+    first = found[0].metric
+    apart = np.nan_to_num(np.abs(ours.values[first] - theirs.values[first]))
+    chosen = [int(place) for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
+    queries = [
+        ComparedQuery(
+            query=str(data.qids[place]),
+            a=float(ours.values[first][place]),
+            b=float(theirs.values[first][place]),
+            documents=int(data.lengths[place]),
+            list_a=ranked(a, b, data, place, depth),
+            list_b=ranked(b, a, data, place, depth),
+        )
+        for place in chosen
+    ]
+    return Comparison(tuple(found), tuple(queries), len(data), confidence)
+
+
+def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
+    """The first documents of one list, and where another ranking has them."""
+    rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
+    order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
+    labels = data.labels[rows]
+    ids = range(1, len(labels) + 1) if data.docids is None else data.docids[rows]
+    first = order[:depth].tolist()
+    return tuple(
+        RankedDocument(rank, str(ids[i]), float(labels[i]), float(scores[rows][i]), int(elsewhere[i]) + 1)
+        for rank, i in enumerate(first, start=1)
+    )
+
+
+def _order(scores: Scores) -> NDArray[np.int64]:
+    """Highest first, ties by position, NaN last: as metrics rank."""
+    import torch
+
+    from rankgrad.metrics.sort_order import order
+
+    own = torch.from_numpy(np.ascontiguousarray(scores))
+    return order(own, torch.ones(len(own), dtype=torch.bool)).numpy()

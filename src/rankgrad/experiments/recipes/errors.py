@@ -1,0 +1,94 @@
+"""Everything that is wrong with a recipe, gathered before anything runs, each with its place in the file."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.models.registry import kind_or_default
+
+
+class RecipeError(ValueError):
+    """What is wrong with a recipe, one line each: the place in the file, then the sentence."""
+
+
+class RecipeProblems:
+    """A list of complaints.
+
+    Example:
+        >>> problems = Problems()
+        >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
+        {}
+        >>> problems.lines
+        ["settings: key must be a known one; got 'epoch'; did you mean 'epochs'?"]
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[None]:
+        """What goes wrong inside is a complaint about this place, not the end."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
+
+    def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The entries whose key is known; each other key is a complaint that says the nearest."""
+        names = list(names)
+        for key in values:
+            if key not in names:
+                with self.at(path):
+                    bad_value("key", "be a known one", mistyped(key, names, f"known: {', '.join(names)}"))
+        return {key: value for key, value in values.items() if key in names}
+
+    def mapping(self, path: str, value: Any) -> dict[str, Any]:
+        """A mapping with text for keys; nothing at all is an empty one."""
+        with self.at(path):
+            if value is None:
+                return {}
+            if not isinstance(value, Mapping):
+                bad_type("value", "be a mapping", repr(value))
+            return {str(key): inner for key, inner in value.items()}
+        return {}
+
+    def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
+        """Settings of a run, checked alone; `without` are those that have another place in a recipe.
+
+        They are those of the `model`'s kind; without a model, those that a recipe gives for all its rankers.
+        """
+        given, kind = self.mapping(path, values), kind_or_default(model)
+        for name, place in kind.elsewhere.items():
+            if name in given:
+                with self.at(path):
+                    bad_value(name, f"be left to {place}", repr(given.pop(name)))
+        if kind.settings is not None:
+            given = self.known(path, given, [name for name in kind.settings if name not in without])
+        with self.at(path):
+            if extra := [name for name in without if name in given]:
+                bad_value("key", f"be a setting of {kind.name} here", repr(extra[0]))
+            kind.check(given if kind.shares_settings else {"model": model, **given})
+        return given
+
+    def whole(self, path: str, value: Any, least: int) -> int:
+        """A whole number."""
+        with self.at(path):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                bad_value("value", f"be a whole number of at least {least}", repr(value))
+        return value
+
+    def several(self, path: str, value: Any, what: str) -> list[Any]:
+        """A list of at least one thing, none twice."""
+        with self.at(path):
+            if not isinstance(value, list) or not value:
+                bad_value("value", f"be a list of {what}, at least one", repr(value))
+            if any(each in value[:place] for place, each in enumerate(value)):
+                bad_value("value", f"name each of the {what} once", repr(value))
+            return value
+        return []
+
+    def stop(self, title: str) -> None:
+        """Raise one error with all complaints, if there are any."""
+        if self.lines:
+            raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))

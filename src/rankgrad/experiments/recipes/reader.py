@@ -1,0 +1,180 @@
+"""From the YAML of a recipe to checked parts: what may stand where, and what is meant when nothing does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rankgrad.errors import bad_type, bad_value, mistyped, one_of
+from rankgrad.experiments.recipes import models
+from rankgrad.experiments.recipes.data_sets import RecipeData, known
+from rankgrad.experiments.recipes.errors import RecipeProblems
+from rankgrad.experiments.statistics import CORRECTIONS
+from rankgrad.experiments.tables import published
+from rankgrad.metrics import parse_metric as parse_metric
+
+FORMS = ("quick", "smoke")
+KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
+        "choose", "seeds", "metrics", "refit", "spread", "tests", *FORMS, "notes", "later")  # fmt: skip
+DATA_KEYS = ("name", "folder", "binary", "folds", "seeds", "settings", "models", "losses")
+REFIT = ("none", "train+validation")
+SPREAD = ("deviation", "interval")
+
+
+@dataclass(frozen=True)
+class Significance:
+    """How differences are judged."""
+
+    test: str = "t"  # t, randomisation
+    correction: str = "none"  # none, bonferroni, holm
+    level: float = 0.05
+    against: str = "best"  # the best row, or the label of a loss
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` put over `base`: mappings key by key, where null takes a key away; anything else instead.
+
+    Example:
+        >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
+        {'trials': 4, 'settings': {'epochs': 5}}
+    """
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    both = {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
+    return {key: value for key, value in both.items() if key not in over or value is not None}
+
+
+def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
+    """The fields of a `Recipe`, but for its name and what was read; complaints go to `problems`."""
+    given = problems.known("recipe", problems.mapping("recipe", raw), KEYS)
+    found: dict[str, Any] = {}
+    found["title"] = _text("title", given.get("title"), problems)
+    found["notes"] = _text("notes", given.get("notes", ""), problems)
+    found["answers"] = given.get("answers")
+    if found["answers"] is not None:
+        with problems.at("answers"):
+            one_of("printed table", found["answers"], published.names())
+    found["models"] = models.models("models", given.get("models"), problems)
+    found["losses"] = models.losses("losses", given.get("losses"), problems)
+    wanted = [key for key in ("models", "losses") if not found[key]]
+    if found["models"] and all(entrant.losses for entrant in found["models"].values()):
+        wanted = []  # each ranker has its own losses
+    for key in wanted:
+        with problems.at(key):
+            bad_value("value", "name at least one", "none")
+    found["data"] = _data(given, found, problems)
+    found["settings"] = problems.settings("settings", given.get("settings"), without=("model", "loss"))
+    found["search"] = models.searched("search", given.get("search"), problems)
+    found["trials"] = _trials(given, found, problems)
+    found["search_seed"] = problems.whole("search_seed", given.get("search_seed", 0), least=0)
+    models.check_said_once(found, problems)
+    found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
+    metrics = problems.several("metrics", given.get("metrics"), "metrics")
+    found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
+    with problems.at("refit"):
+        one_of("refit", given.get("refit", "none"), REFIT)
+    found["refit"] = given.get("refit", "none") == REFIT[1]
+    found["spread"] = given.get("spread", SPREAD[0])
+    with problems.at("spread"):
+        one_of("spread", found["spread"], SPREAD)
+    own = [label for entrant in found["models"].values() for label in entrant.losses or ()]
+    found["tests"] = _tests(given.get("tests"), [*found["losses"], *own], problems)
+    later = problems.mapping("later", given.get("later"))
+    found["later"] = {label: _text(f"later.{label}", why, problems) for label, why in later.items()}
+    return found
+
+
+def _text(path: str, value: Any, problems: RecipeProblems) -> str:
+    with problems.at(path):
+        if not isinstance(value, str):
+            bad_type("value", "be text", repr(value))
+        return value.strip()
+    return ""
+
+
+def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
+    """A metric as it spells itself, so that names of metrics can be compared."""
+    with problems.at(path):
+        return str(parse_metric(text))
+    return ""
+
+
+def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
+    return tuple(problems.whole(path, seed, least=0) for seed in problems.several(path, value, "seeds"))
+
+
+def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
+    """The data sets, with what the recipe says for all of them where their entry says nothing."""
+    sources: list[RecipeData] = []
+    usual = _seeds("seeds", given.get("seeds", [0]), problems)
+    for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
+        path = f"data[{place}]"
+        own = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
+        own = problems.known(path, own, DATA_KEYS)
+        name, folds = own.get("name", own.get("folder")), 0
+        with problems.at(path):
+            if not isinstance(name, str) or ("name" in own) == ("folder" in own):
+                bad_value("entry", "be a name, {name: ...} or {folder: ...}", repr(entry))
+            if "name" in own:
+                folds = known(name).folds
+            if not isinstance(own.get("binary", False), bool):
+                bad_value("binary", "be true or false", repr(own["binary"]))
+        named: dict[str, Any] = {}
+        for key, read in (("models", models.models), ("losses", models.losses)):
+            inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", own.get(key)), found[key])
+            if key == "models":
+                inner = {label: merge(given[key][label], entry) for label, entry in inner.items()}
+            named[key] = read(f"{path}.{key}", inner, problems)
+        source = RecipeData(
+            name=str(name),
+            binary=own.get("binary") is True,
+            folds=_folds(f"{path}.folds" if "folds" in own else "folds", own, given, folds, problems),
+            seeds=_seeds(f"{path}.seeds", own["seeds"], problems) if "seeds" in own else usual,
+            settings=problems.settings(f"{path}.settings", own.get("settings"), without=("model", "loss")),
+            models=named["models"],
+            losses=named["losses"],
+        )
+        with problems.at(path):
+            if source.label in [other.label for other in sources]:
+                bad_value("data set", "be named once", repr(source.label))
+        sources.append(source)
+    return tuple(sources)
+
+
+def _folds(path: str, own: Any, given: Any, there: int, problems: RecipeProblems) -> tuple[int | None, ...]:
+    """The folds of a set that has as many as are `there`; a folder has those that its own entry names."""
+    folder = "folder" in own
+    wanted = own.get("folds") if folder else own.get("folds", given.get("folds", "all"))
+    if wanted is None or (not there and not folder):
+        return (None,)
+    if wanted == "all" and not folder:
+        return tuple(range(1, there + 1))
+    folds = problems.several(path, wanted, "folds")
+    with problems.at(path):
+        for fold in folds:
+            if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (there or fold):
+                bad_value("fold", f"be 1 to {there}" if there else "be a whole number", repr(fold))
+    return tuple(folds)
+
+
+def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> int:
+    trials = problems.whole("trials", given.get("trials", 1), least=1)
+    with problems.at("trials"):
+        if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
+            bad_value("trials", "be 1 where there is nothing to search", trials)
+    return trials
+
+
+def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significance:
+    given = problems.known("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
+    tests = Significance(**given)
+    with problems.at("tests"):
+        one_of("test", tests.test, ("t", "randomisation"))
+    with problems.at("tests"):
+        one_of("correction", tests.correction, CORRECTIONS)
+    with problems.at("tests"):
+        if not isinstance(tests.level, float) or not 0 < tests.level < 1:
+            bad_value("level", "be between 0 and 1", repr(tests.level))
+    with problems.at("tests"):
+        if tests.against != "best" and tests.against not in losses:
+            bad_value("against", "be 'best' or the label of a loss", mistyped(tests.against, losses))
+    return tests

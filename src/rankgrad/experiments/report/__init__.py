@@ -1,0 +1,12 @@
+"""Reports of experiments: a page that works offline, tables for papers, figures for slides.
+
+- `writer` writes a report from a `study`, which holds everything that is shown.
+- `chart_data` computes the rows of the `charts`; `query_explorer` the data of single queries.
+- `page` puts them into one HTML file with the program in `web/`.
+"""
+
+from rankgrad import moved
+
+# Names of version 0.1.0, in which this was a module.
+_NAMES = ("gather", "write_page", "write_tables", "write_figures")
+__getattr__ = moved.renamed(__name__, {name: f"writer.{name}" for name in _NAMES})

@@ -1,0 +1,223 @@
+"""The charts of a report, in Altair: the same for the page, where readers choose what they see, and for figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+# Okabe and Ito's colours, which all eyes tell apart, less black and yellow, which vanish on one of the two grounds.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#808080")
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (1, 3))
+DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # the same in words
+SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
+PARAMETERS = {"gain_base": "gain base b_g", "discount_base": "discount base b_d", "alpha": "sharpness alpha"}
+FIGURE = {"width": 520, "height": 300}
+
+
+@dataclass(frozen=True)
+class ChartSelection:
+    """What a chart shows at first: readers of the page choose anew."""
+
+    data: str
+    model: str
+    metric: str
+    losses: tuple[str, ...]  # all there are: a loss has one colour in all charts
+    rows: Sequence[dict[str, Any]] | None = None  # a figure's own; None: the page hands them over
+
+
+def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
+    """Colour, dash and shape of each loss: the colours first, then again with other dashes and shapes."""
+    n = len(COLOURS)
+    return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
+
+
+def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
+    """Validation metric over the epochs or trees, a line a loss; with dots where they are few, or even one."""
+    import altair as alt
+
+    value = alt.param(name="shown", value="best")
+    return (
+        _start("curves", choice)
+        .add_params(value)
+        .transform_calculate(value="datum[shown]")
+        .mark_line(strokeWidth=2, point={"size": 25} if dots else False)
+        .encode(
+            x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
+            tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs still going"),
+            **_by_loss(choice, "dash"),
+        )
+    )
+
+
+def learned(
+    choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
+) -> Any:
+    """A learned parameter over epochs or trees, a line a fold and seed; colours are folds, dashes are losses."""
+    import altair as alt
+
+    legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
+    # The page says in words which loss is dashed how.
+    dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
+    colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
+    # With a word before it, a name is none of the keys that objects of the charts' library have anyway.
+    title = PARAMETERS.get(parameter, f"parameter {parameter}")
+    dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
+    return (
+        _start("learned", choice)
+        .add_params(alt.param(name="of_parameter", value=parameter))
+        .transform_filter("datum.parameter == of_parameter")
+        .mark_line(strokeWidth=1.5, point={"size": 20} if dots else False)
+        .encode(
+            x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("value:Q", title=_title(title), scale=alt.Scale(zero=False)),
+            color=alt.Color("fold:N", title="fold", scale=colours, legend=legend),
+            strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
+            detail="seed:N",
+            opacity=_opacity(0.8),
+            tooltip=_tooltip("loss", "fold", "seed", epoch=step, value=title),
+        )
+    )
+
+
+def cost(choice: ChartSelection) -> Any:
+    """Test metric against seconds of training, a point a loss, with the spread over seeds."""
+    import altair as alt
+
+    base = _start("cost", choice).transform_filter("datum.metric == of_metric")
+    x = alt.X(
+        "seconds:Q",
+        title="seconds of training, mean of the final runs",
+        scale=alt.Scale(type="log", nice=False, padding=24),
+    )
+    up = alt.Scale(zero=False, padding=12)
+    title = "test metric, as chosen" if choice.rows is None else f"{choice.metric}, test"
+    y = alt.Y("value:Q", title=title, scale=up)
+    looks = _by_loss(choice, "shape")
+    told = _tooltip("loss", "model", seconds="seconds", value="metric", low="less its ±", high="with its ±")
+    spread = base.mark_rule(strokeWidth=1.5).encode(
+        x=x,
+        y=alt.Y("low:Q", title=title, scale=up),
+        y2="high:Q",
+        color=looks["color"],
+        opacity=looks["opacity"],
+    )
+    points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=told, **looks)
+    names = base.mark_text(align="left", dx=9, dy=-7, fontSize=11).encode(x=x, y=y, text="name:N", opacity=_opacity())
+    return alt.layer(spread, points, names)
+
+
+def sensitivity(choice: ChartSelection, metric: str) -> Any:
+    """Validation metric against the learning rate, a line a loss."""
+    import altair as alt
+
+    base = _start("sensitivity", choice).encode(
+        x=alt.X(
+            "lr:Q",
+            title="learning rate",
+            scale=alt.Scale(type="log", nice=False, padding=16),
+            axis=alt.Axis(format="~g"),
+        ),
+        y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
+    )
+    told = _tooltip("loss", lr="learning rate", value=metric, low="worst run", high="best run", runs="runs")
+    lines = base.mark_line(strokeWidth=2).encode(**_by_loss(choice, "dash"))
+    return alt.layer(lines, base.mark_point(filled=True, size=60).encode(tooltip=told, **_by_loss(choice, "shape")))
+
+
+def gains(choice: ChartSelection) -> Any:
+    """What each query gains or loses between two models, sorted; the page works out the rows."""
+    import altair as alt
+
+    return (
+        alt.Chart(_data("gains", choice))
+        .mark_bar(cursor="pointer")
+        .encode(
+            x=alt.X(
+                "place:Q",
+                title="queries, by what they gain",
+                axis=alt.Axis(tickMinStep=1, grid=False),
+                scale=alt.Scale(nice=False),
+            ),
+            x2="next:Q",
+            y=alt.Y("gain:Q", title="B less A"),
+            y2=alt.Y2Datum(0),
+            color=alt.condition("datum.gain < 0", alt.value(COLOURS[1]), alt.value(COLOURS[0])),
+            tooltip=_tooltip("query", a="A", b="B", gain="B less A"),
+        )
+        .properties(**_size(choice))
+    )
+
+
+def save(chart: Any, stem: Any) -> None:
+    """A figure as `stem.svg` and `stem.png`."""
+    chart.save(f"{stem}.svg")
+    chart.save(f"{stem}.png", scale_factor=2)
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and Vega-Embed, in the version that Altair writes for, as one script that gives `vegaEmbed`."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version))
+
+
+def _start(name: str, choice: ChartSelection) -> Any:
+    import altair as alt
+
+    given = {"of_data": choice.data, "of_model": choice.model, "of_metric": choice.metric, "picked": []}
+    return (
+        alt.Chart(_data(name, choice))
+        .add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
+        .transform_filter("datum.data == of_data && datum.model == of_model")
+        .properties(**_size(choice))
+    )
+
+
+def _data(name: str, choice: ChartSelection) -> Any:
+    import altair as alt
+
+    return alt.NamedData(name=name) if choice.rows is None else alt.Data(values=list(choice.rows))
+
+
+def _size(choice: ChartSelection) -> dict[str, Any]:
+    return {"width": "container", "height": 320} if choice.rows is None else FIGURE
+
+
+def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
+    """Colour, and dash or shape, by loss. The page has one legend for all charts, a figure its own."""
+    import altair as alt
+
+    domain, looks = list(choice.losses), styles(choice.losses)
+    legend = None if choice.rows is None else alt.Legend(title=None)
+    color = alt.Color("loss:N", scale=alt.Scale(domain=domain, range=[look[0] for look in looks]), legend=legend)
+    kind, place = (alt.StrokeDash, 1) if also == "dash" else (alt.Shape, 2)
+    scale = alt.Scale(domain=domain, range=[look[place] for look in looks])
+    second = "strokeDash" if also == "dash" else "shape"
+    return {"color": color, second: kind("loss:N", scale=scale, legend=legend), "opacity": _opacity()}
+
+
+def _opacity(full: float = 1.0) -> Any:
+    import altair as alt
+
+    chosen = "length(picked) == 0 || indexof(picked, datum.loss) >= 0"
+    return alt.condition(chosen, alt.value(full), alt.value(0.1))
+
+
+def _tooltip(*names: str, **titled: str) -> list[Any]:
+    import altair as alt
+
+    plain = [alt.Tooltip(f"{name}:N") for name in names]
+    whole = {"runs", "epoch"}
+    return plain + [
+        alt.Tooltip(f"{name}:Q", title=_title(title), format="d" if name in whole else ".4~g")
+        for name, title in titled.items()
+    ]
+
+
+def _title(text: str) -> str:
+    """The text without what ends a string in Vega's expressions, into which Vega-Lite puts titles as they are."""
+    return "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in text)

@@ -1,0 +1,172 @@
+"""The page of a report: tables as HTML, and everything else as data for the program in `web/`."""
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from rankgrad.experiments.report import charts
+from rankgrad.experiments.report.chart_data import by_column
+from rankgrad.experiments.report.study import ChartPanel, Study
+from rankgrad.experiments.tables.text import columns, subject
+
+_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # what a column is sorted by
+
+
+def page(studies: Sequence[Study]) -> str:
+    """The whole page, which asks no network for anything.
+
+    Args:
+        studies: a section of the page each.
+    """
+    from rankgrad import __version__
+
+    several = len(studies) > 1
+    title = "Experiments" if several else studies[0].title
+    links = "".join(f'<li><a href="#s{place}">{escape(study.title)}</a></li>' for place, study in enumerate(studies))
+    data = {f"s{place}": _data(study) for place, study in enumerate(studies)}
+    style, library = _read("page.css"), charts.library()
+    program = "\n".join(_read(f"{name}.js") for name in ("tables", "queries", "page"))
+    return _filled(
+        _read("page.html"),
+        policy=policy(style, library, program),
+        title=escape(title),
+        style=style,
+        contents=f"<nav aria-label='Studies'><ul>{links}</ul></nav>" if several else "",
+        studies="\n".join(_study(f"s{place}", study, several) for place, study in enumerate(studies)),
+        version=escape(__version__),
+        # Inside a script element, `</script>` in a text would end it. All that is not ASCII is escaped, too.
+        data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        library=library,
+        program=program,
+    )
+
+
+def policy(style: str, *scripts: str) -> str:
+    """The page's Content-Security-Policy: it runs its own scripts, known by their hashes, and asks for nothing.
+
+    So a text that came into the markup as an element could run nothing and could send nothing.
+    """
+
+    def known(text: str) -> str:
+        return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    programs = f"script-src {' '.join(map(known, scripts))}; " if scripts else ""
+    own = f"{programs}style-src {known(style)}; img-src data:"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+
+
+def _data(study: Study) -> dict[str, Any]:
+    first = study.choice()
+    specs = {panel.chart: {"rows": panel.rows, "spec": panel.draw(first).to_dict()} for panel in study.panels()}
+    specs["gains"] = {"rows": "gains", "spec": charts.gains(first).to_dict()}
+    return {
+        "charts": specs,
+        "rows": {name: by_column(rows) for name, rows in study.rows.items() if rows},
+        "explorers": study.explorers,
+        "digits": {table.data: table.digits for table in study.tables},
+    }
+
+
+def _study(name: str, study: Study, several: bool) -> str:
+    looks = charts.styles(study.losses)
+    chips = "".join(_chip(loss, *look[:2]) for loss, look in zip(study.losses, looks, strict=True))
+    notes = _details("Notes of the recipe", study.notes) + _details("The recipe as it was run", study.recipe)
+    return _filled(
+        _read("study.html"),
+        id=name,
+        title=escape(study.title) if several else "Results",
+        facts=" ".join(map(escape, study.facts)),
+        warnings="".join(f'<p class="warning">{escape(text)}</p>' for text in study.warnings),
+        tables="".join(_table(f"{name}-t{place}", table) for place, table in enumerate(study.tables)),
+        data_options=_options(table.data for table in study.tables),
+        model_options=_options(study.models),
+        metric_options=_options(study.metrics),
+        chips=chips,
+        charts="".join(map(_figure, study.panels())),
+        notes=notes,
+    )
+
+
+def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
+    line = f'<line x1="1" x2="25" y1="5" y2="5" stroke="{colour}" stroke-dasharray="{",".join(map(str, dash))}"/>'
+    sample = f'<svg viewBox="0 0 26 10" aria-hidden="true">{line}</svg>'
+    return f'<button type="button" aria-pressed="false" data-loss="{escape(loss)}">{sample}{escape(loss)}</button>'
+
+
+def _figure(panel: ChartPanel) -> str:
+    said = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.said)}</p>"
+    if panel.chart == "curves":
+        epochs = (
+            '<option value="best">best so far</option><option value="own">each epoch, of the runs still going</option>'
+        )
+        said += f'<label>Show <select data-signal="shown">{epochs}</select></label>'
+    empty = '<p class="note empty" hidden>Nothing here for this choice.</p>'
+    drawing = '<div class="drawing"></div>'
+    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{said}</figcaption>{drawing}{empty}</figure>'
+
+
+def _table(name: str, table: Any) -> str:
+    """A table whose columns sort by their raw values, with its notes. A narrow screen has the model under the loss."""
+    several = len({row.model for row in table.rows}) > 1
+    heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
+    numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
+    for _, column in numbers:
+        spoken = f"{column.metric} {column.head}"
+        shown = column.metric if column.head == "ours" else column.head
+        heads.append(_head(shown, spoken, "number group" if column.head == "ours" else "number"))
+    body = []
+    for place, row in enumerate(table.rows):
+        model = escape(row.model)
+        cells = [f'<th scope="row">{escape(row.loss)}{f"<small>{model}</small>" if several else ""}</th>']
+        cells += [f'<td class="model">{model}</td>'] if several else []
+        for metric, column in numbers:
+            cells.append(_field(column.numbers[place], getattr(row.entries[metric], _VALUES[column.head]), column.head))
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    field = f'<input type="search" data-filter autocomplete="off" aria-controls="{name}-body">'
+    return (
+        f'<figure class="results"><figcaption><h3 id="{name}">{escape(subject(table))}</h3>'
+        f'<label class="find">Filter rows {field}</label>'
+        f'<span class="note" data-count aria-live="polite"></span></figcaption>'
+        f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}"><table class="sortable">'
+        f'<thead><tr>{"".join(heads)}</tr></thead><tbody id="{name}-body">{"".join(body)}</tbody></table></div>'
+        f'<ul class="notes">{notes}</ul></figure>'
+    )
+
+
+def _head(shown: str, spoken: str, kind: str = "") -> str:
+    button = f'<button type="button" aria-label="{escape(spoken)}">{escape(shown)}</button>'
+    return f'<th scope="col" class="{kind}" aria-sort="none">{button}</th>'
+
+
+def _field(number: Any, value: float | None, head: str) -> str:
+    text = escape(number.text)
+    main, plus, spread = text.partition(" ±")
+    text = f"{main}<small> ±{spread}</small>" if plus else text
+    text = f"<strong>{text}</strong>" if number.strong else text
+    mark = f"<sup>{escape(number.mark)}</sup>" if number.mark else ""
+    sort = "" if value is None else f' data-value="{value!r}"'
+    return f'<td class="number{" group" if head == "ours" else " side"}"{sort}>{text}{mark}</td>'
+
+
+def _options(values: Iterable[str]) -> str:
+    # The value is said, too: of the text alone, browsers drop spaces.
+    return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
+
+
+def _details(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary><pre>{escape(text)}</pre></details>" if text.strip() else ""
+
+
+def _read(name: str) -> str:
+    return files("rankgrad.experiments.report").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def _filled(template: str, **values: str) -> str:
+    """The template with each `{{name}}` replaced; what is put in is not looked at again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)

@@ -1,0 +1,150 @@
+"""One study as a report shows it: everything that its page, tables and figures are made from."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from rankgrad.experiments.report import chart_data, charts
+from rankgrad.experiments.report.charts import ChartSelection
+from rankgrad.experiments.report.query_explorer import explorer
+from rankgrad.experiments.tables.footnotes import short
+from rankgrad.experiments.tables.table import Table, tables
+
+
+class ChartPanel(NamedTuple):
+    """A chart with what is said about it."""
+
+    chart: str  # its name
+    rows: str  # which it shows
+    heading: str
+    said: str
+    draw: Callable[[ChartSelection], Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The results of one recipe, ready to be shown."""
+
+    name: str
+    title: str
+    facts: tuple[str, ...]  # sentences
+    warnings: tuple[str, ...]
+    tables: tuple[Table, ...]  # one a data set
+    models: tuple[str, ...]
+    losses: tuple[str, ...]
+    metrics: tuple[str, ...]  # as shown
+    judged_by: str  # the metric on validation
+    step: str  # the unit of progress along a learning curve
+    rows: dict[str, chart_data.Rows]  # of charts
+    explorers: dict[str, Any]  # by data set
+    notes: str
+    recipe: str
+
+    def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
+        """What charts show, the first of everything unless told."""
+        return ChartSelection(
+            data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses
+        )
+
+    def panels(self) -> list[ChartPanel]:
+        """The charts that there is something for."""
+        metric, rows = short(self.judged_by, [self.judged_by]), self.rows
+        draw: Callable[[ChartSelection], Any]
+        found: list[ChartPanel] = []
+        if rows["curves"]:
+            said = f"{metric} on the validation lists, mean over folds and seeds. A run that stopped keeps its best."
+            draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]), step=self.step)
+            found.append(ChartPanel("curves", "curves", "Learning curves", said, draw))
+        folds, losses = (sorted({row[key] for row in rows["learned"]}) for key in ("fold", "loss"))
+        which = ", ".join(f"{loss} {dash}" for loss, dash in zip(losses, charts.DASHED, strict=False))
+        for name in dict.fromkeys(row["parameter"] for row in rows["learned"]):
+            heading = f"Learned: {charts.PARAMETERS.get(name, name)}"
+            said = f"A line for each fold and seed{f' ({which})' if len(losses) > 1 else f' of {losses[0]}'}."
+            draw = partial(
+                charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses, step=self.step
+            )
+            found.append(ChartPanel(f"learned-{name}", "learned", heading, said, draw))
+        if rows["cost"]:
+            said = "Best is top left. Seconds of training on the machine named above; bars: the ± of the table."
+            found.append(ChartPanel("cost", "cost", "Quality against training cost", said, charts.cost))
+        if rows["sensitivity"]:
+            said = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
+            draw = partial(charts.sensitivity, metric=metric)
+            found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", said, draw))
+        return found
+
+
+def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limit: int = 1_200_000) -> Study:
+    """Gather what a report shows of results.
+
+    Args:
+        results: of `rankgrad.experiments.runs.results.read`, with their recipe.
+        name: of the study, for its files.
+        root: the folder that data sets lie in, for the labels of the documents.
+        lists: False leaves the ranked lists out of the page.
+        limit: characters that the page may spend on single queries.
+    """
+    recipe, final = results.recipe, results.final()
+    # A refit has no validation lists: its curves are those of the runs that were chosen.
+    judged = [run for run in final if any(chart_data.judged_by(run) in row for row in run.history)]
+    made = [table for table in tables(results) if any(e.runs for row in table.rows for e in row.entries.values())]
+    explorers = {table.data: explorer(table, final, root=root, lists=lists, limit=limit // len(made)) for table in made}
+    return Study(
+        name=name,
+        title=recipe.title,
+        facts=tuple(_facts(results)),
+        warnings=tuple(_warnings(results, made)),
+        tables=tuple(made),
+        models=tuple(recipe.models),
+        losses=tuple(dict.fromkeys(row.loss for source in recipe.data for row in recipe.rows(source))),
+        metrics=tuple(made[0].short(metric) for metric in made[0].metrics) if made else (),
+        judged_by=recipe.choose,
+        step=" or ".join(dict.fromkeys(own.kind.unit for own in recipe.models.values())),
+        rows={
+            "curves": chart_data.curve_rows(judged or recipe.chosen(results.tuned())),
+            "learned": chart_data.learned_rows(final),
+            "cost": chart_data.cost_rows(final, made),
+            "sensitivity": chart_data.sensitivity_rows(results.tuned()),
+        },
+        explorers={data: found for data, found in explorers.items() if found is not None},
+        notes=recipe.notes,
+        recipe=recipe.dump(),
+    )
+
+
+def _few(rows: chart_data.Rows) -> bool:
+    """Whether a line has so few epochs that its points should show."""
+    return max(row["epoch"] for row in rows) <= 10
+
+
+def _facts(results: Any) -> Iterator[str]:
+    cells = results.cells
+    final, tuned = len(results.final()), len(results.tuned())
+    hours = sum(outcome.seconds for outcome in cells) / 3600
+    spent = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    tuning = f" and {tuned:,} for tuning" if tuned else ""
+    yield f"{final:,} final runs{tuning}, {spent} of training in all."
+    for what, values in (
+        ("Machine", [outcome.machine for outcome in cells]),
+        ("Commit", [outcome.commit for outcome in cells]),
+        ("Versions", [", ".join(f"{key} {value}" for key, value in outcome.versions.items()) for outcome in cells]),
+    ):
+        counts = Counter(values).most_common()
+        if len(counts) == 1:
+            yield f"{what}: {counts[0][0]}."
+        elif counts:
+            yield f"{what}: " + "; ".join(f"{value} ({count:,} runs)" for value, count in counts) + "."
+
+
+def _warnings(results: Any, made: list[Table]) -> Iterator[str]:
+    if results.missing:
+        failed = f" ({len(results.failed):,} of them failed)" if results.failed else ""
+        yield f"{len(results.missing):,} runs of the recipe are missing{failed}: the study is not whole."
+    absent = [source.label for source in results.recipe.data if source.label not in {table.data for table in made}]
+    if absent:
+        yield f"No results yet on {', '.join(absent)}."
+    broken = [outcome for outcome in results.cells if getattr(outcome, "error", None)]
+    if broken:
+        yield f"{len(broken):,} runs could not be trained, and count as bad settings: {broken[0].error}"

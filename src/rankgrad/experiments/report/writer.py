@@ -1,0 +1,111 @@
+"""Reports of experiments: a page for people, tables for papers, figures for slides."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from rankgrad.atomic_files import write_bytes
+from rankgrad.errors import bad_value
+from rankgrad.experiments.recipes.recipe import Recipe
+from rankgrad.experiments.report import charts
+from rankgrad.experiments.report.page import page
+from rankgrad.experiments.report.study import Study, study
+from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read_results
+
+QUERIES = 1_200_000  # characters that a page may spend on single queries
+
+
+def find_results(path: str | os.PathLike[str]) -> list[Path]:
+    """The results in a folder: itself, or each of its folders and packed files that hold some; or one packed file.
+
+    Example:
+        >>> find("no/such/results")
+        Traceback (most recent call last):
+        ValueError: results must be a folder of `rankgrad experiment`, ...; got no/such/results
+    """
+    path = Path(path)
+    if _holds_results(path):
+        return [path]
+    found = sorted(filter(_holds_results, path.iterdir())) if path.is_dir() else []
+    if not found:
+        bad_value("results", "be a folder of `rankgrad experiment`, a folder of such, or a packed file", path)
+    return found
+
+
+def gather(
+    path: str | os.PathLike[str], *, recipes: Sequence[Recipe] = (), root: Any = None, lists: bool = True
+) -> list[Study]:
+    """The studies in a folder, ready to be shown.
+
+    Args:
+        path: as `find` takes it.
+        recipes: to read the results by, instead of the one that lies with them; each is a study.
+        root: the folder that data sets lie in, for the labels of the documents; None: as in `rankgrad.data.load`.
+        lists: False leaves the ranked lists out of the page.
+    """
+    by: Sequence[Recipe | None] = recipes or [None]
+    asked = list(product(find_results(path), by))
+    studies = []
+    for place, recipe in asked:
+        results = read_results(place, recipe)
+        if results.recipe is None:
+            bad_value(str(place), f"hold {RECIPE}, the recipe that was run", "none")
+        if recipe is not None and not results.final():
+            bad_value("recipe", f"be one whose final runs are among those in {place}", recipe.name)
+        if results.final():
+            name = place.name.removesuffix(PACKED)
+            if recipe is not None:
+                name = f"{name}-{recipe.name}" if len(asked) > len(recipes) else recipe.name
+            studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(asked)))
+    if not studies:
+        bad_value("results", "hold a final run that is done", f"none in {path}")
+    return studies
+
+
+def write_page(studies: Sequence[Study], out: str | os.PathLike[str]) -> Path:
+    """One HTML file with everything in it."""
+    out = Path(out)
+    write_bytes(out, page(studies).encode())
+    return out
+
+
+def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
+    r"""Each study's tables as Markdown, `<study>.md`, and as LaTeX, `<study>.tex`.
+
+    The LaTeX is for `\input` in a document with `\usepackage{booktabs}`; a table that no page holds comes in parts.
+    """
+    written = []
+    for one in studies:
+        for ending, texts in (("md", [t.markdown() for t in one.tables]), ("tex", [t.latex() for t in one.tables])):
+            path = Path(folder) / f"{one.name}.{ending}"
+            write_bytes(path, ("\n\n".join(text.strip() for text in texts) + "\n").encode())
+            written.append(path)
+    return written
+
+
+def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
+    """Each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for one in studies:
+        for panel, table, model in product(one.panels(), one.tables, one.models):
+            own = [row for row in one.rows[panel.rows] if (row["data"], row["model"]) == (table.data, model)]
+            if panel.rows == "learned":
+                own = [row for row in own if panel.chart == f"learned-{row['parameter']}"]
+            if own:
+                stem = Path(folder) / _file_name(one.name, panel.chart, table.data, model)
+                charts.save(panel.draw(replace(one.choice(table.data, model), rows=tuple(own))), stem)
+                written += [Path(f"{stem}.{ending}") for ending in ("svg", "png")]
+    return written
+
+
+def _holds_results(path: Path) -> bool:
+    return (path / CELLS).is_dir() or (path.is_file() and path.name.endswith(PACKED))
+
+
+def _file_name(*parts: str) -> str:
+    text = "-".join(parts).lower()
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in text).split())

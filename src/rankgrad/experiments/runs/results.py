@@ -1,0 +1,264 @@
+"""What cells came to: a folder of one JSON file a cell, with its arrays beside it; or the same in one small file."""
+
+import io
+import json
+import lzma
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+from rankgrad.experiments.runs.cell import FORMAT, Cell
+from rankgrad.experiments.runs.packed_results import members, read_npz
+from rankgrad.experiments.recipes.recipe import Recipe
+from rankgrad.experiments.recipes.recipe import load_recipe as load_recipe
+from rankgrad.experiments.recipes.recipe import parse_recipe as parse_recipe
+from rankgrad.experiments.runs.result_checks import check_record
+from rankgrad.experiments.recipes.yaml_file import parse_yaml
+from rankgrad.atomic_files import write_bytes
+from rankgrad.metrics import parse_metric as parse_metric
+
+RECIPE, CELLS, FAILED, PACKED = "recipe.yaml", "cells", "failed", ".tar.xz"
+_MEMBERS = re.compile(rf"{RECIPE}|{CELLS}/[0-9a-f]{{16}}\.(json|npz)")
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What a cell came to. The values of each query are read from disk when they are asked for."""
+
+    cell: Cell
+    validation: dict[str, float]  # by metric; NaN where training failed for good: that setting is a bad one
+    test: dict[str, float]  # means by metric; empty for tuning cells, which never see the test lists
+    epoch: int  # that was kept
+    history: list[dict[str, Any]]  # a row an epoch
+    learned: dict[str, Any]  # by a loss that has parameters
+    seconds: float  # of training, with what the first run of a process has to load or compile
+    peak_memory: int  # bytes
+    parameters: int  # of the ranker
+    commit: str
+    versions: dict[str, str]
+    machine: str
+    finished: str
+    epoch_seconds: float = 0.0  # the median over epochs, of training alone
+    peak_memory_of: str = "cell"  # or "process": then cells before this one may have needed it
+    device: str = "cpu"
+    threads: int = 1
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+    arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)
+    file: str = field(default="result", repr=False, compare=False)
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """The metric of each query, NaN where it is skipped, `(lists,)`."""
+        return np.asarray(self._array(str(parse_metric(metric))), dtype=np.float64)
+
+    @property
+    def queries(self) -> NDArray[np.str_]:
+        """The ids of the test queries, `(lists,)`."""
+        return self._array("queries")
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        """Of the test documents, in file order, `(documents,)`."""
+        return self._array("scores")
+
+    @cached_property
+    def _read(self) -> Arrays:
+        return self.arrays()
+
+    def _array(self, name: str) -> Any:
+        if name not in self._read:
+            kept = ", ".join(self._read) or "none"
+            bad_value("array", f"be one that is kept of {self.cell} in {self.file} ({kept})", repr(name))
+        return self._read[name]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The outcomes that belong to a recipe, in its order; those of other recipes in the folder are left out."""
+
+    recipe: Recipe | None
+    cells: list[CellResult]
+    missing: list[Cell]  # of the recipe, as far as they are known: final cells need those that choose them
+    failed: dict[str, str] = field(default_factory=dict)  # by key, the tracebacks of the last run
+
+    def final(self) -> list[CellResult]:
+        """Those that the table is made of."""
+        return [outcome for outcome in self.cells if outcome.cell.stage == "final"]
+
+    def tuned(self) -> list[CellResult]:
+        """Those that chose the settings."""
+        return [outcome for outcome in self.cells if outcome.cell.stage == "tune"]
+
+
+def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
+    """Read a folder of results, or the file that `pack` made of one.
+
+    Args:
+        path: the folder or file.
+        recipe: instead of the one that lies in it; recipes that share cells may share a folder.
+
+    Example:
+        >>> read("no/such/results")
+        Traceback (most recent call last):
+        ValueError: results must be a folder with recipe.yaml and cells, or a packed .tar.xz of one; got no/such/results
+    """
+    path = Path(path)
+    if path.is_dir() and ((path / CELLS).is_dir() or (path / RECIPE).is_file()):
+        if recipe is None and (path / RECIPE).is_file():
+            recipe = replace(load_recipe(path / RECIPE), name=_named(path))
+        failed = {file.stem: file.read_text(encoding="utf-8") for file in sorted((path / FAILED).glob("*.txt"))}
+        return _sorted(recipe, {each.cell.key: each for each in _in_folder(path)}, failed)
+    if path.is_file() and path.name.endswith(PACKED):
+        content = _members(path)
+        outcomes = {}
+        for name in [name for name in content if name.endswith(".json")]:
+            arrays = name.removesuffix("json") + "npz"
+            outcome = _outcome(content[name], f"{path}: {name}", _lazily(content.get(arrays), f"{path}: {arrays}"))
+            outcomes[outcome.cell.key] = outcome
+        if recipe is None and RECIPE in content:
+            where = f"{path}: {RECIPE}"
+            recipe = parse_recipe(parse_yaml(content[RECIPE], where), _named(path), where)
+        return _sorted(recipe, outcomes, {})
+    bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
+
+
+def chosen(recipe: Recipe, outcomes: Mapping[str, CellResult]) -> list[Any]:
+    """The tuning outcomes that validation chooses, where all settings of a row have been tried: tuning is equal."""
+    waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in outcomes}
+    return recipe.chosen(each for each in outcomes.values() if each.cell.group not in waiting)
+
+
+def outcome_file(cell: Cell, folder: Path) -> Path:
+    """Where it is written what a cell came to; its arrays are beside it, as `.npz`."""
+    return folder / CELLS / f"{cell.key}.json"
+
+
+def failure_file(cell: Cell, folder: Path) -> Path:
+    """Where the traceback of a cell that failed is written."""
+    return folder / FAILED / f"{cell.key}.txt"
+
+
+def outcome_of(cell: Cell, folder: Path) -> CellResult | None:
+    """What a cell came to; None if it has not."""
+    path = outcome_file(cell, folder)
+    return _in_file(path) if path.is_file() else None
+
+
+def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
+    """Write all outcomes of a folder to one small file, `.tar.xz`; unpacked, it is such a folder again.
+
+    The values of each query become float32. Scores are left out unless asked for. The same outcomes give the same file.
+
+    Returns:
+        The number of outcomes.
+    """
+    folder = Path(folder)
+    keys = [path.stem for path in _files(folder) if _in_file(path)]
+    members: dict[str, bytes] = {}
+    if (folder / RECIPE).is_file():
+        members[RECIPE] = (folder / RECIPE).read_bytes()
+    for key in keys:
+        record = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="utf-8"))
+        members[f"{CELLS}/{key}.json"] = json.dumps(record, separators=(",", ":")).encode()
+        if (folder / CELLS / f"{key}.npz").is_file():
+            path = folder / CELLS / f"{key}.npz"
+            arrays = read_npz(path, str(path))
+            kept = {name: array for name, array in arrays.items() if scores or name != "scores"}
+            small = {
+                name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in kept.items()
+            }
+            members[f"{CELLS}/{key}.npz"] = npz(small)
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    write_bytes(Path(file), lzma.compress(whole.getvalue(), preset=9))
+    return len(keys)
+
+
+def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    """Put the outcomes of a packed file in a folder; what is there already stays."""
+    content = _members(Path(file))
+    # Arrays first: the JSON file says that a cell is done.
+    for name in sorted(content, key=lambda name: name.endswith(".json")):
+        if not (Path(folder) / name).exists():
+            write_bytes(Path(folder) / name, content[name])
+
+
+def npz(arrays: Arrays) -> bytes:
+    """The arrays as the bytes of an `.npz` file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _sorted(recipe: Recipe | None, outcomes: dict[str, CellResult], failed: dict[str, str]) -> Results:
+    if recipe is None:
+        return Results(None, list(outcomes.values()), [], failed)
+    wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen(recipe, outcomes))]
+    missing = [cell for cell in wanted if cell.key not in outcomes]
+    failed = {cell.key: failed[cell.key] for cell in missing if cell.key in failed}
+    return Results(recipe, [outcomes[cell.key] for cell in wanted if cell.key in outcomes], missing, failed)
+
+
+def _in_folder(folder: Path) -> Iterator[CellResult]:
+    yield from map(_in_file, _files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of outcomes, in the order of their names."""
+    return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
+
+
+def _in_file(path: Path) -> CellResult:
+    arrays = path.with_suffix(".npz")
+    return _outcome(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
+
+
+def _outcome(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
+    """The outcome that a JSON file holds; `name` is for the error."""
+    try:
+        record = json.loads(content)
+        if isinstance(record, dict) and record.get("format") != FORMAT:
+            bad_value("format", f"be {FORMAT}", record.get("format"))
+        record = check_record(record)
+        names = {each.name for each in fields(CellResult)} - {"cell", "arrays", "file"}
+        known = {key: value for key, value in record.items() if key in names}
+        for kind in ("validation", "test"):
+            known[kind] = {metric: nan if value is None else value for metric, value in known[kind].items()}
+        known["warnings"] = tuple(known.get("warnings", ()))
+        return CellResult(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        how = "delete it, and run the experiment again"
+        raise ValueError(f"{name} must be the result of a cell ({how}); got {error}") from error
+
+
+def _lazily(source: Path | bytes | None, name: str) -> Callable[[], Arrays]:
+    def load() -> Arrays:
+        if source is None or (isinstance(source, Path) and not source.is_file()):
+            return {}
+        return read_npz(source, name)
+
+    return load
+
+
+def _members(file: Path) -> dict[str, bytes]:
+    return {name: content for name, content in members(file) if _MEMBERS.fullmatch(name)}
+
+
+def _named(path: Path) -> str:
+    return path.resolve().name.removesuffix(PACKED)

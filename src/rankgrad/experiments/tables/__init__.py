@@ -1,0 +1,10 @@
+"""Tables of experiments: our numbers next to the published ones, with spread, tests and footnotes.
+
+- `table` computes a table from results; `footnotes` explains it; `published` holds the numbers that papers print.
+- `text` writes it for the terminal and in Markdown, `latex` in LaTeX.
+"""
+
+from rankgrad import moved
+
+# Names of version 0.1.0, in which this was a module.
+__getattr__ = moved.renamed(__name__, {"Table": "table.Table", "tables": "table.tables"})

@@ -1,0 +1,124 @@
+r"""A table in LaTeX, with `booktabs` and nothing else: in as many `table*` as fit the page of a plain `article`."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rankgrad.experiments.tables.text import ABSENT, Column, NumberText, beside, caption, columns
+
+if TYPE_CHECKING:
+    from rankgrad.experiments.tables.table import Table, TableRow
+
+# What a page of `article` holds in `\footnotesize`: in width at 10 to 12 points, in height at 10 and 11.
+_WIDTH = 76.0  # in digits
+_GAP = 1.5  # between columns, in digits
+_ROWS = 30
+# Letters by their width, as far as it is far from that of a digit.
+_WIDTHS = {**dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZmw@=%±", 1.5), **dict.fromkeys("ijlt.,:;'()[] ", 0.6)}
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "†": r"$^{\dagger}$", "▲": r"$^{\wedge}$", "▼": r"$^{\vee}$", ABSENT: "--",
+}  # fmt: skip
+
+Group = list[Column]  # of one metric
+
+
+def latex(table: "Table") -> str:
+    """The table, cut by metrics and by rows into parts that fit a page; p-values are left to the marks."""
+    groups = [[column for column in columns(table, metric) if column.head != "p"] for metric in table.metrics]
+    room = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
+    across = beside(groups, lambda some: sum(map(_width, some)) <= room)
+    parts = [(rows, some) for some in across for rows in _pages(table.rows)]
+    notes = "\n".join(f"{_escape(note)}." for note in table.notes)
+    found = []
+    for number, (rows, some) in enumerate(parts, start=1):
+        part = f" (part {number} of {len(parts)}; the notes are below the last)" if len(parts) > 1 else ""
+        found += [
+            r"\begin{table*}",
+            r"\centering",
+            rf"\caption{{{_escape(caption(table) + part)}}}",
+            r"\footnotesize\setlength{\tabcolsep}{3pt}",
+            *_tabular(table, rows, some),
+            *([r"\par\smallskip", notes] if number == len(parts) else []),
+            r"\end{table*}",
+            "",
+        ]
+    return "\n".join(found)
+
+
+def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
+    """Some rows and metrics. Where there are several models, each is named in a line above its losses."""
+    numbers = [column for group in groups for column in group]
+    several, before = len({row.model for row in table.rows}) > 1, None
+    yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"
+    yield r"\toprule"
+    yield from _heads(groups)
+    for place in rows:
+        row = table.rows[place]
+        if row.model != before:
+            yield r"\midrule"
+            if several:
+                yield rf"\multicolumn{{{1 + len(numbers)}}}{{l}}{{\emph{{{_escape(row.model)}}}}} \\"
+        before = row.model
+        yield " & ".join([_escape(row.loss), *(_field(column.numbers[place]) for column in numbers)]) + r" \\"
+    yield r"\bottomrule"
+    yield r"\end{tabular}"
+
+
+def _heads(groups: Sequence[Group]) -> Iterator[str]:
+    """The metrics above, each over its columns; below, where a metric has several, what they are."""
+    top, rules, below, at = ["loss"], [], [""], 2
+    for group in groups:
+        name = r"\\".join(map(_escape, _lines(group[0].metric)))
+        name = rf"\shortstack{{{name}}}" if r"\\" in name else name
+        top.append(rf"\multicolumn{{{len(group)}}}{{c}}{{{name}}}")
+        rules.append(rf"\cmidrule(lr){{{at}-{at + len(group) - 1}}}")
+        below += [column.head for column in group]
+        at += len(group)
+    yield " & ".join(top) + r" \\"
+    if any(len(group) > 1 for group in groups):
+        yield " ".join(rules)
+        yield " & ".join(below) + r" \\"
+
+
+def _lines(metric: str) -> list[str]:
+    """A metric in two lines where it has options: nDCG@10, and (empty='one') below."""
+    name, bracket, rest = metric.partition("(")
+    options, _, cutoff = rest.rpartition(")")
+    return [name + cutoff, f"({options})"] if bracket else [metric]
+
+
+def _pages(rows: "Sequence[TableRow]") -> list[range]:
+    """The places of the rows that go on a page, cut between models where that can be."""
+    found, start = [], 0
+    while start < len(rows):
+        end = min(start + _ROWS, len(rows))
+        if end < len(rows):
+            between = [place for place in range(start + 1, end + 1) if rows[place].model != rows[place - 1].model]
+            end = max(between, default=end)
+        found.append(range(start, end))
+        start = end
+    return found
+
+
+def _field(number: NumberText) -> str:
+    if number.text == ABSENT:
+        return "--"
+    text = number.text.replace("-", "$-$", 1) if number.text.startswith("-") else number.text
+    value, _, rest = text.partition(" ±")
+    whole = (rf"\textbf{{{value}}}" if number.strong else value) + (rf" {{\scriptsize$\pm${rest}}}" if rest else "")
+    return whole.replace(ABSENT, "--") + _LATEX.get(number.mark, "")
+
+
+def _width(group: Group) -> float:
+    """Of a metric's columns with the gaps before them, or of its name where that is wider, in digits."""
+    fields = [_widest([column.head, *(number.text + number.mark for number in column.numbers)]) for column in group]
+    return max(sum(fields) + _GAP * len(group), _widest(_lines(group[0].metric)) + _GAP)
+
+
+def _widest(texts: Sequence[str]) -> float:
+    return max(sum(_WIDTHS.get(letter, 1.0) for letter in text) for text in texts)
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

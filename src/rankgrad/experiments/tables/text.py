@@ -1,0 +1,159 @@
+"""A table as text: what every form of it shows, and two of them, for the terminal and in Markdown."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table as RichTable
+
+    from rankgrad.experiments.tables.table import Table, TableEntry
+
+ABSENT = "\N{EN DASH}"
+
+
+class NumberText(NamedTuple):
+    """What stands in one field."""
+
+    text: str
+    mark: str = ""
+    strong: bool = False
+
+
+class Column(NamedTuple):
+    """One column of numbers."""
+
+    metric: str  # as shown
+    head: str  # ours, p, paper, diff
+    numbers: list[NumberText]
+
+
+def columns(table: "Table", metric: str) -> list[Column]:
+    """The columns of a metric: ours, and as far as there are any the p-values, the paper's numbers, the differences."""
+    entries = [row.entries[metric] for row in table.rows]
+    found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
+    if any(entry.adjusted is not None for entry in entries):
+        found.append(Column(table.short(metric), "p", [NumberText(_probability(entry.adjusted)) for entry in entries]))
+    if any(entry.printed is not None for entry in entries):
+        shown = [NumberText(_number(table, entry.printed)) for entry in entries]
+        gaps = [NumberText(_number(table, entry.gap, "+")) for entry in entries]
+        found += [Column(table.short(metric), "paper", shown), Column(table.short(metric), "diff", gaps)]
+    return found
+
+
+def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
+    """What stands before the numbers: its headings, and for each row model and loss; one model is named in no row."""
+    if len({row.model for row in table.rows}) == 1:
+        return ["loss"], [[row.loss] for row in table.rows]
+    return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
+
+
+def caption(table: "Table") -> str:
+    """What the table is: its title, and what the numbers are of."""
+    title = table.title.strip().rstrip(".")
+    end = "" if title.endswith(("?", "!")) else "."
+    return f"{title}{end} {subject(table)}" if title else subject(table)
+
+
+def subject(table: "Table") -> str:
+    """What the numbers are of: the data set, the model if there is one only, the unit."""
+    models = list(dict.fromkeys(row.model for row in table.rows))
+    said = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
+    return ", ".join(filter(None, said))
+
+
+def beside(groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]) -> list[list[list[Column]]]:
+    """The columns of metrics in parts, each of as many metrics as fit beside each other, and of one at least."""
+    parts: list[list[list[Column]]] = []
+    for group in groups:
+        if parts and fits([*parts[-1], group]):
+            parts[-1].append(group)
+        else:
+            parts.append([group])
+    return parts
+
+
+def rich(table: "Table", width: int = 80) -> "RenderableType":
+    """Tables for the terminal with as many metrics side by side as fit, then the notes."""
+    from rich.console import Console, Group
+    from rich.measure import Measurement
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(width=10_000)
+
+    def fits(groups: list[list[Column]]) -> bool:
+        return Measurement.get(console, console.options, _grid(table, groups)).maximum <= width
+
+    notes = RichTable.grid(padding=(0, 1, 0, 0))
+    for note in table.notes:
+        notes.add_row(" ·", Text(note), style="dim")
+    parts = beside([columns(table, metric) for metric in table.metrics], fits)
+    grids = [_grid(table, groups) for groups in parts]
+    return Group(Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
+
+
+def markdown(table: "Table") -> str:
+    """One table with all metrics; notes as a list."""
+    heads, names = labels(table)
+    numbers = [column for metric in table.metrics for column in columns(table, metric)]
+    header = [*heads, *(c.metric if c.head == "ours" else f"{c.metric} {c.head}" for c in numbers)]
+    lines = [header, [":--"] * len(heads) + ["--:"] * len(numbers)]
+    for place, name in enumerate(names):
+        lines.append([*map(_escape_markdown, name), *(_markdown(column.numbers[place]) for column in numbers)])
+    grid = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    notes = "\n".join(f"- {_escape_markdown(note)}" for note in table.notes)
+    return f"**{_escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
+
+
+def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    heads, names = labels(table)
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in heads:
+        grid.add_column(head, overflow="fold")
+    fields = []
+    for column in chain(*groups):
+        # Marks stand to the right of digits that are below each other, which `justify` would not leave them.
+        room = max(len(number.mark) for number in column.numbers)
+        shown = [number.text.rjust(max(len(n.text) for n in column.numbers)) + number.mark for number in column.numbers]
+        head = column.metric if column.head == "ours" else column.head  # the metric stands once, above ours
+        grid.add_column(Text(head.rjust(max(map(len, shown)) - room)), no_wrap=True)
+        pairs = zip(shown, column.numbers, strict=True)
+        fields.append([Text(text, style="bold" if number.strong else "") for text, number in pairs])
+    for place, name in enumerate(names):
+        last = place + 1 == len(names) or name[0] != names[place + 1][0]
+        row = [field[place] for field in fields]
+        grid.add_row(*map(escape, name), *row, end_section=last and len(heads) > 1)
+    return grid
+
+
+def _ours(table: "Table", entry: "TableEntry") -> NumberText:
+    if not entry.wanted:
+        return NumberText(ABSENT)
+    if not entry.complete:
+        return NumberText(f"{_number(table, entry.mean)} ({entry.runs}/{entry.wanted})")
+    spread = "" if entry.spread is None else f" ±{_number(table, entry.spread)}"
+    return NumberText(_number(table, entry.mean) + spread, entry.mark, entry.best)
+
+
+def _number(table: "Table", value: float | None, sign: str = "") -> str:
+    return ABSENT if value is None else f"{value * table.scale:{sign}.{table.digits}f}"
+
+
+def _probability(p: float | None) -> str:
+    return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _markdown(number: NumberText) -> str:
+    text = _escape_markdown(number.text)
+    return (f"**{text}**" if number.strong else text) + number.mark
+
+
+def _escape_markdown(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in "\\|*_`<[" else letter for letter in text)

@@ -1,0 +1,201 @@
+"""Find good settings for one's own data: random draws, of which successive halving trains the better ones longer."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.experiments.recipes.search_space import boundary_values, draws
+from rankgrad.experiments.runs.process_pool import Runner, Task
+from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.models.protocol import NotFinite, RankerKind
+from rankgrad.models.registry import kind_of, kind_or_default
+
+SHARE = 3  # one in so many trials goes on, for so many times the epochs or trees
+_HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs or trees before the first, at least
+
+
+class ListSource(Protocol):
+    """Where lists come from; it may travel to another process."""
+
+    def __hash__(self) -> int: ...
+    def read(self) -> dict[str, Dataset]: ...
+    def hold_out(self, parts: dict[str, Dataset]) -> dict[str, Dataset]: ...
+
+
+class Trial(NamedTuple):
+    """What a setting came to: the best value on validation within so many epochs; NaN: its loss was not finite."""
+
+    drawn: dict[str, Any]
+    name: str  # of its folder
+    epochs: int  # or trees; 0 for a kind of ranker that knows no length
+    value: float
+    epoch: int  # of that value
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search: what is fixed, what is drawn, how many draws.
+
+    Example:
+        >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
+        >>> "model.widths" in search.space, "model.dropout" in search.space
+        (False, True)
+        >>> search.rungs()
+        [(27, 10), (9, 30), (3, 90)]
+        >>> search.settings({"lr": 0.01, "model.dropout": 0.2})["model"]
+        'mlp:widths=64-32,dropout=0.2'
+    """
+
+    base: Mapping[str, Any]  # settings of a run, `model` among them
+    budget: int
+    fixed: tuple[str, ...] = ()  # settings that are as in `base`; options in its model's text are fixed, too
+    vary: tuple[tuple[str, Any], ...] = ()  # a list or a range for a setting, over the space that is stated here
+    seed: int = 0
+
+    @property
+    def kind(self) -> RankerKind:
+        """Of the model."""
+        return kind_or_default(self.base["model"])
+
+    @property
+    def metric(self) -> str:
+        """What chooses, on the validation lists."""
+        return str(self.base.get("metric", "nDCG@10"))
+
+    @property
+    def length(self) -> int:
+        """Epochs or trees of the longest trials; 0 for a kind of ranker that knows no length."""
+        kind = self.kind
+        return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
+
+    def check(self) -> None:
+        """Raise what is wrong; needs no data."""
+        self.kind.check(self.base)
+        if self.budget < 1:
+            bad_value("budget", "be at least 1", self.budget)
+        for name, choices in self.space.items():
+            for value in boundary_values(choices):
+                self.kind.check(self.settings({name: value}))
+
+    @property
+    def space(self) -> dict[str, Any]:
+        """What is drawn from, by setting."""
+        usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
+        return {**usual, **dict(self.vary)}
+
+    def draws(self) -> list[dict[str, Any]]:
+        """The settings to try; the first are those that would be used without a search."""
+        found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
+        return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
+
+    def rungs(self) -> list[tuple[int, int]]:
+        """How many trials are trained for how many epochs or trees in all, round by round."""
+        trials, length = len(self.draws()), self.length
+        halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
+        return [
+            (math.ceil(trials / SHARE**turn), max(min(length, 1), round(length / SHARE ** (halvings - turn))))
+            for turn in range(halvings + 1)
+        ]
+
+    def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
+        """Of a run, for a number of epochs or trees where that is given."""
+        kind = self.kind
+        limit = {} if length is None or kind.length is None else {kind.length: length}
+        return {**kind.drawn(self.base, drawn), **limit}
+
+    def better(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Best first; of equals the earlier, and those that failed last."""
+        sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
+        return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
+
+
+def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
+    """Run what is left of a search: each trial as it is done, its round's number, and how many of that are left.
+
+    A trial has a folder of its own, with its checkpoint: a longer round goes on from it, and so does a search that was
+    stopped. What is done is given again, without being done again.
+
+    Args:
+        search: what to try.
+        source: of the lists; it must give a validation part.
+        folder: for the trials.
+        runner: what runs the tasks, such as `Pool.run`.
+    """
+    drawn = search.draws()
+    for turn, (count, epochs) in enumerate(search.rungs()):
+        drawn = drawn[:count]
+        tasks, known = {}, []
+        for own in drawn:
+            name = hashlib.sha256(_canonical(own).encode()).hexdigest()[:8]
+            arguments = (search.settings(own, epochs), source, str(folder / name), own, epochs, search.metric)
+            tasks[name] = Task(name, run_trial, arguments, near="data")
+            path = _file(folder / name, epochs)
+            if path.is_file():
+                known.append(_read(path))
+                del tasks[name]
+        for place, trial in enumerate(known):
+            yield trial, turn, len(tasks) + len(known) - place - 1
+        for done in runner(list(tasks.values())):
+            if done.error is not None:
+                raise RuntimeError(f"a trial failed; the same command tries it again:\n{done.error.strip()}")
+            known.append(_read(_file(folder / done.task.name, epochs)))
+            yield known[-1], turn, len(drawn) - len(known)
+        order = [_canonical(own) for own in drawn]
+        known.sort(key=lambda trial: order.index(_canonical(trial.drawn)))
+        drawn = [trial.drawn for trial in search.better(known)]
+
+
+def run_trial(
+    settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
+) -> None:
+    """Train a trial to its number of epochs or trees, resuming its checkpoint, and write what it has come to."""
+    parts, kind = _parts(source), kind_of(settings["model"])
+    found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
+    try:
+        model = kind.fit(settings, parts["train"], parts["validation"], out=folder, resume=True, progress=False)
+    except NotFinite:
+        found |= {"value": None, "epoch": 0, "seconds": 0.0}
+    else:
+        if not kind.has_run(Path(folder)):
+            model.save(folder)
+        seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in model.history)
+        value = model.validated(parts["validation"], metric)[metric]
+        found |= {"value": None if math.isnan(value) else value, "epoch": model.kept, "seconds": seconds}
+    write_json(_file(Path(folder), epochs), found, seal=True)
+
+
+@lru_cache(maxsize=1)
+def _parts(source: ListSource) -> dict[str, Dataset]:
+    parts = source.hold_out(source.read())
+    if "validation" not in parts:
+        bad_value("data", "have lists to choose on: a validation part, or a hold-out", "none")
+    return parts
+
+
+def _canonical(drawn: Mapping[str, Any]) -> str:
+    return json.dumps(drawn, sort_keys=True)
+
+
+def _file(folder: Path, epochs: int) -> Path:
+    return folder / f"after-{epochs}.json"
+
+
+def _read(path: Path) -> Trial:
+    found = read_json(path)
+    try:
+        return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} must say what a trial came to; got {error}: remove it to try again") from error
+
+
+def _log(value: float) -> int:
+    return math.floor(math.log(value, SHARE) + 1e-9) if value >= 1 else 0

@@ -1,0 +1,257 @@
+"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are written as text."""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, on_one_line, only_described, own_copy
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.lists import ListInputs, Lists, as_lists, to_flat
+from rankgrad.losses.composed import WeightedSum, takes_weights
+from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
+from rankgrad.spec import show
+
+_FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
+# Names of the training log that no parameter of a loss may take.
+_TAKEN = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
+
+
+def as_loss(loss: Any) -> TextLoss:
+    """Make a loss of a text, a function or a module; a module is copied, and its parameters can be trained.
+
+    What the loss is given follows from the names of its parameters:
+
+    - `(scores, labels, *, offsets, reduction)`, as every loss of `rankgrad.losses`: flat lists.
+    - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a real document.
+    - `(scores, labels)`: one list at a time, `(n,)`.
+
+    The result is one value per list. In the padded form it may be one value, the mean over the lists. A loss that also
+    has a parameter `weights` is given the weights of the documents, in the same layout.
+
+    Args:
+        loss: text, a function, `functools.partial`, an `nn.Module` or any other callable object.
+
+    Example:
+        >>> def squares(scores, labels):
+        ...     return (scores - labels).square().mean()
+        >>> loss = as_loss(squares)
+        >>> loss(torch.tensor([1.0, 3.0, 2.0]), torch.tensor([1.0, 2.0, 0.0]), offsets=[0, 2, 3], reduction="none")
+        tensor([0.5000, 4.0000])
+    """
+    if isinstance(loss, str):
+        only_described("loss", loss)
+        return parse_loss(loss)
+    if isinstance(loss, TextLoss):
+        found: TextLoss = own_copy("loss", loss)
+        return found
+    if isinstance(loss, type):
+        bad_type("loss", f"be an object or a function, such as {loss.__name__}()", f"the class {loss.__name__}")
+    check_callable("loss", loss, "text such as 'lambdaloss@5', a function or an nn.Module")
+    name = _known_name(loss)
+    return CustomLoss(loss) if name is None else parse_loss(name)
+
+
+def loss_text(loss: Any) -> str:
+    """The text of a loss; a description where no text makes the loss again.
+
+    Args:
+        loss: as `as_loss` takes it.
+    """
+    if isinstance(loss, str | TextLoss):
+        return str(loss)
+    return _known_name(loss) or f"{OWN}{_about(loss)}"
+
+
+def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
+    """Make one loss of several: the sum of each loss times its weight.
+
+    Args:
+        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
+            (`functools.partial` gives it options), or any function or module that `as_loss` takes.
+
+    Example:
+        >>> from rankgrad.losses import bce
+        >>> loss = weighted_sum((0.7, "softmax"), (0.3, bce))
+        >>> loss(torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+        tensor(1.4342)
+    """
+    if not terms:
+        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+    return WeightedSum([_term(term) for term in terms])
+
+
+def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
+    if not isinstance(term, list | tuple) or len(term) != 2:
+        bad_type("terms", "be pairs (weight, loss)", show(term))
+    weight, loss = term
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        bad_value("weight", "be a finite number above 0", show(weight))
+    if isinstance(loss, str):
+        loss = parse_loss(loss)
+    if isinstance(loss, TextLoss):
+        loss.only_joint("a weighted sum")
+    if not callable(loss):
+        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+    if isinstance(loss, TextLoss) or _known_name(loss) is not None:
+        return float(weight), loss
+    # Not copied: the parameters of a sum are those of its terms.
+    own = CustomLoss(loss, copied=False)
+    return float(weight), loss if own.form == "flat" and own._takes("mask") else own
+
+
+class CustomLoss(TextLoss):
+    """A caller's loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
+
+    def __init__(self, loss: Any, *, copied: bool = True) -> None:
+        about = _about(loss)
+        loss = own_copy("loss", loss) if copied else loss
+        options = {}
+        if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
+            loss, options = loss.func, dict(loss.keywords)  # a module's parameters are found where it is an attribute
+        takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
+        super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
+        self.takes = takes
+        owner = getattr(loss, "__self__", None)
+        if inspect.ismethod(loss) and isinstance(owner, nn.Module):
+            self.owner = owner
+        self.form = self._form(about)
+
+    def _form(self, about: str) -> str:
+        takes = self.takes
+        flat = "offsets" in takes.named or (takes.any and "mask" not in takes.named)
+        form = "flat" if flat else "padded" if "mask" in takes.named else "list"
+        given = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction"), "list": ()}[form]
+        if not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
+            bad_value("loss", _FORMS, f"{about}{takes}")
+        return form
+
+    @property
+    def packaged(self) -> bool:
+        """Whether all of it is code of this package, which never waits for a GPU."""
+        return self.form == "flat" and _packaged(self.function)
+
+    def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
+        """Compute the loss; arguments as in every loss."""
+        if lists.get("weights") is not None and not self.takes_weights:
+            bad_value("weights", f"be None for {self}, which takes none", "weights")
+        layout = lists.get("offsets") is not None or self._takes("mask")
+        if self.form == "flat" and reduction != "none" and layout and self._takes("reduction"):
+            return self._call(scores, labels, **lists, reduction=reduction)
+        found = as_lists(scores, labels, **lists)
+        values = {"flat": self._flat, "padded": self._padded, "list": self._each}[self.form](found)
+        return found.reduce(self._in_graph(values, found.given.scores), reduction)
+
+    def learned(self) -> dict[str, float]:
+        """The values of the loss's parameters by name: what its `learned()` says, else its parameters of one number."""
+        tell = [getattr(part, "learned", None) for part in self.modules() if part is not self]
+        found = next((said for each in tell if callable(each) and (said := each())), None)
+        if found is None:
+            named = ((name.partition(".")[2], value) for name, value in self.named_parameters())
+            found = {name: value.detach() for name, value in named if value.requires_grad and value.numel() == 1}
+        found = {str(name): float(value) for name, value in found.items()}
+        return {f"loss.{name}" if name in _TAKEN else name: value for name, value in found.items()}
+
+    def _flat(self, lists: Lists) -> Tensor:
+        scores, labels, mask, offsets, weights = lists.given
+        shape = scores.shape[:-1]
+        if offsets is None and not self._takes("mask"):
+            scores, labels, mask, offsets, weights = _flattened(lists)
+        values = self._call(scores, labels, mask=mask, offsets=offsets, weights=weights, reduction="none")
+        expected = scores.shape[:-1] if offsets is None else (offsets.shape[0] - 1,)
+        if values.shape != expected:
+            self._wrong_shape(tuple(expected), scores, values)
+        return values.reshape(values.shape if lists.given.offsets is not None else shape)
+
+    def _padded(self, lists: Lists) -> Tensor:
+        n, shape = lists.scores.shape[-1], lists.scores.shape[:-1]
+        if lists.scores.numel() == 0:
+            return lists.scores.sum(-1)  # 0 per list, in the graph
+        scores, labels, mask = (part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask))
+        weights = None if lists.weights is None else lists.weights.reshape(-1, n)
+        values = self._call(scores, labels, mask=mask, weights=weights, reduction="none")
+        if values.shape not in ((), scores.shape[:1]):
+            self._wrong_shape(f"{tuple(scores.shape[:1])} or their mean ()", scores, values)
+        return values.expand(scores.shape[:1]).reshape(shape)
+
+    def _each(self, lists: Lists) -> Tensor:
+        scores, labels, _, offsets, weights = _flattened(lists)
+        assert offsets is not None
+        shape = offsets.shape[0] - 1 if lists.given.offsets is not None else lists.given.scores.shape[:-1]
+        lengths = offsets.diff().tolist()
+        if not lengths:
+            return scores.new_zeros(shape) + scores.sum()
+        heavy = [None] * len(lengths) if weights is None else weights.split(lengths)
+        parts = zip(scores.split(lengths), labels.to(scores.dtype).split(lengths), heavy, strict=True)
+        return torch.stack([self._of_one(*part) for part in parts]).reshape(shape)
+
+    def _of_one(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        if scores.shape[0] == 0:
+            return scores.sum()  # 0, in the graph
+        value = self._call(scores, labels, weights=weights)
+        if value.numel() != 1:
+            self._wrong_shape((), scores, value)
+        return value.reshape(()).to(scores.dtype)
+
+    def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
+        """Call the loss with those of the arguments that it takes and that are there."""
+        given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
+        found = self.function(scores, labels, **self.options, **given)
+        if not isinstance(found, Tensor):
+            bad_type("loss", f"give a tensor, as {self} does not", type(found).__name__)
+        return found
+
+    def _takes(self, name: str) -> bool:
+        return self.takes_weights if name == "weights" else name in self.takes.named or self.takes.any
+
+    def _in_graph(self, values: Tensor, scores: Tensor) -> Tensor:
+        """The values, which depend on the scores; where all lists are without signal, they may be constants of 0."""
+        if values.requires_grad or not scores.requires_grad or not torch.is_grad_enabled():
+            return values
+        if bool((values != 0).any()):
+            bad_value("loss", "be differentiable by the scores", f"values without a graph from {self}")
+        return values + 0.0 * scores.sum()
+
+    def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
+        must = f"give one value per list, {expected} for scores {tuple(scores.shape)}"
+        bad_value("loss", must, f"{tuple(values.shape)} from {self}")
+
+
+def _flattened(lists: Lists) -> ListInputs:
+    """The lists in the flat layout."""
+    given = lists.given
+    if given.offsets is not None:
+        return given
+    weights = None if given.weights is None else to_flat(given.weights, lists.mask)[0]
+    scores, offsets = to_flat(given.scores, lists.mask)
+    return ListInputs(scores, to_flat(given.labels, lists.mask)[0], None, offsets, weights)
+
+
+def _known_name(loss: Any) -> str | None:
+    """The text of a function of `rankgrad.losses`, which says more than a description."""
+    return next((name for name, known in KNOWN.items() if known is loss), None)
+
+
+def _about(loss: Any) -> str:
+    """The description of a loss; a module also says what it prints of itself."""
+    said = loss.extra_repr() if isinstance(loss, nn.Module) else ""
+    return on_one_line(f"{describe(loss)}({said})" if said else describe(loss))
+
+
+def _packaged(part: Any) -> bool:
+    """Whether a callable and the callables that it holds were defined in this package, or are containers of PyTorch."""
+    if isinstance(part, list | tuple):
+        return all(map(_packaged, part))
+    if isinstance(part, functools.partial):
+        return _packaged(part.func)
+    if not callable(part) or isinstance(part, type):
+        return True
+    home = getattr(part if inspect.isroutine(part) else type(part), "__module__", "") or ""
+    if not isinstance(part, nn.Module):
+        return home.startswith("rankgrad.")
+    known = home.startswith(("rankgrad.", "torch.nn.modules."))
+    return known and all(map(_packaged, [*part.children(), *vars(part).values()]))

@@ -1,0 +1,169 @@
+"""Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad import relax
+from rankgrad.backend import backend
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.composed import WeightedSum, learned_scalars, takes_weights
+from rankgrad.losses.gumbel import gumbel
+from rankgrad.losses.relaxed import relaxed
+from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.option_checks import check_sizes, fit_options
+from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
+
+# How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
+ADAPTS = ("joint", "heldout")
+# Arguments that come with the lists, not with the text.
+LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+# The losses by their names in lower case; `rankgrad.losses` fills it with everything in its `__all__`.
+KNOWN: dict[str, Callable[..., Any]] = {}
+
+
+class TextLoss(nn.Module):
+    """A loss with its options, from text. `str(loss)` is the text again; `takes_weights` says whether it does.
+
+    `adapt` is no option of the loss but of its training: `"joint"` or `"heldout"`, for losses with parameters.
+    """
+
+    def __init__(
+        self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool, adapt: str = "joint"
+    ) -> None:
+        super().__init__()
+        self.text, self.function, self.options, self.takes_weights = text, function, options, weights
+        self.adapt = adapt
+
+    def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            scores, labels: the lists; see `rankgrad.losses`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+        """
+        return self.function(scores, labels, **self.options, **lists)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # PyTorch's own would give Any
+
+    def learned(self) -> dict[str, float]:
+        """The values of the loss's own parameters by name; empty for most losses."""
+        return learned_scalars(self)
+
+    def only_joint(self, what: str) -> None:
+        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+
+        Args:
+            what: the name of what does not, for the error.
+        """
+        if self.adapt != "joint":
+            bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_loss(text: str) -> TextLoss:
+    """Make a loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
+
+    Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
+    is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options.
+
+    Args:
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
+
+    Example:
+        >>> loss = parse_loss("lambdaloss@5")
+        >>> loss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
+        tensor(0.6003)
+        >>> parse_loss("0.7*softmax+0.3*bce").takes_weights
+        True
+        >>> parse_loss("lamdaloss")
+        Traceback (most recent call last):
+        ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
+    """
+    terms = weighted_terms("loss", text)
+    if len(terms) == 1 and terms[0][0] is None:
+        return _one(text)
+    parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
+    for _, loss in parsed:
+        loss.only_joint("a weighted sum")
+    total = WeightedSum(parsed)
+    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
+
+
+def _one(text: str) -> TextLoss:
+    """The loss of a text that is no sum."""
+    name, k, options = spell("loss", text)
+    canonical = write(name, k, options)
+    one_of("loss", name, (*KNOWN, "relaxed"))
+    samples, adapt = _samples(options), options.pop("adapt", None)
+    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
+    weights = takes_weights(function)
+    with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
+        function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
+    if samples is not None:
+        function = gumbel(function, samples)
+    loss = TextLoss(canonical, function, options, weights, adapt or "joint")
+    if adapt is not None:
+        one_of("adapt", adapt, ADAPTS)
+        if not any(parameter.requires_grad for parameter in loss.parameters()):
+            bad_value("loss", "have parameters that are learned, to say adapt", repr(canonical))
+    if samples is not None:
+        loss.only_joint("gumbel")  # differences of the loss would be those of its noise
+    return loss
+
+
+def _samples(options: dict[str, Any]) -> int | None:
+    """Take `gumbel`, the number of noisy copies, out of the options; None where it is not said."""
+    if "gumbel" not in options:
+        return None
+    samples = options.pop("gumbel")
+    check_sizes("loss", {"gumbel": samples})
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        bad_value("gumbel of loss", "be a whole number of at least 1", show(samples))
+    return samples
+
+
+def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """The function and what to call it with; a loss with parameters is made here, and takes its options now."""
+    name = loss.__name__.lower()
+    takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
+    known_options(name, options, takes)
+    for option, parameter in inspect.signature(loss).parameters.items():
+        if option in takes and option not in options and parameter.default is parameter.empty:
+            bad_value("loss", f"say {option}: {name}:{option}=...", repr(name))
+    if "learn" in options:  # parts of LearnDCG joined by "-", or none
+        options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
+    options = fit_options(name, options, loss)
+    if k is not None:
+        if "k" not in takes:
+            bad_value("loss", f"have no cutoff: {name} takes none", f"'{name}@{k}'")
+        if "k" in options:
+            bad_value("loss", "give k once", f"'{name}@{k}' with k={options['k']}")
+        options = {"k": k, **options}
+    return (loss(**options), {}) if isinstance(loss, type) else (loss, options)
+
+
+def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
+    if "metric" not in options or "operator" not in options:
+        bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"{sorted(options)}")
+    metric = parse_metric(str(options.pop("metric")))
+    if k is not None and metric.k is not None:
+        bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")
+    said = str(options.pop("operator"))
+    operator, _, own = no_cutoff("operator", spell("operator", said), said)
+    makes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
+    one_of("operator", operator, [name for name in makes if name != "Relaxation"])
+    make = getattr(relax, operator)
+    for option in own:
+        if option in options:
+            bad_value("loss", f"give {option} once", f"operator={said} with {option}={show(options[option])}")
+    options |= own
+    known_options(operator, options, inspect.signature(make).parameters)
+    return relaxed(metric if k is None else metric @ k, make(**fit_options(operator, options, make)))

@@ -1,0 +1,74 @@
+"""What swapping two documents would change in a metric: the lambda of LambdaRank, for nDCG, P, AP and RR."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.lists import Lists
+from rankgrad.losses.metric_formula import MetricFormula
+from rankgrad.metrics.sort_order import ranks
+
+METRICS = ("nDCG", "P", "AP", "RR")
+
+
+def difference(lists: Lists, metric: MetricFormula) -> Tensor:
+    """`|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant of the gradient."""
+    place = ranks(lists.scores, lists.mask) - 1
+    rank = (place + 1).to(lists.scores.dtype)
+    within = torch.ones_like(rank) if metric.k is None else (rank <= metric.k).to(rank.dtype)
+    if metric.name == "nDCG":
+        return gaps(metric.gains(lists)) * gaps(within / metric.discounted(rank))
+    relevant = metric.relevant(lists).to(rank.dtype)
+    if metric.name == "P":
+        if metric.k is None:
+            bad_value("metric", "have a cutoff, as P@5", "P")
+        return gaps(relevant) * gaps(within) / metric.k
+    if metric.name == "AP":
+        return gaps(relevant) * _average_precision(relevant, place, within / rank)
+    return _reciprocal_rank(relevant, rank, metric.k)
+
+
+def gaps(values: Tensor) -> Tensor:
+    """`|v_i - v_j|`, `(..., n, n)`."""
+    return (values[..., :, None] - values[..., None, :]).abs()
+
+
+def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor:
+    """Swapping ranks a < b moves one relevant document between them, and every relevant one in between by one count.
+
+    `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`, where c(r) counts the relevant
+    documents down to rank r and, at a, the one that is there before or after the swap. `worth` is 1 / rank up to k.
+    """
+
+    def down_to(values: Tensor) -> Tensor:
+        return torch.zeros_like(values).scatter(-1, place, values).cumsum(-1).gather(-1, place)
+
+    count, passed = down_to(relevant), down_to(relevant * worth)
+    upper = (count + 1.0 - relevant) * worth - passed
+    lower = passed - relevant * worth - count * worth
+    row_is_upper = place[..., :, None] < place[..., None, :]
+    change = torch.where(
+        row_is_upper, upper[..., :, None] + lower[..., None, :], lower[..., :, None] + upper[..., None, :]
+    )
+    return change.abs() / relevant.sum(-1).clamp(min=1)[..., None, None]
+
+
+def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
+    """Only the first relevant document counts: one that overtakes it, or what comes next when it falls back."""
+    n = rank.shape[-1]
+    if n == 0:
+        return gaps(relevant)
+
+    def worth(r: Tensor) -> Tensor:
+        return torch.where(r <= (n if k is None else k), 1.0 / r, 0.0)
+
+    where = torch.where(relevant > 0, rank, n + 1.0)  # irrelevant documents out of the way
+    first = where.amin(-1)[..., None, None]
+    second = torch.where(where > first[..., 0], where, n + 1.0).amin(-1)[..., None, None]
+    # Row: the relevant document of the pair; column: the one it changes places with.
+    mine, other = rank[..., :, None], rank[..., None, :]
+    overtakes = worth(torch.minimum(first, other)) - worth(first)
+    falls = worth(first) - worth(torch.minimum(second, other))
+    change = torch.where(other < mine, overtakes, torch.where(mine == first, falls, 0.0))
+    change = change * relevant[..., :, None] * (1.0 - relevant[..., None, :])
+    return change + change.mT

@@ -1,0 +1,139 @@
+"""Metrics of the whole order: average relevance position and ordered pair accuracy."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
+from rankgrad.metrics.sort_order import inverse, runs
+
+
+def arp(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Average relevance position: the mean rank, weighted by the label. Lower is better.
+
+    .. math:: \mathrm{ARP} = \sum_i y_i \, r_i \;/\; \sum_i y_i
+
+    With `k` a document below rank k counts as if at rank k + 1. A list without a label above 0 is empty.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+
+    Example:
+        >>> arp(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 2]))
+        tensor(1.3333)
+
+    References:
+        Wang et al., "The LambdaLoss framework for ranking metric optimization", CIKM 2018.
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, lowest_label=0.0)
+    return settle(ranked_arp(ranked, k=k), empty, reduction)
+
+
+def opa(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Ordered pair accuracy: the share of pairs with different labels in which the higher label ranks first.
+
+    .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
+
+    With `k` only pairs count whose better document is among the first k, against the most that any order brings there.
+    A list without a pair of different labels is empty. Time n log^2 n, memory linear in n.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+
+    Example:
+        >>> opa(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 3, 0, 1]))
+        tensor(0.6000)
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties)
+    return settle(ranked_opa(ranked, k=k), empty, reduction)
+
+
+def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
+    """Average relevance position of ranked lists."""
+    check_cutoff(k)
+    rank = ranked.places()
+    weights = ranked.spread(rank if k is None else rank.clamp(max=k + 1))
+    total = ranked.labels.sum(-1)
+    return ListValues((ranked.labels * weights).sum(-1) / torch.where(total > 0, total, 1.0), total > 0)
+
+
+def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
+    """Ordered pair accuracy of ranked lists."""
+    check_cutoff(k)
+    # Padding stands last: with the highest label it is no pair's lower one.
+    labels = torch.where(ranked.mask, ranked.labels, torch.inf)
+    rank = ranked.places()
+    weights = ranked.spread(within(rank, k))
+    if ranked.ties is None:
+        right = (lower_after(labels) * weights).sum(-1)
+    else:
+        first, size = ranked.ties
+        # With the tied in rising order of label no tied pair is right, in falling order every one is.
+        apart, all_pairs = (lower_after(_within_ties(labels, first, falling)) for falling in (False, True))
+        inside = ((labels.shape[-1] if k is None else k) - first).clamp(min=0).minimum(size)  # tied places up to k
+        # The better one is at tied place p <= inside, the worse behind it: sum of (size - p) / (size (size - 1)).
+        both = inside * size - inside * (inside + 1) // 2
+        both = both.to(weights.dtype) / (size * (size - 1)).clamp(min=1)
+        right = (apart * weights + (all_pairs - apart) * both).sum(-1)
+    best = torch.where(ranked.mask, ranked.labels, -torch.inf).sort(dim=-1, descending=True).values
+    first, size = runs(best)
+    lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(
+        min=0
+    )  # documents with a lower label than this one
+    most = (lower * within(rank, k)).sum(-1).to(right.dtype)
+    return ListValues(right / most.clamp(min=1), most > 0)
+
+
+def lower_after(labels: Tensor) -> Tensor:
+    """How many later documents have a lower label, `(..., n)`.
+
+    Documents are compared by the highest bit in which the places of their labels differ: sorted by the higher bits, but
+    otherwise in the given order, those that agree so far stand together, and a 1 wants the zeros behind it.
+
+    Example:
+        >>> lower_after(torch.tensor([2.0, 3.0, 1.0, 1.0]))
+        tensor([2, 2, 0, 0])
+    """
+    n = labels.shape[-1]
+    values, order = labels.sort(dim=-1)
+    code = runs(values)[0].gather(-1, inverse(order))  # equal for equal labels
+    count = torch.zeros_like(code)
+    for bit in reversed(range((n - 1).bit_length())):
+        group, place = (code >> (bit + 1)).sort(dim=-1, stable=True)
+        one = (code >> bit & 1).gather(-1, place)
+        zeros = (1 - one).cumsum(-1)
+        first, size = runs(group)
+        behind = zeros.gather(-1, first + size - 1) - zeros
+        count = count.scatter_add(-1, place, one * behind)
+    return count
+
+
+def _within_ties(labels: Tensor, first: Tensor, falling: bool) -> Tensor:
+    """Labels in ranked order with tied documents ordered by label."""
+    labels, order = labels.sort(dim=-1, descending=falling)
+    return labels.gather(-1, first.gather(-1, order).argsort(dim=-1, stable=True))

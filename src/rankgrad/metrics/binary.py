@@ -1,0 +1,191 @@
+"""Metrics of what is found: precision, recall, average precision, rank-biased precision.
+
+A document is relevant when its label is above `threshold`; a list without one is empty.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from rankgrad.errors import bad_value
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
+
+
+def precision(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Share of the first k documents that are relevant.
+
+    .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{i:\, r_i \le k} [y_i > t]
+
+    As in trec_eval the divisor is `k` also for a shorter list; with `k=None` it is the length of the list.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        threshold: t; a document is relevant when its label is above it.
+
+    Example:
+        >>> precision([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], k=3)
+        tensor(0.6667)
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_precision(ranked, k=k, threshold=threshold), empty, reduction)
+
+
+def recall(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Share of the relevant documents that are among the first k.
+
+    .. math:: \mathrm{R@}k = \sum_{i:\, r_i \le k} [y_i > t] \;/\; \sum_i [y_i > t]
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        threshold: t; a document is relevant when its label is above it.
+
+    Example:
+        >>> recall([0.0, 3.0, 1.0, 2.0], [1, 0, 1, 1], k=3)
+        tensor(0.6667)
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_recall(ranked, k=k, threshold=threshold), empty, reduction)
+
+
+def ap(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Average precision: precision at the rank of each relevant document, 0 for those below rank k, averaged.
+
+    .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
+
+    As in trec_eval (`map_cut`) the divisor counts every relevant document, whatever `k`.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        threshold: t; a document is relevant when its label is above it.
+
+    Example:
+        >>> ap([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1])
+        tensor(0.5833)
+
+    References:
+        Ties: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of
+        tied scores", ECIR 2008.
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_ap(ranked, k=k, threshold=threshold), empty, reduction)
+
+
+def rbp(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    persistence: float = 0.8,
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Rank-biased precision: what a reader finds who goes on to the next document with probability p.
+
+    .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        persistence: p, at least 0 and below 1.
+        threshold: t; a document is relevant when its label is above it.
+
+    Example:
+        >>> rbp([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], persistence=0.5)
+        tensor(0.3750)
+
+    References:
+        Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness", TOIS 2008.
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_rbp(ranked, k=k, persistence=persistence, threshold=threshold), empty, reduction)
+
+
+def ranked_precision(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
+    """Precision of ranked lists."""
+    found, total = _found(ranked, k, threshold)
+    documents = ranked.mask.sum(-1).clamp(min=1) if k is None else k
+    return ListValues(found / documents, total > 0)
+
+
+def ranked_recall(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
+    """Recall of ranked lists."""
+    found, total = _found(ranked, k, threshold)
+    return ListValues(found / total.clamp(min=1), total > 0)
+
+
+def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
+    """Average precision of ranked lists."""
+    check_cutoff(k)
+    ranked = ranked.head(k)
+    flags, total = ranked.relevant(threshold)
+    size, inside, before, place = ranked.tied(flags)
+    # A place among the tied holds a relevant document with probability inside / size; given that, each of the `place`
+    # tied documents in front of it is one of the other inside - 1 with probability (inside - 1) / (size - 1).
+    hits = inside / size * (before + 1 + place * (inside - 1) / (size - 1).clamp(min=1))
+    rank = ranked.places()
+    weights = (within(rank, k) / rank).to(hits.dtype)
+    return ListValues((hits * weights).sum(-1) / total.clamp(min=1), total > 0)
+
+
+def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: float) -> ListValues:
+    """Rank-biased precision of ranked lists."""
+    check_cutoff(k)
+    if not 0 <= persistence < 1:
+        bad_value("persistence", "be at least 0 and below 1", persistence)
+    ranked = ranked.head(k)
+    flags, total = ranked.relevant(threshold)
+    rank = ranked.places()
+    weights = ranked.spread(within(rank, k) * (1 - persistence) * persistence ** (rank - 1))
+    return ListValues((flags * weights).sum(-1), total > 0)
+
+
+def _found(ranked: Ranked, k: int | None, threshold: float) -> tuple[Tensor, Tensor]:
+    """Relevant documents among the first `k`, and of all."""
+    check_cutoff(k)
+    ranked = ranked.head(k)
+    flags, total = ranked.relevant(threshold)
+    return (flags * ranked.spread(within(ranked.places(), k))).sum(-1), total

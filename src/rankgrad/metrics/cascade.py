@@ -1,0 +1,186 @@
+"""Metrics of a reader who stops at the first good document: Success, reciprocal rank, expected reciprocal rank."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.lists import values_are_cheap
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
+
+FIRST = ("relevant", "best")
+
+
+def success(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""1 when a relevant document is among the first k, else 0.
+
+    .. math:: \mathrm{Success@}k = [\,\exists i:\, r_i \le k,\ y_i > t\,]
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        threshold: t; a document is relevant when its label is above it. A list without one is empty.
+
+    Example:
+        >>> success(torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 1, 1]), k=1)
+        tensor(0.)
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_success(ranked, k=k, threshold=threshold), empty, reduction)
+
+
+def rr(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    first: str = "relevant",
+    threshold: float = 0.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Reciprocal rank of the first relevant document; 0 when it is below rank k. Its mean is MRR.
+
+    .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        first: `"relevant"`, any document with a label above the threshold; or `"best"`, only those that have the
+            highest label of the list besides (allRank's rule, with which some papers print MRR).
+        threshold: t. A list without a label above it is empty.
+
+    Example:
+        >>> scores, labels = torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 2, 1])
+        >>> rr(scores, labels), rr(scores, labels, first="best")
+        (tensor(0.5000), tensor(0.3333))
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k)
+    return settle(ranked_rr(ranked, k=k, first=first, threshold=threshold), empty, reduction)
+
+
+def err(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    max_label: float = 4.0,
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Expected reciprocal rank, of the document that satisfies a reader who goes down the list.
+
+    .. math:: \mathrm{ERR@}k = \sum_{i:\, r_i \le k} \frac{R_i}{r_i} \prod_{j:\, r_j < r_i} (1 - R_j),
+        \quad R = \frac{2^y - 1}{2^{y_{\max}}}
+
+    A list without a label above 0 is empty.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        max_label: y_max, the highest grade of the scale (4 for the five grades of web search), which no label exceeds.
+            It is given, not looked up, so that the value of a list does not depend on the lists beside it.
+
+    Example:
+        >>> err(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]), max_label=2)
+        tensor(0.5312)
+
+    References:
+        Chapelle et al., "Expected reciprocal rank for graded relevance", CIKM 2009.
+    """
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k, lowest_label=0.0)
+    return settle(ranked_err(ranked, k=k, max_label=max_label), empty, reduction)
+
+
+def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
+    """Success of ranked lists."""
+    check_cutoff(k)
+    ranked = ranked.head(k)
+    flags, total = ranked.relevant(threshold)
+    still, found = _search(ranked, flags)
+    return ListValues((still * found * within(ranked.places(), k).to(flags.dtype)).sum(-1), total > 0)
+
+
+def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> ListValues:
+    """Reciprocal rank of ranked lists."""
+    check_cutoff(k)
+    one_of("first", first, FIRST)
+    ranked = ranked.head(k)
+    flags, total = ranked.relevant(threshold)
+    if first == "best":
+        flags = flags * (ranked.labels == ranked.best(ranked.judged, 1))
+    rank = ranked.places()
+    still, found = _search(ranked, flags)
+    return ListValues((still * found * (within(rank, k) / rank).to(flags.dtype)).sum(-1), total > 0)
+
+
+def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues:
+    """Expected reciprocal rank of ranked lists."""
+    check_cutoff(k)
+    if not max_label > 0:
+        bad_value("max_label", "be above 0", max_label)
+    if values_are_cheap(ranked.judged) and ranked.judged.numel() and float(ranked.judged.max()) > max_label:
+        bad_value("labels", f"be at most max_label, {max_label:g}", f"{float(ranked.judged.max()):g}")
+    full = (ranked.judged > 0).any(-1)
+    ranked = ranked.head(k)
+    chance = torch.exp2(ranked.labels - max_label) - 2.0**-max_label  # 0 in padding, where labels are 0
+    if ranked.ties is None:
+        still = torch.cumprod(1 - chance, -1)
+    else:
+        still = _unsatisfied(1 - chance, *ranked.ties)
+    # A reader stops at a place who was still there before it and is no longer after it.
+    stops = -torch.diff(still, dim=-1, prepend=torch.ones_like(still[..., :1]))
+    rank = ranked.places()
+    return ListValues((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
+
+
+def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
+    """For each place: the probability that no flagged document comes before it, and that one stands there if so."""
+    size, inside, _, place = ranked.tied(flags)
+    # None of the `place` tied documents in front was flagged, so all `inside` are among the size - place that are left.
+    found = (inside / (size - place)).clamp(max=1)
+    # In float64: a GPU multiplies tens of thousands of factors in float32 otherwise, where the CPU does not.
+    none = torch.cumprod(1 - found, -1, dtype=torch.float64).to(found.dtype)
+    return torch.cat([torch.ones_like(none[..., :1]), none[..., :-1]], -1), found
+
+
+def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
+    """The expected product of `pass_by` over the documents up to each place, over all orders of the tied, `(..., n)`.
+
+    Let E_m(j) be the expected product over m of a group's first j documents, drawn at random. The j-th is among the m
+    with probability m/j: E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j) E_m(j - 1). All groups are taken along at once.
+    """
+    n = pass_by.shape[-1]
+    drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each place
+    start = drawn == 1
+    product = torch.ones_like(pass_by)
+    longest = int(size.max()) if values_are_cheap(size) else n
+    for j in range(1, longest + 1):
+        member = pass_by.gather(-1, (first + j - 1).clamp(max=n - 1))
+        one_fewer = torch.where(start, 1.0, product.roll(1, -1))
+        share = (drawn.to(product.dtype) / j).clamp(max=1)
+        product = torch.where(j <= size, share * member * one_fewer + (1 - share) * product, product)
+    # What is left of the readers when a group begins: the whole groups before it, whose order does not matter.
+    whole = torch.nn.functional.pad(torch.cumprod(pass_by, -1), (1, 0), value=1.0)
+    return product * whole.gather(-1, first)

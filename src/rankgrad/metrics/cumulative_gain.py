@@ -1,0 +1,144 @@
+"""Metrics that add up gains: DCG and NDCG."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import one_of
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, places, rank, settle, within
+
+GAINS = ("exp", "linear")
+DISCOUNTS = ("log2",)
+
+Gain = str | Callable[[Tensor], Tensor]
+Discount = str | Callable[[Tensor], Tensor]
+
+
+def dcg(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    gain: Gain = "exp",
+    discount: Discount = "log2",
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Discounted cumulative gain.
+
+    .. math:: \mathrm{DCG@}k = \sum_{i:\, r_i \le k} g(y_i) / d(r_i), \quad g(y) = 2^y - 1, \quad d(r) = \log_2(1 + r)
+
+    A list is empty when no document has a positive gain.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        gain: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
+        discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
+
+    Example:
+        >>> dcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
+        tensor(2.8928)
+
+    References:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    """
+    lowest = None if callable(gain) else 0.0
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k, lowest_label=lowest)
+    return settle(ranked_dcg(ranked, k=k, gain=gain, discount=discount), empty, reduction)
+
+
+def ndcg(
+    scores: Any,
+    labels: Any,
+    *,
+    mask: Any = None,
+    offsets: Any = None,
+    k: int | None = None,
+    gain: Gain = "exp",
+    discount: Discount = "log2",
+    empty: str = "zero",
+    ties: str = "stable",
+    ids: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Normalised discounted cumulative gain: DCG divided by that of the best order.
+
+    .. math:: \mathrm{NDCG@}k = \mathrm{DCG@}k \,/\, \max_{\text{orders}} \mathrm{DCG@}k
+
+    A list is empty when its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
+
+    Args:
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+            `rankgrad.metrics`.
+        gain: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
+        discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
+
+    Example:
+        >>> ndcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
+        tensor(0.7967)
+
+    References:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    """
+    lowest = None if callable(gain) else 0.0
+    ranked = rank(scores, labels, mask=mask, offsets=offsets, ids=ids, ties=ties, k=k, lowest_label=lowest)
+    return settle(ranked_ndcg(ranked, k=k, gain=gain, discount=discount), empty, reduction)
+
+
+def ranked_dcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
+    """DCG of ranked lists."""
+    _check(k, gain, discount)
+    best = ranked.best(gain(ranked.judged) if callable(gain) else ranked.judged, 1)
+    head = ranked.head(k)
+    return ListValues(_discounted(head, _gains(head.labels, gain), k, discount), best[..., 0] > 0)
+
+
+def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
+    """NDCG of ranked lists."""
+    _check(k, gain, discount)
+    head = ranked.head(k)
+    if callable(gain):
+        best, gains = ranked.best(gain(ranked.judged), k), gain(head.labels)
+    else:
+        # Named gains rise with the label, so the best labels give the best gains.
+        labels = ranked.best(ranked.judged, k)
+        best, gains = (_gains(tensor, gain, labels[..., :1]) for tensor in (labels, head.labels))
+    ideal = (best * (1 / _divisor(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
+    return ListValues(_discounted(head, gains, k, discount) / torch.where(ideal > 0, ideal, 1.0), ideal > 0)
+
+
+def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount) -> Tensor:
+    rank = ranked.places()
+    weights = ranked.spread(within(rank, k) / _divisor(rank, discount))
+    return (torch.where(ranked.mask, gains, 0.0) * weights).sum(-1)
+
+
+def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
+    """Gains of labels; with `top`, `(..., 1)`, the exponential ones divided by 2^top, which no label overflows."""
+    if callable(gain):
+        return gain(labels)
+    if gain == "linear":
+        return labels
+    if top is None:
+        return torch.exp2(labels) - 1
+    return torch.exp2(labels - top) * -torch.expm1(-math.log(2) * labels)
+
+
+def _divisor(rank: Tensor, discount: Discount) -> Tensor:
+    return discount(rank) if callable(discount) else torch.log2(1 + rank)
+
+
+def _check(k: int | None, gain: Gain, discount: Discount) -> None:
+    check_cutoff(k)
+    if not callable(gain):
+        one_of("gain", gain, GAINS)
+    if not callable(discount):
+        one_of("discount", discount, DISCOUNTS)

@@ -1,0 +1,118 @@
+"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are written as text."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.lists import as_lists, reduce
+from rankgrad.metrics.metric import Metric, parse_metric
+
+
+class CustomMetric:
+    """A caller's metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
+
+    Args:
+        function: of the scores and labels of one list, `(n,)` on the CPU, which gives a number; NaN leaves the list out
+            of the mean. Its attribute `higher_is_better` is True unless set.
+    """
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
+        takes = CallSignature(function)
+        if not takes.fits(2):
+            bad_value("metric", "be a function of (scores, labels)", f"{describe(function)}{takes}")
+        self.function = function
+        self.higher_is_better = bool(getattr(function, "higher_is_better", True))
+
+    @property
+    def conventions(self) -> dict[str, str]:
+        """Gain, empty, ties and k, which only its author knows."""
+        return dict.fromkeys(("gain", "empty", "ties", "k"), "own")
+
+    def measure(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        mask: Any = None,
+        offsets: Any = None,
+        ids: Any = None,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """The value for these lists; arguments as in the functions of `rankgrad.metrics`. A list of no document is NaN.
+
+        Args:
+            scores, labels, mask, offsets: the lists.
+            ids: are not passed on.
+            reduction: `"none"`, `"sum"` or `"mean"`, both over the lists that are not NaN.
+        """
+        lists = as_lists(scores, labels, mask=mask, offsets=offsets)
+        parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]
+        rows = zip(*(part.reshape(-1, part.shape[-1]) for part in parts), strict=True)
+        values = torch.tensor([self._of_one(row[real], own[real]) for row, own, real in rows], dtype=torch.float64)
+        values = values.reshape(lists.scores.shape[:-1]).to(lists.scores.device)
+        if reduction == "none":
+            return values
+        counted = ~values.isnan()
+        if reduction == "mean" and not bool(counted.any()):
+            return values.new_full((), math.nan)
+        return reduce(torch.where(counted, values, 0.0), counted, reduction)
+
+    def _of_one(self, scores: Tensor, labels: Tensor) -> float:
+        if len(scores) == 0:
+            return math.nan
+        value = self.function(scores, labels)
+        size = value.numel() if isinstance(value, Tensor) else np.size(value)
+        try:
+            return float(value) if size == 1 else bad_value("metric", "give one number per list", f"{size} from {self}")
+        except TypeError:
+            bad_type("metric", "give one number per list", f"{type(value).__name__} from {self}")
+
+    def __repr__(self) -> str:
+        return f"{OWN}{describe(self.function)}"
+
+
+def as_metric(metric: Any) -> Metric | CustomMetric:
+    """Make a metric of a text or a function; a metric is itself.
+
+    Args:
+        metric: text such as `"nDCG@10"`, a `Metric`, or a function of the scores and labels of one list.
+
+    Example:
+        >>> def first_is_relevant(scores, labels):
+        ...     return float(labels[scores.argmax()] > 0)
+        >>> as_metric(first_is_relevant).measure(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([[1, 0], [1, 0]]))
+        tensor(0.5000, dtype=torch.float64)
+    """
+    if isinstance(metric, Metric | CustomMetric):
+        return metric
+    if isinstance(metric, str):
+        only_described("metric", metric)
+        return parse_metric(metric)
+    if isinstance(metric, type):
+        bad_type("metric", "be an object or a function", f"the class {metric.__name__}")
+    check_callable("metric", metric, "a text such as 'nDCG@10', a Metric, or a function of (scores, labels)")
+    return CustomMetric(metric)
+
+
+def metric_text(metric: Any) -> str:
+    """The text of a metric; a description where no text makes the metric again.
+
+    Args:
+        metric: as `as_metric` takes it.
+    """
+    if isinstance(metric, str):
+        return metric
+    text = str(as_metric(metric))
+    if isinstance(metric, Metric):
+        try:
+            same = parse_metric(text) == metric
+        except (ValueError, TypeError):  # a gain that is a function has a name, which is no text
+            same = False
+        return text if same else OWN + text
+    return text

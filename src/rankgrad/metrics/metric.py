@@ -1,0 +1,212 @@
+"""Metrics as values: `nDCG(gain='linear')@10` is Python, a command line argument and a table header at once."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.metrics import arp_opa, binary, cascade, cumulative_gain
+from rankgrad.metrics.ranked_lists import EMPTY, ListValues, Ranked, check_cutoff
+from rankgrad.metrics.sort_order import TIES
+from rankgrad.option_checks import fit_options
+from rankgrad.spec import LARGEST_CUTOFF, known_options, show, spell
+
+
+class MetricKind(NamedTuple):
+    """What a metric's name stands for."""
+
+    function: Callable[..., Tensor]  # of scores and labels
+    ranked: Callable[..., ListValues]  # of lists that are ranked already
+    higher_is_better: bool = True
+
+
+KINDS: Mapping[str, MetricKind] = MappingProxyType(
+    {
+        "nDCG": MetricKind(cumulative_gain.ndcg, cumulative_gain.ranked_ndcg),
+        "DCG": MetricKind(cumulative_gain.dcg, cumulative_gain.ranked_dcg),
+        "RR": MetricKind(cascade.rr, cascade.ranked_rr),
+        "AP": MetricKind(binary.ap, binary.ranked_ap),
+        "P": MetricKind(binary.precision, binary.ranked_precision),
+        "R": MetricKind(binary.recall, binary.ranked_recall),
+        "Success": MetricKind(cascade.success, cascade.ranked_success),
+        "ERR": MetricKind(cascade.err, cascade.ranked_err),
+        "RBP": MetricKind(binary.rbp, binary.ranked_rbp),
+        "ARP": MetricKind(arp_opa.arp, arp_opa.ranked_arp, higher_is_better=False),
+        "OPA": MetricKind(arp_opa.opa, arp_opa.ranked_opa),
+    }
+)
+_ALIASES = {"mrr": "RR", "map": "AP", "precision": "P", "recall": "R"}
+_KNOWN = {name.lower(): name for name in KINDS} | _ALIASES
+_SHARED = {"empty": "zero", "ties": "stable"}
+
+
+@dataclass(frozen=True, repr=False)
+class Metric:
+    """A metric with its cutoff and options; printed, it is the text that makes it.
+
+    `metric @ k` cuts it off at rank k, `metric(option=value)` gives it options, those of its function. Two metrics are
+    equal when they compute the same thing; options at their default are left out.
+
+    Example:
+        >>> metric = nDCG(gain="linear") @ 5
+        >>> metric, metric.name, metric.k, metric.options
+        (nDCG(gain='linear')@5, 'nDCG', 5, {'gain': 'linear'})
+        >>> metric.measure(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
+        tensor(0.8597)
+    """
+
+    name: str  # as in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
+    k: int | None = None  # only the first k ranks count; None: all
+    settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, by name
+
+    def __post_init__(self) -> None:
+        one_of("metric", self.name, KINDS)
+        check_cutoff(self.k)
+        if self.k is not None and self.k > LARGEST_CUTOFF:
+            bad_value("k", f"be at most {LARGEST_CUTOFF:,}", show(self.k))
+        known = self.defaults
+        known_options(self.name, dict(self.settings), known)
+        fitted = fit_options(self.name, dict(self.settings), self.function)
+        settings = {option: value for option, value in fitted.items() if value != known[option]}
+        object.__setattr__(self, "settings", tuple(sorted(settings.items())))
+        one_of("empty", settings.get("empty", "zero"), EMPTY)
+        one_of("ties", settings.get("ties", "stable"), TIES)
+        self.of(_NOTHING)  # the function itself checks its options, here on a list of no documents
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that differ from their default."""
+        return dict(self.settings)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Every option the metric has, with its default."""
+        parameters = inspect.signature(KINDS[self.name].ranked).parameters
+        public = inspect.signature(self.function).parameters
+        own = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+        return {name: public[name].default for name in own if name != "k"} | _SHARED
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        """The function of scores and labels that this metric calls."""
+        return KINDS[self.name].function
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a better ranking has the higher value."""
+        return KINDS[self.name].higher_is_better
+
+    @property
+    def conventions(self) -> dict[str, str]:
+        """The choices that make two numbers of one name incomparable: gain, empty, ties, k."""
+        every = self.defaults | self.options
+        if "max_label" in every:
+            gain = f"(2^y - 1) / 2^{every['max_label']:g}"
+        elif "threshold" in every:
+            gain = f"{'best ' if every.get('first') == 'best' else ''}label > {every['threshold']:g}"
+        else:
+            gain = _text(every.get("gain", "label"))
+        return {"gain": gain, "empty": every["empty"], "ties": every["ties"], "k": str(self.k or "all")}
+
+    def measure(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        mask: Any = None,
+        offsets: Any = None,
+        ids: Any = None,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """Measure these lists.
+
+        Args:
+            scores, labels, mask, offsets, ids, reduction: the lists and how their values are reduced; see
+                `rankgrad.metrics`.
+        """
+        where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
+        return self.function(scores, labels, k=self.k, **where, **self.options)
+
+    def of(self, ranked: Ranked) -> ListValues:
+        """Return the values of lists that are ranked already.
+
+        Args:
+            ranked: lists whose documents are sorted by score.
+        """
+        every = {name: value for name, value in (self.defaults | self.options).items() if name not in _SHARED}
+        return KINDS[self.name].ranked(ranked, k=self.k, **every)
+
+    def __matmul__(self, k: int) -> "Metric":
+        return replace(self, k=k)
+
+    def __call__(self, **options: Any) -> "Metric":
+        """Return the same metric with these options; those that it has already stay.
+
+        Args:
+            options: options of the metric's function, such as `gain`, `empty` and `ties`.
+        """
+        return replace(self, settings=tuple((self.options | options).items()))
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={_text(value, quoted=True)}" for name, value in self.settings)
+        return self.name + (f"({options})" if options else "") + ("" if self.k is None else f"@{self.k}")
+
+
+def parse_metric(text: "str | Metric") -> Metric:
+    """Make the metric that a text names; the case of the name does not matter.
+
+    MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or text, in quotes or not; nothing is
+    evaluated.
+
+    Args:
+        text: `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`, or a metric, which is returned.
+
+    Example:
+        >>> parse("ndcg(gain='linear')@5"), parse("MRR@10"), parse("nDCG@5:gain=linear,ties=trec")
+        (nDCG(gain='linear')@5, RR@10, nDCG(gain='linear', ties='trec')@5)
+    """
+    if isinstance(text, Metric):
+        return text
+    if not isinstance(text, str):
+        bad_type("metric", "be a text such as 'nDCG@10', or a Metric", type(text).__name__)
+    return _parse(text)
+
+
+@lru_cache(maxsize=1000)
+def _parse(text: str) -> Metric:
+    name, k, options = spell("metric", text, keep_case=True)
+    if name.lower() not in _KNOWN:
+        one_of("metric", name, [*KINDS, "MRR", "MAP", "Precision", "Recall"])
+    return Metric(_KNOWN[name.lower()], k, tuple(options.items()))
+
+
+def _text(value: Any, quoted: bool = False) -> str:
+    if callable(value):
+        return str(getattr(value, "__qualname__", value))
+    return repr(value) if quoted else str(value)
+
+
+def _nothing() -> Ranked:
+    labels, mask = torch.zeros(1), torch.zeros(1, dtype=torch.bool)
+    return Ranked(labels, mask, labels, mask)
+
+
+_NOTHING = _nothing()
+
+nDCG = Metric("nDCG")
+DCG = Metric("DCG")
+RR = Metric("RR")
+AP = Metric("AP")
+P = Metric("P")
+R = Metric("R")
+Success = Metric("Success")
+ERR = Metric("ERR")
+RBP = Metric("RBP")
+ARP = Metric("ARP")
+OPA = Metric("OPA")

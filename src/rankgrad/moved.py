@@ -1,0 +1,178 @@
+"""Old import paths: modules of version 0.1.0 that have another name now are still found, with a deprecation warning."""
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Module of version 0.1.0 -> module now, both below `rankgrad`.
+MODULES = {
+    "accepted": "option_checks",
+    "blending": "blend_estimator",
+    "ranker": "estimator",
+    "rows": "estimator_base",
+    "files": "atomic_files",
+    "own": "custom_objects",
+    "cli.checks": "cli.argument_checks",
+    "cli.screen": "cli.terminal_text",
+    "cli.tables": "cli.terminal_tables",
+    "cli.sources": "cli.data_source",
+    "data.chunks": "data.letor.chunks",
+    "data.cut": "data.truncation",
+    "data.decimals": "data.letor.decimals",
+    "data.facts": "data.benchmarks",
+    "data.faults": "data.letor.errors",
+    "data.findings": "data.inspection_checks",
+    "data.inspect": "data.inspection",
+    "data.layouts": "data.folder_layouts",
+    "data.memory": "data.memory_limits",
+    "data.parser": "data.letor.parser",
+    "data.parsing": "data.letor.blocks",
+    "data.queries": "data.query_groups",
+    "data.reading": "data.letor.passes",
+    "data.registry": "data.loading",
+    "data.scan": "data.inspection_scan",
+    "data.steps": "data.preprocessing.steps",
+    "data.streams": "data.letor.streams",
+    "data.summary": "data.letor.summary",
+    "experiments.cell": "experiments.runs.cell",
+    "experiments.charts": "experiments.report.charts",
+    "experiments.compare": "experiments.comparison",
+    "experiments.entrants": "experiments.recipes.models",
+    "experiments.explorer": "experiments.report.query_explorer",
+    "experiments.facts": "experiments.runs.provenance",
+    "experiments.footnotes": "experiments.tables.footnotes",
+    "experiments.importance": "experiments.setting_importance",
+    "experiments.latex": "experiments.tables.latex",
+    "experiments.lifeline": "experiments.runs.parent_watch",
+    "experiments.packed": "experiments.runs.packed_results",
+    "experiments.page": "experiments.report.page",
+    "experiments.pool": "experiments.runs.process_pool",
+    "experiments.printed": "experiments.tables.published",
+    "experiments.problems": "experiments.recipes.errors",
+    "experiments.ray_pool": "experiments.runs.ray_pool",
+    "experiments.reading": "experiments.recipes.reader",
+    "experiments.recipe": "experiments.recipes.recipe",
+    "experiments.records": "experiments.runs.result_checks",
+    "experiments.rendering": "experiments.tables.text",
+    "experiments.results": "experiments.runs.results",
+    "experiments.run": "experiments.runs.run_cell",
+    "experiments.series": "experiments.report.chart_data",
+    "experiments.sets": "experiments.recipes.data_sets",
+    "experiments.space": "experiments.recipes.search_space",
+    "experiments.study": "experiments.report.study",
+    "experiments.trained": "experiments.runs.train_cell",
+    "experiments.tune": "experiments.tuning",
+    "experiments.work": "experiments.runs.run_recipe",
+    "experiments.yaml_file": "experiments.recipes.yaml_file",
+    "kernels.cache": "kernels.cache_folder",
+    "kernels.kept": "kernels.numba_cache",
+    "kernels.forks": "kernels.fork_check",
+    "kernels.cuda.recorded": "kernels.cuda.recorded_launches",
+    "losses.documents": "losses.unpadded",
+    "losses.formula": "losses.metric_formula",
+    "losses.ideal": "losses.ideal_dcg",
+    "losses.own": "losses.custom",
+    "losses.swaps": "losses.swap_deltas",
+    "losses.text": "losses.from_text",
+    "losses.surrogates": "losses.surrogate_networks",
+    "metrics.found": "metrics.binary",
+    "metrics.gains": "metrics.cumulative_gain",
+    "metrics.measure": "metrics.metric",
+    "metrics.order": "metrics.sort_order",
+    "metrics.own": "metrics.custom",
+    "metrics.pairs": "metrics.arp_opa",
+    "metrics.ranked": "metrics.ranked_lists",
+    "metrics.stopping": "metrics.cascade",
+    "rankers.naming": "rankers.from_text",
+    "rankers.norm": "rankers.batch_norm",
+    "rankers.own": "rankers.custom",
+    "rankers.places": "rankers.list_index",
+    "rankers.pooling": "rankers.softmax_pooling",
+    "relax.operator": "relax.relaxation",
+    "surrogate.draws": "surrogate.generated_lists",
+    "training.adapt": "training.hypergradient",
+    "training.adapt_step": "training.heldout_adaptation",
+    "training.batches": "training.batch_schedule",
+    "training.feed": "training.batch_loading",
+    "training.graphs": "training.cuda_graphs",
+    "training.judge": "training.validation",
+    "training.optimise": "training.optimisers",
+    "training.report": "training.loggers",
+    "training.state": "training.checkpoint",
+    "training.warm": "training.warm_start",
+    "trees.engines": "trees.frameworks",
+    "trees.join": "trees.joined_models",
+    "trees.judge": "trees.validation",
+    "trees.ranker": "trees.estimator",
+    "trees.shape": "trees.file_checks",
+    "trees.splits": "trees.tree_arrays",
+    "trees.lightgbm_file": "trees.lightgbm_checks",
+    "trees.xgboost_file": "trees.xgboost_checks",
+}
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds an old module after all other finders have failed, and gives the new module in its place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec for an old path; None for every other name."""
+        if fullname.removeprefix("rankgrad.") not in MODULES or not fullname.startswith("rankgrad."):
+            return None
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the new module under a proxy that has the old name."""
+        new = f"rankgrad.{MODULES[spec.name.removeprefix('rankgrad.')]}"
+        _warn(spec.name, new)
+        return _Alias(spec.name, importlib.import_module(new))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the new module has run already."""
+
+
+class _Alias(ModuleType):
+    """A module under its old name; all attributes are those of the new module."""
+
+    def __init__(self, name: str, module: ModuleType) -> None:
+        super().__init__(name, module.__doc__)
+        self.__dict__["_module"] = module
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the attribute of the new module."""
+        return getattr(self.__dict__["_module"], name)
+
+
+def renamed(package: str, names: dict[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package in which some public names have changed: old name -> new name."""
+
+    def __getattr__(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        _warn(f"{package}.{name}", f"{package}.{names[name]}")
+        module, _, attribute = f"{package}.{names[name]}".rpartition(".")
+        return getattr(importlib.import_module(module), attribute)
+
+    return __getattr__
+
+
+def _warn(old: str, new: str) -> None:
+    """Warn at the line of the caller: the first frame outside of this module and of the import system."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
+        frame = frame.f_back
+    message, names = f"{old} is deprecated; use {new}", frame.f_globals
+    where = frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, DeprecationWarning, *where)
+
+
+def install() -> None:
+    """Let Python find modules under their old paths."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

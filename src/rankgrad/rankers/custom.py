@@ -1,0 +1,186 @@
+"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are written as text."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described, own_copy
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.rankers.from_text import build, parse_ranker
+from rankgrad.rankers.list_index import ListIndex
+from rankgrad.rankers.scorer import Scorer
+
+Network = str | nn.Module | Callable[[int], nn.Module]
+
+_KINDS = "text such as 'mlp:widths=64-32', an nn.Module, or a function of the number of features that makes one"
+
+
+class CustomRanker(Scorer):
+    """A caller's network that scores each document by itself: `network(features (documents, f))`.
+
+    Args:
+        features: f, the number of features.
+        network: gives `(documents,)` or `(documents, 1)`.
+    """
+
+    model = "own"
+
+    def __init__(self, features: int, network: nn.Module) -> None:
+        super().__init__(features, description=describe(network))
+        self.network = network
+
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
+        """Scores `(rows,)`; see `Scorer`."""
+        return self._checked(self.network(rows), (rows.shape[0],), rows)
+
+    def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
+        """Scores `(documents,)` of flat lists; see `Scorer`."""
+        if features.dim() == 2 and features.shape[0] == 0:
+            return features.sum(-1)  # no network is asked about nothing
+        return super().forward(features, offsets, width=width)
+
+    def _checked(self, scores: Any, shape: tuple[int, ...], features: Tensor) -> Tensor:
+        if not isinstance(scores, Tensor) or tuple(scores.shape) not in (shape, (*shape, 1)):
+            must = f"give one score per document, {shape} for features {tuple(features.shape)}"
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            bad_value("model", must, f"{got} from {self.config['description']}")
+        return scores.reshape(shape)
+
+
+class CustomPadded(CustomRanker):
+    """A caller's network of padded lists: `network(features (lists, n, f), mask (lists, n))`.
+
+    Args:
+        features: f, the number of features.
+        network: gives `(lists, n)` or `(lists, n, 1)`; scores of padding mean nothing.
+    """
+
+    list_aware = True
+
+    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
+        """Scores `(rows,)`; see `Scorer`."""
+        padded = torch.where(places.mask[..., None], places.pad(rows), 0.0)
+        scores = self._checked(self.network(padded, mask=places.mask), tuple(padded.shape[:2]), padded)
+        return places.unpad(scores[..., None]).squeeze(-1)
+
+
+class CustomFlat(CustomRanker):
+    """A caller's network of flat lists: `network(features (documents, f), offsets (lists + 1,))`.
+
+    Args:
+        features: f, the number of features.
+        network: gives `(documents,)` or `(documents, 1)`.
+    """
+
+    list_aware = True
+
+    def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
+        """Scores `(documents,)` of flat lists; see `Scorer`. Rows behind the last list are not allowed here."""
+        self._check(features, 2, "(documents, {})")
+        if features.shape[0] == 0:
+            return features.sum(-1)
+        return self._checked(self.network(features, offsets=offsets), (features.shape[0],), features)
+
+    def padded(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Scores `(lists, n)` of padded lists; see `Scorer`. Padding is scored 0."""
+        offsets = nn.functional.pad(mask.sum(-1).cumsum(0), (1, 0))
+        scores = self(features[mask], offsets)
+        return scores.new_zeros(mask.shape).masked_scatter(mask, scores)
+
+
+_FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": CustomPadded, "offsets": CustomFlat}
+
+
+def as_ranker(model: Any, features: int) -> Scorer:
+    """Make a ranker of a text, a network, or a function that makes a network. A given network is copied.
+
+    What the network is given follows from the names of the parameters of its `forward`: `(features, mask)` padded
+    lists, `(features, offsets)` flat lists, and `(features)` rows, each scored by itself.
+
+    Args:
+        model: text, an `nn.Module`, or a function (or class) called with the number of features.
+        features: f, the number of features.
+
+    Example:
+        >>> ranker = as_ranker(torch.nn.Linear(3, 1), 3)
+        >>> ranker(torch.ones(5, 3), torch.tensor([0, 2, 5])).shape, ranker.config["description"]
+        (torch.Size([5]), 'torch.nn.modules.linear.Linear')
+    """
+    if isinstance(model, str):
+        only_described("model", model)
+        name, options = parse_ranker(model)
+        return build(name, features=features, **options)
+    check_model(model)
+    if isinstance(model, nn.Module):
+        network = own_copy("model", model)
+    else:
+        network = model(features)
+        if not isinstance(network, nn.Module):
+            bad_type("model", f"make an nn.Module, as {describe(model)} does not", type(network).__name__)
+    if isinstance(network, Scorer):
+        if network.features != features:
+            bad_value("model", f"take {features} features, as the data has", network.features)
+        return network
+    ranker = _FORMS[_form(network)](features, network)
+    _try(ranker)
+    if not any(parameter.requires_grad for parameter in ranker.parameters()):
+        bad_value("model", "have parameters that are trained", f"none in {describe(network)}")
+    return ranker
+
+
+def check_model(model: Any) -> None:
+    """Raise what is wrong with a model as far as it shows without data.
+
+    Args:
+        model: as `as_ranker` takes it.
+    """
+    if isinstance(model, str):
+        only_described("model", model)
+        parse_ranker(model)
+        return
+    check_callable("model", model, _KINDS)
+    if isinstance(model, nn.Module):
+        if not isinstance(model, Scorer):
+            _form(model)
+    elif not (takes := CallSignature(model)).fits(1):
+        bad_value("model", f"be {_KINDS}", f"{describe(model)}{takes}")
+
+
+def model_text(model: Any) -> str:
+    """The text of a model; a description where no text makes the model again.
+
+    Args:
+        model: as `as_ranker` takes it.
+    """
+    return model if isinstance(model, str) else f"{OWN}{describe(model)}"
+
+
+def _form(network: nn.Module) -> str | None:
+    """The second parameter that the network's forward takes: `mask`, `offsets` or none."""
+    takes = CallSignature(network.forward)
+    named = next((name for name in ("mask", "offsets") if name in takes.named), None)
+    if not takes.fits(1, *([named] if named else [])):
+        must = "be a network whose forward takes (features), (features, mask) or (features, offsets)"
+        bad_value("model", must, f"{describe(network)} with forward{takes}")
+    return named
+
+
+@torch.no_grad()
+def _try(ranker: CustomRanker) -> None:
+    """Score two small lists, which shows a wrong shape before training, and makes the weights of lazy layers."""
+    training = ranker.training
+    ranker.eval()
+    rows = torch.zeros(5, ranker.features)
+    for parameter in ranker.parameters():
+        rows = rows.to(parameter.device)
+    try:
+        ranker(rows, torch.tensor([0, 2, 5], device=rows.device))
+    except RuntimeError as error:
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"model must score documents of {ranker.features} features; got {ranker.config['description']}: {got}"
+        ) from error
+    finally:
+        ranker.train(training)

@@ -1,0 +1,92 @@
+"""Rankers by name: from text to a name with options, and from these to a module."""
+
+import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.option_checks import check_sizes
+from rankgrad.rankers.attention_mil import AttentionMIL
+from rankgrad.rankers.attsets import AttSets
+from rankgrad.rankers.context_aware import ContextAware
+from rankgrad.rankers.dasalc import DASALC
+from rankgrad.rankers.mlp import MLP, Linear
+from rankgrad.rankers.presets import PRESETS
+from rankgrad.rankers.scorer import Scorer
+from rankgrad.spec import known_options, no_cutoff, spell
+
+_CLASSES = (MLP, Linear, ContextAware, AttSets, AttentionMIL, DASALC)
+MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each in _CLASSES})
+
+
+def build(model: str, *, features: int, **options: Any) -> Scorer:
+    """The ranker of a name, or of a preset, with its options; what is wrong is said before anything is made.
+
+    Args:
+        model: a name in `MODELS` or `PRESETS`; case does not matter.
+        features: f, the number of features.
+        options: those of the model's class, None standing for `"none"`; with a preset they replace the preset's.
+
+    Example:
+        >>> ranker = build("mlp", features=46, widths=[256, 128])
+        >>> build(**ranker.config).config == ranker.config
+        True
+        >>> build("mlp", features=46, drop=0.1)
+        Traceback (most recent call last):
+        ValueError: option must be one that mlp has (widths, ...); got 'drop'; did you mean 'dropout'?
+    """
+    name = _known(model)
+    if name in PRESETS:
+        options = {**PRESETS[name].options, **options}
+    kind = _kind(name, options)
+    return kind(features, **{option: "none" if value is None else value for option, value in options.items()})
+
+
+def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
+    """Read a ranker's text and check it; returns its name and options for `build`.
+
+    Args:
+        text: `name[:option=value,...]` or `name(option=value, ...)`, in any case. The name is one of `MODELS` or
+            `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
+
+    Example:
+        >>> parse("mlp:widths=256-128,norm=none")
+        ('mlp', {'widths': [256, 128], 'norm': 'none'})
+    """
+    said = no_cutoff("model", spell("model", text), text)
+    name, options = _known(said.name), {option: _word(value) for option, value in said.options.items()}
+    _kind(name, options)
+    with torch.device("meta"):  # all other checks, and no weights
+        build(name, features=1, **options)
+    return name, options
+
+
+def _known(name: Any) -> str:
+    """The name as `MODELS` and `PRESETS` spell it; `-` and `_` are the same here."""
+    if not isinstance(name, str):
+        bad_type("model", "be a name such as 'mlp'", type(name).__name__)
+    known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
+    plain = name.strip().lower().replace("-", "_")
+    if plain == "own":
+        bad_value("model", "be a network that can be made by its name; an own one is given as an object", repr(name))
+    if plain not in known:
+        one_of("model", name, known.values())
+    return known[plain]
+
+
+def _kind(name: str, options: Mapping[str, Any]) -> type[Scorer]:
+    """The class of a model or preset, which must have all these options, of a size that can be made."""
+    model = PRESETS[name].model if name in PRESETS else name
+    known = [option for option in inspect.signature(MODELS[model]).parameters if option != "features"]
+    known_options(model, options, known)
+    check_sizes(model, options)
+    return MODELS[model]
+
+
+def _word(value: Any) -> Any:
+    if value is None:
+        return "none"
+    return value.lower() if isinstance(value, str) else value

@@ -1,0 +1,137 @@
+"""What every relaxation of ranking can do, whichever half of it it defines."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.lists import compute_dtype
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """A differentiable stand-in for sorting, as a value: `neural_sort(temperature=0.1)`.
+
+    A subclass defines `_permutation` or `_ranks`; each gives the other. All methods take `scores (..., n)` and an
+    optional boolean `mask (..., n)`; ranks and rows of padding are 0.
+    """
+
+    def permutation(self, scores: Any, mask: Any = None) -> Tensor:
+        """The soft permutation, `(..., n, n)`: row r says how much of each document stands at rank r + 1.
+
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+
+        Example:
+            >>> from rankgrad.relax import neural_sort
+            >>> neural_sort(temperature=0.01).permutation(torch.tensor([1.0, 3.0, 2.0])).round()
+            tensor([[0., 1., 0.],
+                    [0., 0., 1.],
+                    [1., 0., 0.]])
+        """
+        return self._permutation(*check_scores(scores, mask))
+
+    def ranks(self, scores: Any, mask: Any = None) -> Tensor:
+        """The soft rank of each document, from 1, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
+        scores, mask = check_scores(scores, mask)
+        return torch.where(mask, self._ranks(scores, mask), 0.0)
+
+    def sort(self, scores: Any, mask: Any = None) -> Tensor:
+        """The scores in soft descending order, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
+        scores, mask = check_scores(scores, mask)
+        return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
+
+    def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
+        """How much of each document is among the first k, `(..., n)`.
+
+        Args:
+            scores: `(..., n)`.
+            k: number of ranks, at least 1.
+            mask: boolean `(..., n)`, True for a real document; None: all are.
+        """
+        if k < 1:
+            bad_value("k", "be at least 1", k)
+        return self._permutation(*check_scores(scores, mask))[..., :k, :].sum(-2)
+
+    @property
+    def gives_permutation(self) -> bool:
+        """Whether the permutation is the operator's own, not lifted from its ranks."""
+        return type(self)._permutation is not Relaxation._permutation
+
+    def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return lift(self._ranks(scores, mask), mask)
+
+    def _ranks(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return expected_ranks(self._permutation(scores, mask))
+
+
+def lift(ranks: Tensor, mask: Tensor) -> Tensor:
+    r"""A permutation from soft ranks: each document is shared between its two neighbouring ranks, linearly.
+
+    .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
+
+    Columns of real documents sum to 1; at whole ranks it is the permutation itself.
+
+    Args:
+        ranks: `(..., n)`, from 1.
+        mask: boolean `(..., n)`, True for a real document.
+
+    Example:
+        >>> lift(torch.tensor([1.0, 1.75]), torch.tensor([True, True]))
+        tensor([[1.0000, 0.2500],
+                [0.0000, 0.7500]])
+    """
+    rows = rank_numbers(ranks)[:, None]
+    length = mask.sum(-1, keepdim=True).to(ranks.dtype).clamp(min=1)
+    inside = torch.minimum(ranks.clamp(min=1.0), length)  # a soft rank may be a rounding error outside of [1, length]
+    hat = (1.0 - (rows - inside[..., None, :]).abs()).clamp(min=0.0)
+    return torch.where(mask[..., None, :], hat, 0.0)
+
+
+def expected_ranks(permutation: Tensor) -> Tensor:
+    """The mean rank of each document, `(..., n)`: columns are divided by their sums, which need not be 1."""
+    rows = rank_numbers(permutation)[:, None]
+    total = permutation.sum(-2)
+    return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
+
+
+def rank_numbers(like: Tensor) -> Tensor:
+    """1, 2, ..., n in the dtype and on the device of `like (..., n)`."""
+    return torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
+
+
+def row_mask(mask: Tensor) -> Tensor:
+    """Which ranks a list has, `(..., n)`: the first m, where m is its number of documents."""
+    return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
+
+
+def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
+    """Scores in their compute dtype with 0 in the padding, and a boolean mask of their shape."""
+    if not isinstance(scores, Tensor):
+        bad_type("scores", "be a tensor", type(scores).__name__)
+    scores = scores.to(compute_dtype(scores.dtype))
+    if mask is None:
+        return scores, torch.ones_like(scores, dtype=torch.bool)
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != scores.shape:
+        got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        bad_value("mask", f"be a boolean tensor of the shape of scores, {tuple(scores.shape)}", got)
+    return torch.where(mask, scores, 0.0), mask
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless the number is above 0."""
+    if not value > 0:
+        bad_value(name, "be above 0", value)

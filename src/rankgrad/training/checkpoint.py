@@ -1,0 +1,207 @@
+"""Where a run stands, and the file that lets it go on from there, bit by bit."""
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
+from rankgrad.training.settings import Settings
+
+LAST = "last.safetensors"
+# Settings that may differ when a run goes on: they do not change what a step computes.
+_FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
+
+_ROW = ("epoch", "loss", "seconds", "judge_seconds")  # of the history
+
+
+@dataclass
+class RunState:
+    """What besides tensors a run has to remember."""
+
+    epoch: int = 0  # the one under way
+    step: int = 0  # steps done in it
+    loss: float = 0.0  # summed over the lists of its steps
+    lists: int = 0
+    seconds: float = 0.0  # of all training so far
+    best: float | None = None
+    best_epoch: int | None = None
+    stale: int = 0  # epochs since the best
+    first: float | None = None  # the mean loss of the first step
+    plateau: float = 1.0  # what a plateau has made of the learning rate
+    log_bytes: int = 0  # length of log.jsonl when this was written
+    history: list[dict[str, Any]] = field(default_factory=list)
+    done: bool = False
+
+
+class Checkpoint:
+    """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state; one rename."""
+
+    def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any, begun: str | None = None) -> None:
+        self.path, self.fabric, self.begun = folder / LAST, fabric, begun
+        self.settings, self.data = settings.to_json(), data_fingerprint(data)
+        self.run = mark(settings, data, begun)
+        self.held: str | None = None  # a hash of the lists that the parameters of the loss are moved by
+        self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+
+    def hold(self, lists: NDArray[np.int64]) -> None:
+        """Note which lists are held out for `adapt=heldout`; a run that is resumed must have held out the same."""
+        self.held = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
+        if self._found is not None and self._found[1].get("held") != self.held:
+            got = "others: version 0.1 chose them otherwise. Train anew elsewhere"
+            bad_value("held-out lists", f"be those of when {self.path.parent} began, to go on", got)
+
+    def save(
+        self,
+        state: RunState,
+        module: nn.Module,
+        optimisers: Mapping[str, Any],
+        average: MovingAverage | None,
+        scaler: Any,
+    ) -> None:
+        """Write where the run stands, with the optimisers by name. All processes call it, the first one writes."""
+        random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
+        if self.fabric.global_rank > 0:
+            return
+        tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
+        for part, optimiser in optimisers.items():
+            tensors |= {f"{part}.{name}": value for name, value in state_tensors(optimiser)}
+        tensors |= {f"random.{name}": value for name, value in random.items()}
+        if average is not None:
+            tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
+        facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
+        facts |= {} if self.begun is None else {"init_model": self.begun}
+        facts |= {} if self.held is None else {"held": self.held}
+        write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
+
+    def read(self) -> RunState:
+        """See where the run stood. Other settings or data than then are an error, before anything is made of them."""
+        self._found = read_tensors(self.path)
+        try:
+            self._compare(self._found[1])
+            state = _checked(RunState(**self._found[1]["state"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            self._complain(error)
+        self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no mark
+        return state
+
+    def load(
+        self, module: nn.Module, optimisers: Mapping[str, Any], average: MovingAverage | None, scaler: Any
+    ) -> None:
+        """Put back what `read` has found."""
+        assert self._found is not None
+        try:
+            self._restore(*self._found, module, optimisers, average, scaler)
+        except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
+            self._complain(error)
+        self._found = None
+
+    def _complain(self, error: Exception) -> NoReturn:
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{self.path} must be a checkpoint of this run; got {got}: train anew elsewhere") from error
+
+    def _restore(
+        self,
+        tensors: dict[str, Tensor],
+        facts: dict[str, Any],
+        module: nn.Module,
+        optimisers: Mapping[str, Any],
+        average: MovingAverage | None,
+        scaler: Any,
+    ) -> None:
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        module.load_state_dict(parts["module"])
+        for part, optimiser in optimisers.items():
+            load_state(optimiser, parts.get(part, {}))
+        if average is not None:
+            for number, mean in enumerate(average.mean):
+                mean.copy_(parts["average"][str(number)])
+        if scaler and facts["scaler"]:
+            scaler.load_state_dict(facts["scaler"])
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
+
+    def _gathered(self, value: Tensor) -> Tensor:
+        """The value of each process, `(processes, ...)`; that of the only one as it is."""
+        if self.fabric.world_size == 1:
+            return value
+        own = value.to(self.fabric.device)
+        every = [torch.empty_like(own) for _ in range(self.fabric.world_size)]
+        torch.distributed.all_gather(every, own)
+        return torch.stack(every)
+
+    def _compare(self, facts: dict[str, Any]) -> None:
+        for name, now in self.settings.items():
+            then = facts["settings"].get(name)
+            if name not in _FREE and then != now:
+                bad_value(name, f"be {then!r}, as when {self.path.parent} began, to go on", repr(now))
+        if facts["data"] != self.data:
+            bad_value("data", f"be that of {self.path.parent}, {facts['data']}, to go on", self.data)
+        if facts.get("init_model") != self.begun:
+            must = f"be the model that {self.path.parent} began with, to go on"
+            bad_value("init_model", must, "none" if self.begun is None else "another")
+
+
+def _checked(state: RunState) -> RunState:
+    """See that numbers are numbers: a file may come from anywhere."""
+    for name, value in dataclasses.asdict(state).items():
+        if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
+            continue
+        counts = name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch")
+        if not isinstance(value, int if counts else int | float) or (counts and value < 0):
+            raise TypeError(f"{name} {value!r}")
+    for row in state.history if isinstance(state.history, list) else [None]:
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in _ROW):
+            raise TypeError(f"history with {row!r}")
+    return state
+
+
+def mark(settings: Settings, data: Dataset, begun: str | None = None) -> str:
+    """What the files of one run are marked with; the same for a run that does the same.
+
+    Args:
+        settings: of the run.
+        data: the training lists.
+        begun: the hash of the model that it starts from, if any.
+    """
+    told = {name: value for name, value in settings.to_json().items() if name not in _FREE}
+    facts = [told, data_fingerprint(data), *([] if begun is None else [begun])]
+    return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
+
+
+def data_fingerprint(data: Dataset) -> dict[str, int]:
+    """Enough of a data set to notice another one; the features are sampled."""
+    documents = len(data.labels)
+    rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
+    sample = np.asarray(data.features[rows]) if documents else np.zeros(0)
+    content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
+    for array in (data.labels, sample):
+        content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
+    return {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
+
+
+def _random(device: torch.device) -> dict[str, Tensor]:
+    found = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        found["cuda"] = torch.cuda.get_rng_state(device)
+    return found
+
+
+def _set_random(states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])

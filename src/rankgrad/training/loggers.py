@@ -1,0 +1,114 @@
+"""What a run says while it works: a progress bar on a terminal, a line of JSON an epoch, and trackers by name."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rankgrad.atomic_files import naming, open_to_append
+
+LOG = "log.jsonl"
+
+
+class Tracker(Protocol):
+    """Takes the numbers of an epoch."""
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Note a row of the history."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class JsonLines:
+    """`log.jsonl`: one JSON object an epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOG
+
+    def cut(self, length: int) -> None:
+        """Forget what was written after the checkpoint that the run goes on from."""
+        open_to_append(self.path, length).close()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Append a line."""
+        with naming(self.path), open_to_append(self.path) as file:
+            file.write((json.dumps(row) + "\n").encode())
+
+    @property
+    def length(self) -> int:
+        """Bytes so far."""
+        return self.path.stat().st_size if self.path.is_file() else 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MetricTracker:
+    """TensorBoard, MLflow or Weights & Biases: the numbers of each epoch under their names."""
+
+    def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
+        self.tracker, self.name = tracker, folder.name
+        try:
+            self._log, self._close = getattr(self, f"_{tracker}")(folder, settings)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"trackers must be installed; got {tracker!r}: {error}") from error
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Log the row's numbers under their names."""
+        self._log({name: value for name, value in row.items() if isinstance(value, int | float)}, row["epoch"])
+
+    def close(self) -> None:
+        """Flush."""
+        self._close()
+
+    def _tensorboard(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
+        from lightning_fabric.loggers import TensorBoardLogger
+
+        logger = TensorBoardLogger(root_dir=folder, name="tensorboard", version="")
+        logger.log_hyperparams(settings)
+        return logger.log_metrics, lambda: logger.finalize("success")
+
+    def _mlflow(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
+        import mlflow
+
+        run = mlflow.start_run(run_name=self.name)
+        mlflow.log_params(settings)
+        return lambda row, step: mlflow.log_metrics(row, step=step, run_id=run.info.run_id), mlflow.end_run
+
+    def _wandb(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
+        import wandb
+
+        run = wandb.init(project="rankgrad", name=self.name, dir=folder, config=settings)
+        return lambda row, step: run.log(row, step=step), run.finish
+
+
+class ProgressBar:
+    """A progress bar on standard error: epochs or trees, loss, metric, time left. Silent where that is no terminal."""
+
+    def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
+        self.epochs, self.metric, self.unit = epochs, metric, unit
+        self._bar: Any = None
+        if sys.stderr.isatty() if show is None else show:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("training", total=float(epochs))
+            self._bar.start()
+
+    def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
+        """Show the time, in epochs, the mean loss of this epoch, the best metric so far, and what the loss learned."""
+        if self._bar is not None:
+            best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
+            own = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
+            mean = "" if loss is None else f"  loss {loss:.4f}"
+            text = f"{self.unit} {min(int(time) + 1, self.epochs)}/{self.epochs}{mean}{own}{best_text}"
+            self._bar.update(self._task, completed=time, description=text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,185 @@
+"""Optimisers and learning rates by name: `adamw:betas=...`, `cosine`, `step:every=50,factor=0.1`, `plateau`."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.option_checks import LARGEST, fit_options
+from rankgrad.spec import known_options, no_cutoff, show, spell
+
+OPTIMISERS: dict[str, Any] = {
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
+# What the loop decides: the rates come from the schedule, the rest is how a step is computed, not what it computes.
+_OURS = ("params", "lr", "weight_decay", "foreach", "fused", "capturable", "differentiable", "maximize")
+SCHEDULES: dict[str, dict[str, float]] = {
+    "constant": {},
+    "cosine": {"end": 0.0},
+    "step": {"every": 50, "factor": 0.1},
+    "plateau": {"patience": 5, "factor": 0.5},
+}
+
+
+def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
+    """The optimiser and its options."""
+    name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
+    one_of("optimiser", name, OPTIMISERS)
+    takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
+    known_options(name, options, takes)
+    options = fit_options(name, options, OPTIMISERS[name])
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    try:  # the optimiser itself checks the values
+        OPTIMISERS[name]([nn.Parameter(torch.zeros(1))], lr=1e-3, **options)
+    except (ValueError, RuntimeError) as error:
+        bad_value("optimiser", f"have options that {name} takes", f"{show(text)}: {error}")
+    return OPTIMISERS[name], options
+
+
+def make_optimiser(
+    text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
+) -> torch.optim.Optimizer:
+    """One optimiser of two groups: the ranker's parameters, and the loss's own, without weight decay.
+
+    A group keeps its rate in `base_lr`; a schedule multiplies it. On a GPU the rate is a tensor and the step fused, so
+    that it can be part of a CUDA graph.
+    """
+    kind, options = check_optimiser(text)
+    groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
+    if own := _trained(loss):
+        groups.append({"params": own, "base_lr": loss_lr or lr, "weight_decay": 0.0})
+    device = groups[0]["params"][0].device
+    takes = inspect.signature(kind).parameters
+    if device.type == "cuda" and "capturable" in takes:
+        options |= {"capturable": True} | ({"fused": True} if "fused" in takes else {})
+    for group in groups:
+        rate = group["base_lr"]
+        group["lr"] = torch.tensor(rate, device=device) if "capturable" in options else rate
+    return kind(groups, **options)
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
+    """Each group's own rate times a factor."""
+    for group in optimiser.param_groups:
+        if group.get("factor") == factor:  # a launch saved
+            continue
+        group["factor"] = factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(group["base_lr"] * factor)
+        else:
+            group["lr"] = group["base_lr"] * factor
+
+
+def check_schedule(text: str) -> tuple[str, dict[str, float]]:
+    """The schedule's name and all its options."""
+    name, _, options = no_cutoff("schedule", spell("schedule", text), text)
+    one_of("schedule", name, SCHEDULES)
+    known_options(name, options, SCHEDULES[name])
+    for option, value in options.items():
+        # Powers of a factor above 1 overflow, as does time in steps of almost nothing.
+        least, most = 0.001 if option == "every" else 0, 1 if option == "factor" else LARGEST
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
+    if not isinstance(options.get("patience", 0), int):
+        bad_value("patience of plateau", "be a whole number", options["patience"])
+    return name, {**SCHEDULES[name], **options}
+
+
+def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
+    """The factor of the learning rate as a function of the time in epochs, and of the factor a plateau has led to.
+
+    Example:
+        >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
+        >>> [round(rate(time, 1.0), 3) for time in (0.25, 1.5, 3.5)]
+        [0.25, 1.0, 0.1]
+    """
+    name, options = check_schedule(text)
+
+    def factor(time: float, plateau: float) -> float:
+        rise = min(1.0, time / warmup) if warmup else 1.0
+        if name == "cosine":
+            share = min(1.0, max(0.0, time - warmup) / max(epochs - warmup, 1e-9))
+            return rise * (options["end"] + (1 - options["end"]) * (1 + math.cos(math.pi * share)) / 2)
+        if name == "step":
+            return rise * options["factor"] ** math.floor(time / options["every"])
+        return rise * plateau
+
+    return factor
+
+
+def plateau(text: str, factor: float, stale: int) -> float:
+    """The factor after an epoch that was the `stale`-th in a row without a better metric."""
+    name, options = check_schedule(text)
+    if name != "plateau" or stale == 0 or stale % (int(options["patience"]) + 1):
+        return factor
+    return factor * options["factor"]
+
+
+class MovingAverage:
+    """An exponential moving average of tensors, in place; `swapped()` puts it in their place for a while."""
+
+    def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:
+        # Layers may share a weight, which is to be averaged once.
+        once = {(tensor.data_ptr(), tensor.shape): tensor for tensor in tensors if tensor.is_floating_point()}
+        self.live, self.decay = [*once.values()], decay
+        self.mean = [tensor.detach().clone() for tensor in self.live]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """One step towards the tensors as they are now."""
+        if self.live:
+            torch._foreach_lerp_(self.mean, self.live, 1.0 - self.decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange the average and the tensors; twice is nothing."""
+        for mean, live in zip(self.mean, self.live, strict=True):
+            kept = live.clone()
+            live.copy_(mean)
+            mean.copy_(kept)
+
+
+def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    """The optimiser's memory as named tensors: by group, parameter and kind."""
+    for number, parameter in _numbered(optimiser):
+        for kind, value in optimiser.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                yield f"{number}.{kind}", value
+
+
+def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `state_tensors` gave."""
+    known: set[frozenset[str]] = set()
+    for number, parameter in _numbered(optimiser):
+        prefix = f"{number}."
+        stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        # Counters are on the CPU, but for steps that are to be part of a CUDA graph.
+        counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
+        known |= {frozenset(stored)} if stored else set()
+        if len(known) > 1 or any(value.dim() and value.shape != parameter.shape for value in stored.values()):
+            bad_value("the optimiser's memory", "fit its parameters", f"{', '.join(stored)} for {number}")
+        if stored:
+            optimiser.state[parameter] = {
+                kind: value.to(parameter.device if value.dim() else counters) for kind, value in stored.items()
+            }
+
+
+def _numbered(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, nn.Parameter]]:
+    for group_number, group in enumerate(optimiser.param_groups):
+        for number, parameter in enumerate(group["params"]):
+            yield f"{group_number}.{number}", parameter

@@ -1,0 +1,70 @@
+"""Start training from a trained model: its weights, its preprocessing, and the parameters of its loss."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.atomic_files import hash_of
+from rankgrad.data import Preprocessing
+from rankgrad.errors import bad_type, bad_value
+from rankgrad.training.model import Model
+from rankgrad.training.settings import Settings
+
+_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that its scores do not depend on
+
+
+def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
+    """Put a model's weights into a new ranker and loss, and give back a copy of its fitted preprocessing.
+
+    Args:
+        model: to start from.
+        settings: of the new run, whose `preprocess` must be that of the model.
+        ranker: takes the weights.
+        loss: takes the parameters of the model's loss, where both losses are the same.
+    """
+    if not isinstance(model, Model):
+        bad_type("init_model", "be a trained neural model", type(model).__name__)
+    new, old = _architecture(ranker), _architecture(model.ranker)
+    if new != old:
+        differ = [name for name in new.keys() | old.keys() if new.get(name) != old.get(name)]
+        shown = [", ".join(f"{name}={each.get(name)}" for name in sorted(differ)) for each in (new, old)]
+        bad_value("init_model", f"have the features and the architecture of the new run, {shown[0]}", shown[1])
+    if (wanted := str(Preprocessing.parse(settings.preprocess))) != str(model.steps):
+        bad_value("preprocess", f"be {str(model.steps)!r} as in init_model, whose preprocessing is kept", repr(wanted))
+    _take("init_model", ranker, model.ranker.state_dict())
+    if model.learned and model.settings.get("loss") == settings.to_json()["loss"]:
+        _take("init_model", loss, model.learned)
+    return copy.deepcopy(model.steps)
+
+
+def fingerprint_of(model: Model) -> str:
+    """Hash the weights, the preprocessing and the parameters of the loss of a model.
+
+    Args:
+        model: whose device does not matter.
+    """
+    if not isinstance(model, Model):
+        bad_type("init_model", "be a trained neural model", type(model).__name__)
+    arrays = {f"steps.{name}": torch.from_numpy(value) for name, value in model.steps.to_config()[1].items()}
+    tensors = {**model.ranker.state_dict(), **arrays, **{f"loss.{name}": each for name, each in model.learned.items()}}
+    content = bytearray()
+    for name, tensor in sorted(tensors.items()):
+        content += f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode()
+        content += tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return hash_of(bytes(content))[:16]
+
+
+def _architecture(ranker: nn.Module) -> dict[str, Any]:
+    config: dict[str, Any] = dict(ranker.config)  # type: ignore[arg-type]
+    return {name: value for name, value in config.items() if name not in _ONLY_IN_TRAINING}
+
+
+def _take(what: str, module: nn.Module, weights: dict[str, Tensor]) -> None:
+    own = module.state_dict()
+    for name in sorted(own.keys() | weights.keys()):
+        shapes = [tuple(each[name].shape) if name in each else None for each in (own, weights)]
+        if shapes[0] != shapes[1]:
+            bad_value(what, f"hold {name} {shapes[0]}", shapes[1])
+    module.load_state_dict(weights)

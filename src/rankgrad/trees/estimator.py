@@ -1,0 +1,208 @@
+"""The estimator around boosted trees: the interface of `rankgrad.Ranker`."""
+
+import inspect
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
+from rankgrad.models.folder import CONFIG
+from rankgrad.models.protocol import Callback
+from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
+from rankgrad.trees.model import TreeModel
+from rankgrad.trees.objective import FRAMEWORKS
+from rankgrad.trees.parameters import check_params
+from rankgrad.trees.validation import measured
+
+# Other words for what `trees`, `patience`, `metric` and `loss` say here.
+_SAID = {
+    "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
+    "num_trees": "trees",
+    "early_stopping_round": "patience", "early_stopping_rounds": "patience", "eval_metric": "metric",
+    "objective": "loss", "num_threads": "threads", "nthread": "threads", "n_jobs": "threads", "random_state": "seed",
+}  # fmt: skip
+
+
+class TreeRanker(RowRanker):
+    """Fit boosted trees on rows with a query id each, and give one score per row; X may hold NaN.
+
+    Args:
+        framework: `"lightgbm"` or `"xgboost"`.
+        loss: as text, `name[@k][:key=value,...]`, or a function or module, which is never changed, as in
+            `rankgrad.Ranker`; `"native:..."` is the framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise,
+            rank:map.
+        hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
+        trees: how many, at most.
+        patience: trees without a better `metric` on the validation lists after which training stops; None: never.
+        metric: as text or object, or a function of the scores and labels of one list.
+        seed: random seed of sampling and of the hold-out.
+        holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
+        threads: None takes PyTorch's number.
+        params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
+
+    After `fit`: `model_`, `history_` (a row a tree), `best_trees_`, `n_features_in_`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(600, 3)), np.repeat(np.arange(60), 10)
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> ranker = TreeRanker(loss="lambdarank", trees=20, num_leaves=4).fit(X, y, qid=qid)
+        >>> ranker.predict(X).shape, ranker.score(X, y, qid=qid) > 0.9
+        ((600,), True)
+    """
+
+    _takes_nan = True
+
+    def __init__(
+        self,
+        framework: str = "lightgbm",
+        loss: Any = "lambdarank",
+        *,
+        hessian: str | float = "auto",
+        loss_lr: float | None = None,
+        smooth: str | float | None = None,
+        trees: int = 500,
+        patience: int | None = 50,
+        metric: Any = "nDCG@10",
+        seed: int = 0,
+        holdout: float = 0.2,
+        threads: int | None = None,
+        **params: Any,
+    ) -> None:
+        self.framework = framework
+        self.loss = loss
+        self.hessian = hessian
+        self.loss_lr = loss_lr
+        self.smooth = smooth
+        self.trees = trees
+        self.patience = patience
+        self.metric = metric
+        self.seed = seed
+        self.holdout = holdout
+        self.threads = threads
+        self._params = params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All settings by name, those of the framework among them.
+
+        Args:
+            deep: means nothing here: no setting is an estimator.
+        """
+        return {**super().get_params(deep), **self._params}
+
+    def set_params(self, **params: Any) -> "TreeRanker":
+        """Change settings, and return the ranker.
+
+        Args:
+            params: settings by name; a name that is none of ours is one of the framework's.
+        """
+        for name, value in params.items():
+            if name in OWN:
+                setattr(self, name, value)
+            else:
+                self._params[name] = value
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        group: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        eval_qid: Any = None,
+        eval_group: Any = None,
+        init_model: "TreeRanker | TreeModel | None" = None,
+        callbacks: Iterable[Callback] = (),
+    ) -> "TreeRanker":
+        """Train on labelled lists.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: the lists, as in `rankgrad.Ranker.fit`.
+            sample_weight: `(rows,)`, for losses that take weights.
+            eval_set, eval_qid, eval_group: lists that choose the number of trees, as in `rankgrad.Ranker.fit`.
+            init_model: a fitted ranker of the same framework, or its `model_`, whose trees are kept and added to;
+                `trees` counts the new ones.
+            callbacks: each is called with a row of `history_` after each tree; a true return value ends the training.
+        """
+        plan = self.plan()
+        if isinstance(init_model, TreeRanker):
+            check_is_fitted(init_model)
+            init_model = init_model.model_
+        self.__dict__.pop("model_", None)
+        data, rows = self._lists(X, y, qid, group, reset=True)
+        weights = None if sample_weight is None else row_weights(sample_weight, rows)
+        validation = self._validation(eval_set, eval_qid, eval_group)
+        if validation is None:
+            data, validation, weights = hold_out_rows(data, weights, self.holdout, plan.seed)
+        self._take(boost(plan, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
+        return self
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it.
+
+        Args:
+            folder: where to write.
+        """
+        check_is_fitted(self)
+        self.model_.save(folder)
+        self._keep(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "TreeRanker":
+        """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled.
+
+        Args:
+            folder: of the model.
+        """
+        model = TreeModel.load(folder)
+        settings = dict(model.settings)
+        try:
+            ranker = cls(**settings.pop("params", {}), **settings)
+        except TypeError as error:
+            raise ValueError(
+                f"settings in {Path(folder) / CONFIG} must be those of a TreeRanker; got {error}"
+            ) from error
+        ranker._take(model)
+        ranker._take_kept(Path(folder))
+        return ranker
+
+    def _take(self, model: TreeModel) -> None:
+        self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
+
+    def plan(self) -> TreeSpec:
+        """The settings of a run, checked."""
+        one_of("framework", self.framework, FRAMEWORKS)
+        for name in self._params:
+            if name in _SAID:
+                bad_value(name, f"be given as {_SAID[name]}", f"{name}={self._params[name]!r}")
+        counts: dict[str, Any] = {"trees": self.trees, "patience": 1 if self.patience is None else self.patience}
+        for name, value in counts.items():
+            if not hasattr(value, "__index__") or int(value) < 1:
+                bad_value(name, "be a whole number of at least 1", repr(value))
+        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
+            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
+        measured(self.metric)
+        threads = torch.get_num_threads() if self.threads is None else self.threads
+        given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
+        plan = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
+        check_tree_loss(plan)
+        check_params(plan.params, plan.framework)
+        return plan
+
+
+OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values without NumPy's numbers, which a search draws and JSON does not know."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

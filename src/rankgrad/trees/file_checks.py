@@ -1,0 +1,44 @@
+"""Checks that both frameworks' tree files need: they follow the indices in a file without a look at them."""
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+
+_WHOLE = re.compile(r"-?\d{1,18}")
+
+
+def check_integer(name: str, text: Any, low: int, high: int) -> int:
+    """A whole number in decimal digits, from `low` to `high`."""
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
+        bad_value(name, must, repr(text)[:40])
+    return int(text)
+
+
+def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
+    """Check that all values are from `low` to `high`."""
+    outside = values[(values < low) | (values > high)]
+    if len(outside):
+        bad_value(name, f"be from {low} to {high}" if low <= high else "be empty", outside[0])
+
+
+def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How often each node is reached from node 0, `(nodes,)`; a node that is reached twice is an error.
+
+    Args:
+        left, right: the children of each node, all within range, `(nodes,)`.
+        inner: whether a node has children.
+    """
+    reached = np.zeros(len(inner), dtype=np.int64)
+    front = np.zeros(min(1, len(inner)), dtype=np.int64)
+    while len(front):
+        np.add.at(reached, front, 1)
+        if (reached[front] > 1).any():
+            bad_value("children", "lead to each node once", f"node {front[reached[front] > 1][0]} twice")
+        front = front[inner[front]]
+        front = np.concatenate([left[front], right[front]])
+    return reached

@@ -1,0 +1,178 @@
+"""Checks of LightGBM's text files before LightGBM reads one: it trusts lengths and indices, and a wrong one crashes it.
+
+A file must be as LightGBM 4 writes the model of one score per document, with numerical or categorical splits, and
+with constant or linear leaves. Anything else is refused.
+"""
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+from rankgrad.trees.file_checks import check_integer, check_range, walk
+
+_MOST = 2**31 - 1
+_HEADER = (
+    "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "feature_names",
+    "monotone_constraints", "feature_infos", "tree_sizes",
+)  # fmt: skip
+_OBJECTIVES = ("lambdarank", "rank_xendcg", "custom")
+_LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
+_LINES = (
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "cat_boundaries",
+    "cat_threshold", "is_linear", *_LINEAR, "shrinkage",
+)  # fmt: skip
+_TOLD = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # no score depends on these
+_NUMBERS = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?( -?\d+(\.\d*)?(e[-+]?\d+)?)*")
+_WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
+_INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
+_TAIL = re.compile(
+    r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n"
+    r"(\npandas_categorical:null\n?)?"
+)
+
+
+def check_lightgbm(text: str, features: int) -> None:
+    """Raise where the text is not a whole model of `features` columns that can be scored without harm."""
+    if odd := re.search(r"[^\n -~]", text):
+        bad_value("text", "be printable ASCII", repr(odd[0]))
+    head, blank, rest = text.partition("\n\n")
+    body, end, tail = rest.partition("end of trees\n")
+    if not blank or not end:
+        bad_value("file", "hold a header, trees and `end of trees`", "a file that is cut or is none of LightGBM")
+    sizes = _header(head.split("\n"), features)
+    if sum(sizes) != len(body):
+        bad_value("tree_sizes", f"add up to {len(body)}, the size of the trees", sum(sizes))
+    at = 0
+    for place, size in enumerate(sizes):
+        try:
+            _tree(body[at : at + size], place, features)
+        except ValueError as error:
+            raise ValueError(f"tree {place}: {error}") from None
+        at += size
+    if not _TAIL.fullmatch(tail):
+        bad_value("what follows the trees", "be importances and parameters as LightGBM writes them", "something else")
+
+
+def _header(lines: list[str], features: int) -> list[int]:
+    """Check the header; the sizes of the trees."""
+    if lines[0] != "tree":
+        bad_value("first line", "be 'tree'", repr(lines[0][:40]))
+    values = _values((line for line in lines[1:] if line != "average_output"), _HEADER)
+    if not re.fullmatch(r"v[34]", values["version"]):
+        bad_value("version", "be v3 or v4", repr(values["version"][:40]))
+    for name, only in (("num_class", 1), ("num_tree_per_iteration", 1), ("max_feature_idx", features - 1)):
+        check_integer(name, values[name], only, only)
+    check_integer("label_index", values.get("label_index", "0"), 0, _MOST)
+    if values.get("objective", "custom") not in _OBJECTIVES:
+        bad_value("objective", f"be one of {', '.join(_OBJECTIVES)}", repr(values["objective"][:40]))
+    for name in ("feature_names", "feature_infos"):
+        if (count := len(values[name].split(" "))) != features:
+            bad_value(name, f"be {features}", count)
+    for info in values["feature_infos"].split(" "):
+        if not _INFO.fullmatch(info):
+            bad_value("feature_infos", "be ranges or categories", repr(info[:40]))
+    if "monotone_constraints" in values:
+        check_range("monotone_constraints", _wholes(values, "monotone_constraints", features), -1, 1)
+    return [check_integer("tree_sizes", size, 1, _MOST) for size in values["tree_sizes"].split(" ") if size]
+
+
+def _tree(block: str, place: int, features: int) -> None:
+    """Check one tree."""
+    lines = block.split("\n")
+    if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
+        bad_value("tree", f"begin with Tree={place} and end where its size says", repr(lines[0][:40]))
+    values = _values(lines[1:-3], _LINES)
+    leaves = check_integer("num_leaves", values["num_leaves"], 1, len(block))
+    sets = check_integer("num_cat", values["num_cat"], 0, len(block))
+    for name in ("split_gain", "internal_value", "internal_weight"):
+        _numbers(values, name, leaves - 1)
+    _wholes(values, "internal_count", leaves - 1)
+    _numbers(values, "leaf_value", leaves)
+    if leaves > 1:  # LightGBM has nothing to say about the weight of a tree that is one leaf
+        _numbers(values, "leaf_weight", leaves)
+        _wholes(values, "leaf_count", leaves)
+    _numbers(values, "shrinkage", 1)
+    check_range("split_feature", _wholes(values, "split_feature", leaves - 1), 0, features - 1)
+    _children(_wholes(values, "left_child", leaves - 1), _wholes(values, "right_child", leaves - 1), leaves)
+    kinds, thresholds = _wholes(values, "decision_type", leaves - 1), _numbers(values, "threshold", leaves - 1)
+    check_range(
+        "decision_type", kinds, 0, 11
+    )  # bit 0: categorical; bit 1: missing goes left; then 0 to 2: what is missing
+    _categories(values, sets, thresholds[kinds % 2 == 1])
+    if check_integer("is_linear", values["is_linear"], 0, 1):
+        _numbers(values, "leaf_const", leaves)
+        counts = _wholes(values, "num_features", leaves)
+        check_range("num_features", counts, 0, features)
+        check_range("leaf_features", _wholes(values, "leaf_features", int(counts.sum())), 0, features - 1)
+        _numbers(values, "leaf_coeff", int(counts.sum()))
+    elif extra := [name for name in _LINEAR if name in values]:
+        bad_value(extra[0], "be left to trees with is_linear=1", "is_linear=0")
+
+
+def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
+    """Child i is a split where i >= 0, and leaf -1 - i where it is negative: each must be reached once."""
+    for name, children in (("left_child", left), ("right_child", right)):
+        check_range(name, children, -leaves, leaves - 2)
+    # One numbering: the splits, then the leaves.
+    left, right = (np.where(own < 0, leaves - 2 - own, own) for own in (left, right))
+    reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
+    if (reached == 0).any():
+        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} that none leads to")
+
+
+def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) -> None:
+    """The sets of categories, as bits; the threshold of a categorical split is the number of its set."""
+    if not sets:
+        if len(used) or "cat_boundaries" in values or "cat_threshold" in values:
+            bad_value("num_cat", "be the number of categorical splits", 0)
+        return
+    bounds = _wholes(values, "cat_boundaries", sets + 1)
+    if bounds[0] != 0 or (np.diff(bounds) < 0).any():
+        bad_value("cat_boundaries", "rise from 0", values["cat_boundaries"][:40])
+    check_range("cat_threshold", _wholes(values, "cat_threshold", int(bounds[-1])), 0, 2**32 - 1)
+    check_range("threshold of a categorical split", used, 0, sets - 1)
+    if (used != np.floor(used)).any():
+        bad_value("threshold of a categorical split", "be a whole number", used[used != np.floor(used)][0])
+
+
+class _Required(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        bad_value(name, "be there", "no such line")
+
+
+def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
+    """The lines `name=value`: names that are known, in the order in which LightGBM writes them."""
+    found, last = _Required(), -1
+    for line in lines:
+        name, equals, value = line.partition("=")
+        place = known.index(name) if equals and name in known else -1
+        if place <= last:
+            bad_value("line", "be name=value with a known name, in LightGBM's order", repr(line[:40]))
+        found[name], last = value, place
+    return found
+
+
+def _numbers(values: dict[str, str], name: str, count: int) -> NDArray[np.float64]:
+    text = " ".join(values[name].split())
+    if name in _TOLD:
+        text = re.sub(r"-?(inf|nan)", "0", text)
+    if text and not _NUMBERS.fullmatch(text):
+        bad_value(name, "be numbers", repr(text[:40]))
+    found = np.array(text.split(), dtype=np.float64)
+    if len(found) != count or not np.isfinite(found).all():
+        bad_value(name, f"be {count} finite numbers", f"{len(found)} of which {np.isfinite(found).sum()} are finite")
+    return found
+
+
+def _wholes(values: dict[str, str], name: str, count: int) -> NDArray[np.int64]:
+    text = " ".join(values[name].split())
+    if text and not _WHOLES.fullmatch(text):
+        bad_value(name, "be whole numbers", repr(text[:40]))
+    found = np.array(text.split(), dtype=np.int64)
+    if len(found) != count:
+        bad_value(name, f"be {count} numbers", len(found))
+    return found

@@ -1,0 +1,332 @@
+"""The cache of a data set: mapped, whole or not there, and never out of date without a word."""
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from rankgrad.data import cache as caches
+from rankgrad.data.cache import CacheError, open_cache
+from rankgrad.data.letor import reader
+from rankgrad.data.letor.errors import LetorError
+from rankgrad.data.letor.reader import read_letor
+
+TEXT = "".join(f"{row % 3} qid:q{row // 9} 1:{row} 2:0.5 3:{row / 7} # d{row}\n" for row in range(900))
+FILES = {"manifest.json", "features.npy", "labels.npy", "offsets.npy", "qids.npy", "docids.npy"}
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path, source):
+    read_letor(source, cache=tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def no_reading(monkeypatch):
+    def read(*_):
+        raise AssertionError("the text was read again")
+
+    return lambda: monkeypatch.setattr(reader, "read", read)
+
+
+def assert_same(a, b):
+    for name in caches.ARRAYS:
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_a_second_read_maps_and_copies_nothing(source, folder, no_reading):
+    plain = read_letor(source)
+    no_reading()
+    summaries = []
+    begun = time.perf_counter()
+    data = read_letor(source, cache=folder, report=summaries.append)
+    assert time.perf_counter() - begun < 0.1
+    assert_same(data, plain)
+    assert data.name == plain.name
+    for name in caches.ARRAYS:
+        array = getattr(data, name)
+        assert isinstance(array, np.memmap)
+        assert not array.flags.writeable
+    assert summaries[0].cached
+    assert (summaries[0].documents, summaries[0].lines) == (900, 900)
+    assert "mapped from a cache" in str(summaries[0])
+    assert_same(open_cache(folder), plain)
+    assert_same(open_cache(folder, verify=True), plain)
+
+
+def test_what_is_in_the_folder(source, folder):
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["cache", "train.txt"]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == 1
+    assert manifest["sources"][0]["size"] == len(TEXT)
+    assert manifest["sources"][0]["mtime_ns"] == source.stat().st_mtime_ns
+    assert {"ends", "sha256"} <= manifest["sources"][0].keys()
+    assert np.load(folder / "qids.npy", allow_pickle=False)[1] == "q1"
+
+
+def test_no_docids_no_file(tmp_path, source):
+    data = read_letor(source, docids=False, cache=tmp_path / "cache")
+    assert data.docids is None
+    assert not (tmp_path / "cache" / "docids.npy").exists()
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size - 2)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def edit(**changes):
+    def edit(path):
+        manifest = json.loads(path.read_text())
+        del manifest["sha256"]
+        path.write_text(json.dumps({**manifest, **changes}))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("features.npy", cut, "features.npy is damaged; expected the bytes that its manifest describes"),
+        ("labels.npy", flip, "labels.npy is damaged; expected the bytes that its manifest describes"),
+        ("docids.npy", flip, "docids.npy is damaged; expected the bytes that its manifest describes"),
+        ("offsets.npy", os.remove, f"offsets.npy is missing; expected {caches._ADVICE}"),
+        ("manifest.json", os.remove, f"no manifest.json; expected {caches._ADVICE}"),
+        ("manifest.json", edit(version=2), "cache of version 2; expected version 1; convert it again"),
+        ("manifest.json", edit(format="x"), f"manifest.json is of something else; expected {caches._ADVICE}"),
+        ("manifest.json", edit(arrays={}), f"manifest.json is not complete; expected {caches._ADVICE}"),
+        ("manifest.json", edit(sources=[{}]), f"manifest.json is not complete; expected {caches._ADVICE}"),
+        ("manifest.json", edit(summary=[]), f"manifest.json is not complete; expected {caches._ADVICE}"),
+    ],
+)
+def test_a_damaged_cache_is_refused_or_rebuilt(source, folder, caplog, name, damage, message):
+    damage(folder / name)
+    with pytest.raises(CacheError) as caught:
+        open_cache(folder)
+    assert str(caught.value) == f"{folder}: {message}"
+    assert_same(read_letor(source, cache=folder), read_letor(source))
+    assert f"{folder}: {message}; writing it again" in caplog.text
+    assert_same(open_cache(folder), read_letor(source))
+
+
+def forge(folder, name, array):
+    """Put another array in a cache, with a manifest that agrees."""
+    path = folder / f"{name}.npy"
+    if isinstance(array, bytes):
+        path.write_bytes(array)
+    else:
+        np.save(path, array)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["arrays"][name] = caches.file_fingerprint(path)
+    del manifest["sha256"]  # as who edits by hand must
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def header(shape, kind="<f4"):
+    """The start of a `.npy` file, with nothing behind it."""
+    made = io.BytesIO()
+    np.lib.format.write_array_header_1_0(made, {"descr": kind, "fortran_order": False, "shape": shape})
+    return made.getvalue()
+
+
+OFFSETS = np.arange(101) * 9
+FORGED = [
+    ("offsets", np.r_[0, 90, 9, OFFSETS[3:]], "the arrays do not fit together (offsets must never fall; got 9"),
+    ("offsets", np.r_[0, 2**62, OFFSETS[2:]], "the arrays do not fit together (offsets must never fall; got 18 after"),
+    ("offsets", np.r_[9, OFFSETS[1:]], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS[:-1], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS[:0], "the arrays do not fit together (offsets must run from 0"),
+    ("offsets", OFFSETS.astype(np.uint64), "offsets.npy holds 936 bytes of uint64 and shape (101,)"),
+    ("offsets", OFFSETS.astype(np.float64), "offsets.npy holds 936 bytes of float64 and shape (101,)"),
+    ("offsets", OFFSETS[:, None], "offsets.npy holds 936 bytes of int64 and shape (101, 1)"),
+    ("labels", np.zeros(899, np.float32), "the arrays do not fit together (features must have one row"),
+    ("labels", np.zeros(900, ">f4"), "labels.npy holds 3,728 bytes of >f4 and shape (900,)"),
+    ("labels", np.zeros(900, "<c8"), "labels.npy holds 7,328 bytes of complex64 and shape (900,)"),
+    ("labels", header((900,)), "labels.npy holds 128 bytes of float32 and shape (900,)"),
+    ("features", header((2**40, 2**40)), "features.npy holds 128 bytes of float32 and shape (1099511627776,"),
+    ("features", header((-1, 3)), "features.npy holds 128 bytes of float32 and shape (-1, 3)"),
+    ("features", np.asfortranarray(np.zeros((900, 3), np.float32)), "features.npy holds 10,928 bytes of float32"),
+    ("qids", np.array(["q"] * 99), "the arrays do not fit together (qids must name 100 lists; got 99"),
+    ("docids", np.array(["d"] * 9), "the arrays do not fit together (docids must name each document"),
+    ("docids", header((900,), "|O"), "docids.npy holds 128 bytes of object and shape (900,)"),
+    ("docids", b"PK\x03\x04" + bytes(100), "docids.npy is no NumPy array ("),
+    ("docids", b"", "docids.npy is no NumPy array ("),
+    ("docids", header((900,)).replace(b"(900,)", b"(9\x000,)"), "docids.npy is no NumPy array ("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "array", "message"), FORGED, ids=range(len(FORGED)))
+def test_arrays_that_lie_are_refused(source, folder, name, array, message):
+    forge(folder, name, array)
+    with pytest.raises(CacheError) as caught:
+        open_cache(folder)
+    assert str(caught.value).startswith(f"{folder}: {message}")
+    assert str(caught.value).endswith("; expected a folder that `rankgrad convert` or read_letor(..., cache=) wrote")
+    assert_same(read_letor(source, cache=folder), read_letor(source))
+
+
+@pytest.mark.parametrize("changes", [{"name": 5}, {"summary": {"files": [], "bytes": "x"}}, {"sources": [5]}])
+def test_a_manifest_of_other_types_is_refused(folder, changes):
+    edit(**changes)(folder / "manifest.json")
+    with pytest.raises(CacheError, match=r"manifest\.json is not complete"):
+        open_cache(folder)
+
+
+def test_a_manifest_that_nests_without_end_is_refused(folder):
+    (folder / "manifest.json").write_text("[" * 200_000)
+    with pytest.raises(CacheError, match=r"manifest\.json is damaged"):
+        open_cache(folder)
+
+
+def test_folders_beside_a_cache_may_have_any_name(source, folder):
+    for name in ("²", "9" * 40):
+        (folder.parent / f".{folder.name}.{socket.gethostname()}.{name}.x").mkdir()
+    read_letor(source, cache=folder, missing=0.0)
+
+
+def test_half_a_manifest_is_noticed(folder):
+    cut(folder / "manifest.json")
+    with pytest.raises(CacheError, match=r"manifest\.json is damaged; expected"):
+        open_cache(folder)
+
+
+def test_a_flipped_bit_in_the_middle_needs_verify(source, folder, monkeypatch):
+    monkeypatch.setattr(caches, "_END", 256)
+    read_letor(source, cache=folder, missing=0.0)  # other options: written again, with these short ends
+    path = folder / "features.npy"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    open_cache(folder)
+    with pytest.raises(CacheError, match=r"features\.npy is damaged"):
+        open_cache(folder, verify=True)
+    repaired = read_letor(source, cache=folder, missing=0.0, verify=True)
+    assert_same(repaired, read_letor(source))
+
+
+@pytest.mark.parametrize("change", ["longer", "touched", "same size and time"])
+def test_a_stale_cache_is_refused_or_rebuilt(source, folder, change):
+    before = source.stat()
+    source.write_text(
+        TEXT + "0 qid:new 1:1\n" if change == "longer" else TEXT.replace("0 qid:q0 1:0", "1 qid:q0 1:5", 1)
+    )
+    if change == "same size and time":
+        os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(CacheError) as caught:
+        open_cache(folder)
+    expected = "expected its source as it was, or a new conversion"
+    assert str(caught.value) == f"{folder}: {source} has changed since; {expected}"
+    assert_same(read_letor(source, cache=folder), read_letor(source))
+    open_cache(folder)
+
+
+def test_a_change_in_the_middle_that_keeps_size_and_time_needs_verify(source, folder, monkeypatch):
+    monkeypatch.setattr(caches, "_END", 256)
+    read_letor(source, cache=folder, missing=0.0)
+    before = source.stat()
+    source.write_text(TEXT.replace("1:450 ", "1:451 "))
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read_letor(source, cache=folder, missing=0.0).features[450, 0] == 450
+    assert read_letor(source, cache=folder, missing=0.0, verify=True).features[450, 0] == 451
+
+
+def test_other_options_or_files_rebuild(source, folder):
+    assert read_letor(source, cache=folder, features=5).features.shape[1] == 5
+    assert read_letor(source, cache=folder, missing=np.nan).features.shape[1] == 3
+    other = source.with_name("other.txt")
+    other.write_text("1 qid:z 1:1\n")
+    assert len(read_letor([source, other], cache=folder)) == 101
+
+
+def test_a_fill_of_nan_is_equal_to_itself(source, folder, no_reading):
+    read_letor(source, cache=folder, missing=np.nan)
+    no_reading()
+    read_letor(source, cache=folder, missing=np.nan)
+
+
+def test_regroup_into_a_cache(tmp_path):
+    path = tmp_path / "mixed.txt"
+    path.write_text("".join(f"0 qid:{row % 4} 1:{row} # {row}\n" for row in range(40)))
+    assert_same(read_letor(path, regroup=True, cache=tmp_path / "c"), read_letor(path, regroup=True))
+
+
+def test_sources_that_are_gone_are_not_missed(source, folder, tmp_path):
+    plain = read_letor(source)
+    source.unlink()
+    folder.rename(tmp_path / "moved")
+    assert_same(open_cache(tmp_path / "moved", verify=True), plain)
+
+
+def test_nothing_but_a_cache_is_replaced(source, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years of work")
+    for place, wrong in {mine: "holds 'thesis.tex', which is no part of a cache", source: "is a file"}.items():
+        with pytest.raises(CacheError) as caught:
+            read_letor(source, cache=place)
+        assert str(caught.value) == f"{place}: {wrong}; expected a new folder, an empty one, or a cache to replace"
+    assert (mine / "thesis.tex").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    read_letor(source, cache=tmp_path / "empty")
+    read_letor(source, cache=tmp_path / "new" / "folders" / "cache")
+
+
+def test_a_bad_source_leaves_the_old_cache_and_nothing_aside(source, folder):
+    source.write_text(TEXT + "junk\n")
+    with pytest.raises(LetorError, match="label 'junk'"):
+        read_letor(source, cache=folder)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["cache", "train.txt"]
+
+
+def test_who_has_the_old_cache_mapped_keeps_it(source, folder):
+    old = open_cache(folder)
+    before = old.features.copy()
+    source.write_text(TEXT.replace("2:0.5", "2:0.25"))
+    new = read_letor(source, cache=folder)
+    assert np.array_equal(old.features, before)
+    assert not np.array_equal(new.features, before)
+
+
+def test_two_at_once(source, tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: read_letor(source, cache=tmp_path / "cache"), range(8)))
+    for data in found:
+        assert_same(data, found[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.txt"]
+
+
+def test_killed_while_writing_leaves_no_cache_and_is_cleared_up(source, tmp_path):
+    code = f"""
+import os, signal
+from rankgrad.data.letor.reader import read_letor
+die = lambda done, total: done > total / 2 and os.kill(os.getpid(), signal.SIGKILL)
+read_letor({str(source)!r}, cache={str(tmp_path / "cache")!r}, progress=die)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert not (tmp_path / "cache").exists()
+    left = [path for path in tmp_path.iterdir() if path.name.startswith(".cache.")]
+    assert len(left) == 1
+    assert_same(read_letor(source, cache=tmp_path / "cache"), read_letor(source))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.txt"]

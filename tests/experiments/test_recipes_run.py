@@ -1,0 +1,39 @@
+"""Recipes as a user runs them, on real data: one in its smallest form, all in their quick form."""
+
+import time
+
+import pytest
+from paths import ROOT
+from programs import program
+
+from rankgrad.experiments.runs.results import read_results
+
+DATA = ROOT.parent / "shared" / "data"
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+
+pytestmark = pytest.mark.skipif(not (DATA / "MQ2008").is_dir(), reason="MQ2008 is not there")
+
+
+def experiment(recipe, form, out, jobs):
+    began = time.perf_counter()
+    going = program("experiment", recipe, f"--{form}", "--out", out, "--data-root", DATA, "--jobs", jobs)
+    told, complained = going.communicate()
+    assert going.returncode == 0, told + complained
+    results = read_results(out)
+    assert not results.missing
+    assert results.final()
+    return told, time.perf_counter() - began
+
+
+@pytest.mark.long
+def test_a_recipe_runs(tmp_path):
+    told, _ = experiment(ROOT / "recipes" / "mq2008-study.yaml", "smoke", tmp_path / "out", jobs=1)
+    assert "LambdaLoss" in told
+    assert "nDCG@10" in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_quick_form_runs_in_five_minutes(recipe, tmp_path):
+    _, seconds = experiment(recipe, "quick", tmp_path / "out", jobs=2)
+    assert seconds < 300

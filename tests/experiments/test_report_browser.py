@@ -1,0 +1,234 @@
+"""The report in a real browser: nothing goes wrong, every chart is drawn, tables sort, queries open."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from browser import Browser, executable
+from hostile_study import LOOK, PAYLOADS, USE, Hostile
+from made_results import DATA, LOSSES, METRICS, make
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.report import writer
+from rankgrad.experiments.runs import results
+
+CHARTS = ["curves", "learned-gain_base", "learned-discount_base", "learned-alpha", "cost", "sensitivity", "gains"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("results") / "made")
+
+
+@pytest.fixture(scope="module")
+def studies(folder):
+    return writer.gather(folder)
+
+
+@pytest.fixture(scope="module")
+def page(studies, tmp_path_factory):
+    return writer.write_page(studies, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if executable() is None:
+        if os.environ.get("RANKGRAD_BROWSER") == "required":
+            pytest.fail("no Chromium, which RANKGRAD_BROWSER=required asks for")
+        pytest.skip("no Chromium")
+    with Browser() as one:
+        yield one
+
+
+@pytest.fixture
+def opened(browser, page):
+    browser.open(page)
+    yield browser
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]  # nothing but the page itself
+
+
+def texts(browser, selector):
+    """The text of each element that is shown."""
+    script = f"[...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent !== null)"
+    return browser.evaluate(script + ".map((e) => e.innerText.trim())")
+
+
+def number(text):
+    return float(text.replace("\N{MINUS SIGN}", "-"))
+
+
+def drawn(browser, chart):
+    """How many marks of a chart are drawn: shapes with a size."""
+    marks = ", ".join(f'[data-chart="{chart}"] svg .role-mark {kind}' for kind in ("path", "line"))
+    size = "const box = e.getBBox(); return box.width + box.height > 0"
+    return browser.evaluate(f"[...document.querySelectorAll('{marks}')].filter((e) => {{ {size}; }}).length")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark")])
+def test_all_charts_are_drawn_without_an_error(browser, page, width, scheme):
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.evaluate("[...document.querySelectorAll('.chart')].map((e) => e.dataset.chart)") == CHARTS
+    for chart in CHARTS:
+        assert drawn(browser, chart) >= 1, chart
+    assert drawn(browser, "curves") == len(LOSSES)
+    assert drawn(browser, "cost") >= 2 * len(LOSSES)  # points and bars
+    assert drawn(browser, "sensitivity") == 5 * len(LOSSES)  # a line and four points
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]
+    # Nothing sticks out of the screen; wide tables scroll in their frame.
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_table_sorts_by_its_headings(opened):
+    def column():
+        return [float(text.split()[0]) for text in texts(opened, "#s0-t0-body td:nth-child(3)")]
+
+    head = "figure.results th:nth-child(3)"
+    first = column()
+    for order, wanted in (("descending", sorted(first)[::-1]), ("ascending", sorted(first)), ("none", first)):
+        opened.click(f"{head} button")
+        assert opened.evaluate(f"document.querySelector('{head}').getAttribute('aria-sort')") == order
+        assert column() == wanted
+    opened.evaluate("document.querySelector('figure.results th button').focus()")
+    for kind in ("keyDown", "keyUp"):
+        opened.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    names = texts(opened, "#s0-t0-body th")
+    assert names == sorted(names, key=str.lower) != [*LOSSES, *LOSSES]
+
+
+def test_p_values_that_are_not_there_sort_last(opened):
+    for _ in range(2):  # largest first, smallest first
+        opened.click("figure.results th:nth-child(4) button")
+        shown = texts(opened, "#s0-t0-body td:nth-child(4)")
+        assert shown[-2:] == ["", ""]  # the best row of each model
+        assert all(shown[:-2])
+
+
+def test_a_table_filters_by_words(opened):
+    opened.choose("figure.results [data-filter]", "lin lam")
+    assert texts(opened, "#s0-t0-body tr th") == ["LambdaLoss"]
+    assert texts(opened, "figure.results [data-count]")[0] == "1 of 8 rows"
+    opened.choose("figure.results [data-filter]", "")
+    assert len(texts(opened, "#s0-t0-body tr")) == 8
+
+
+def test_charts_follow_the_choice(opened):
+    def paths(chart):
+        return opened.evaluate(
+            f"[...document.querySelectorAll('[data-chart={chart}] .mark-line path')].map((e) => e.getAttribute('d'))"
+        )
+
+    def pale():
+        strokes = "[...document.querySelectorAll('[data-chart=curves] .mark-line path')]"
+        return opened.evaluate(f"{strokes}.filter((e) => Number(e.getAttribute('opacity') ?? 1) < 0.5).length")
+
+    before = paths("curves")
+    opened.choose('[data-choose="model"]', "Linear")
+    opened.wait_for(
+        f"{json.dumps(before[0])} !== document.querySelector('[data-chart=curves] .mark-line path').getAttribute('d')"
+    )
+    assert pale() == 0
+    opened.click('[data-loss="Softmax"]')
+    opened.wait_for("document.querySelectorAll('[data-loss=Softmax][aria-pressed=true]').length === 1")
+    assert pale() == len(LOSSES) - 1
+    before = paths("curves")
+    opened.choose('[data-signal="shown"]', "own")
+    opened.wait_for(
+        f"{json.dumps(before[0])} !== document.querySelector('[data-chart=curves] .mark-line path').getAttribute('d')"
+    )
+
+
+def test_a_query_opens_with_both_lists(opened, folder):
+    opened.choose('[data-choose="data"]', DATA[1])
+    test = read_cell_data(DATA[1]).test
+    systems = opened.evaluate("[...document.querySelector('[data-choose=a]').options].map((e) => e.text)")
+    chosen = {"a": ("MSE", "MLP"), "b": ("LambdaLoss", "Linear")}
+    for letter, (loss, model) in chosen.items():
+        opened.choose(f'[data-choose="{letter}"]', str(systems.index(f"{loss}, {model}")))
+    place = 7
+    query = str(test.qids[place])
+    opened.choose("[data-find]", query)
+    opened.click(".queries tbody button")
+    opened.wait_for(f"document.querySelector('.detail h4').textContent.startsWith('Query {query}:')")
+    runs = results.read_results(folder).final()
+    for number, (letter, (loss, model)) in enumerate(chosen.items(), 1):
+        own = [run for run in runs if (run.cell.data, run.cell.loss, run.cell.model) == (DATA[1], loss, model)]
+        value = np.mean([run.values(METRICS[0])[place] for run in own])
+        start, end = test.offsets[place : place + 2]
+        first = next(run for run in own if run.cell.settings["seed"] == 0)
+        best = np.argsort(-first.scores[start:end])[:10]
+        table = f".lists table:nth-child({number})"
+        assert texts(opened, f"{table} caption") == [f"{letter.upper()}: {loss}, {model}\n{value:.4f}"]
+        assert texts(opened, f"{table} td.document") == [f"document {document + 1}" for document in best]
+        assert texts(opened, f"{table} td.label") == [f"{label:g}" for label in test.labels[start:end][best]]
+
+
+def test_a_bar_opens_its_query(opened):
+    before = texts(opened, ".detail h4")
+    opened.click('[data-chart="gains"] .mark-rect path:last-child')
+    opened.wait_for(f"document.querySelector('.detail h4').textContent !== {json.dumps(before[0])}")
+    gains = texts(opened, ".queries tbody td:last-child")
+    lowest = min(gains, key=lambda text: number(text))
+    assert texts(opened, ".detail h4")[0].endswith(f"{lowest} from A to B")
+
+
+def test_queries_sort(opened):
+    opened.click('.queries [data-key="gain"]')
+    gains = [number(text) for text in texts(opened, ".queries tbody td:last-child")]
+    assert gains == sorted(gains)[::-1]
+    assert len(gains) == 13
+
+
+def test_a_page_without_lists_says_so(browser, folder, tmp_path):
+    browser.open(writer.write_page(writer.gather(folder, lists=False), tmp_path / "page.html"))
+    assert texts(browser, ".detail .note") == ["The ranked lists cannot be shown. They were left out of this page."]
+    assert browser.errors == []
+
+
+def test_several_studies_stand_on_one_page(browser, studies, tmp_path):
+    browser.open(writer.write_page([*studies, *studies], tmp_path / "page.html"))
+    for study in ("#s0", "#s1"):
+        assert browser.evaluate(f"document.querySelectorAll('{study} .chart svg.marks').length") == len(CHARTS)
+    assert browser.errors == []
+
+
+def test_it_prints(opened):
+    import base64
+
+    assert len(base64.b64decode(opened.call("Page.printToPDF", printBackground=True)["data"])) > 50_000
+
+
+def test_hostile_texts_of_a_study_run_nothing(browser, studies, tmp_path):
+    # Thrice, so that each field holds several of the payloads.
+    hostile = [Hostile(np.random.default_rng(seed)).study(studies[0]) for seed in range(3)]
+    page = writer.write_page(hostile, tmp_path / "page.html")
+    browser.open(page)
+    assert browser.evaluate(USE) >= len(CHARTS)  # tooltips, too
+    assert browser.evaluate(LOOK) == []
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]
+
+
+def test_the_policy_stops_what_would_be_in_the_markup(browser, page, tmp_path):
+    # Were a text to come into the page as markup, it could run nothing and ask for nothing.
+    text = page.read_text(encoding="utf-8").replace("<main>", "<main>" + "".join(PAYLOADS[:3]))
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    browser.open(tmp_path / "page.html", ready="document.readyState === 'complete'")
+    assert browser.evaluate("new Promise((done) => setTimeout(() => done(window.pwned), 200))") is None
+    stopped = [each for each in browser.errors if "Content Security Policy" in each]
+    assert {each.split(" violates ")[0].split(" '")[0] for each in stopped} == {
+        "Executing inline event handler", "Executing inline script", "Loading the image",
+    }  # fmt: skip
+
+
+def test_a_chart_can_be_saved(opened):
+    opened.evaluate("document.querySelector('.drawing summary').click()")
+    links = "[...document.querySelectorAll('.drawing details[open] .vega-actions a')]"
+    assert texts(opened, ".drawing details[open] .vega-actions a") == ["Save as SVG", "Save as PNG"]
+    opened.evaluate(f"{links}.forEach((link) => link.dispatchEvent(new MouseEvent('mousedown')))")
+    opened.wait_for(f"{links}.every((link) => /^(blob|data):/.test(link.href))")

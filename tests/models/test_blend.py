@@ -1,0 +1,174 @@
+"""A ranker made of rankers: normalised scores, fitted weights, one interface, one folder."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from typer.testing import CliRunner
+
+from rankgrad.blend_estimator import Blend, blend
+from rankgrad.cli import app
+from rankgrad.estimator import Ranker
+from rankgrad.estimator_base import RowRanker
+from rankgrad.models import load as read_model
+from rankgrad.models.blend import standardise_per_list
+from rankgrad.trees import TreeRanker
+
+
+def made(lists=30, features=3, seed=0):
+    rng = np.random.default_rng(seed)
+    qid = rng.permutation(np.repeat(np.arange(lists), rng.integers(2, 9, lists)))
+    X = rng.normal(size=(len(qid), features)).astype(np.float32)
+    y = np.clip(np.round(X[:, 0] + X[:, 1] + 1), 0, 3).astype(int)
+    return X, y, qid
+
+
+X, Y, QID = made()
+VX, VY, VQID = made(seed=1)
+
+
+class Column:
+    """A model whose score is a column of the features."""
+
+    features = 3
+
+    def __init__(self, column, scale=1.0, shift=0.0):
+        self.column, self.scale, self.shift = column, scale, shift
+
+    def score(self, features, offsets=None):
+        return (features[:, self.column] * self.scale + self.shift).astype(np.float32)
+
+
+class Fitted(RowRanker):
+    """A fitted ranker around a model."""
+
+    def __init__(self, *column):
+        self.model_, self.n_features_in_ = Column(*column), 3
+
+    def fit(self):
+        return self
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return [Ranker(model=model, epochs=3, lr=0.05).fit(X, Y, qid=QID) for model in ("linear", "mlp:widths=8")]
+
+
+@pytest.fixture(scope="module")
+def fitted(parts):
+    return blend(parts).fit(VX, VY, qid=VQID)
+
+
+def test_scores_are_normalised_in_each_list():
+    features = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    features[4:6, 0] = 7.3  # a list of ties
+    offsets = np.array([0, 4, 4, 6, 9])
+    columns = standardise_per_list([Column(0), Column(1, 1e3, 5.0)], features, offsets)
+    for start, stop in ((0, 4), (6, 9)):
+        np.testing.assert_allclose(columns[start:stop].mean(0), 0, atol=1e-6)
+        np.testing.assert_allclose(columns[start:stop].std(0), 1, rtol=1e-6)
+    assert (columns[4:6, 0] == 0).all()
+    scaled = standardise_per_list([Column(0, 50.0, -3.0)], features, offsets)
+    np.testing.assert_allclose(scaled[:, 0], columns[:, 0], atol=1e-5)
+    assert standardise_per_list([Column(0)], features[:0], np.array([0, 0])).shape == (0, 1)
+
+
+def test_weights_go_to_what_ranks_better():
+    both = blend([Fitted(0), Fitted(2)], even=0.01).fit(VX, VY, qid=VQID)  # the last column says nothing
+    assert both.weights_[0] > 0.9
+    assert both.weights_.sum() == pytest.approx(1)
+    alike = blend([Fitted(0), Fitted(1), Fitted(2, -1.0)], even=0.0).fit(VX, VY, qid=VQID)
+    assert (alike.weights_ >= 0).all()
+    assert alike.score(VX, VY, qid=VQID) > both.score(VX, VY, qid=VQID) + 0.02
+    even = blend([Fitted(0), Fitted(2)], even=1e4).fit(VX, VY, qid=VQID)
+    np.testing.assert_allclose(even.weights_, 0.5, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["xe_ndcg", "lambdaloss@5", "approx_ndcg"])
+def test_any_loss_fits_the_weights(loss):
+    both = blend([Fitted(0), Fitted(2)], loss=loss, even=0.0).fit(VX, VY, qid=VQID)
+    assert both.weights_[0] > 0.7
+
+
+def test_weights_of_rows_are_honoured():
+    first = VQID < 15
+    y = np.where(first, np.round(VX[:, 0] + 2), np.round(VX[:, 2] + 2)).clip(0)
+    heavy = blend([Fitted(0), Fitted(2)]).fit(VX, y, qid=VQID, sample_weight=np.where(first, 1.0, 1e-6))
+    light = blend([Fitted(0), Fitted(2)], loss="softmax").fit(VX, y, qid=VQID, sample_weight=np.where(first, 1e-6, 1.0))
+    # A loss whose targets are normalised in each list takes a list's weight out again.
+    assert heavy.weights_[0] == pytest.approx(0.5, abs=0.15)
+    assert light.weights_[0] < 0.2
+
+
+def test_rows_come_back_in_their_order(fitted):
+    scores = fitted.predict(X, QID)
+    order = np.random.default_rng(3).permutation(len(Y))
+    np.testing.assert_allclose(fitted.predict(X[order], QID[order]), scores[order], atol=1e-5)
+    assert fitted.rank(X, QID).max() == np.bincount(QID).max()
+    assert fitted.score(X, Y, qid=QID) > 0.6
+
+
+def test_saved_and_loaded_it_predicts_identically(fitted, tmp_path):
+    fitted.save(tmp_path / "a")
+    again = Blend.load(tmp_path / "a")
+    np.testing.assert_array_equal(again.predict(X, QID), fitted.predict(X, QID))
+    np.testing.assert_array_equal(again.weights_, fitted.weights_)
+    assert (again.loss, again.even) == (fitted.loss, fitted.even)
+    nested = blend([fitted, fitted]).fit(VX, VY, qid=VQID)
+    nested.save(tmp_path / "b")
+    np.testing.assert_array_equal(Blend.load(tmp_path / "b").predict(X, QID), nested.predict(X, QID))
+    names = {path.suffix for path in (tmp_path / "b").rglob("*") if path.is_file()}
+    assert names <= {".json", ".jsonl", ".safetensors"}
+    for path, kind in ((tmp_path / "a", Ranker), (tmp_path / "a", TreeRanker), (tmp_path / "a" / "part-1", Blend)):
+        with pytest.raises(ValueError, match="a model of kind"):
+            kind.load(path)
+
+
+def test_trees_and_neural_rankers_together(parts, tmp_path):
+    pytest.importorskip("lightgbm")
+    trees = TreeRanker(trees=10, num_leaves=4, min_data_in_leaf=3, threads=1).fit(X, Y, qid=QID)
+    both = blend([trees, *parts]).fit(VX, VY, qid=VQID)
+    both.save(tmp_path)
+    np.testing.assert_array_equal(Blend.load(tmp_path).predict(X, QID), both.predict(X, QID))
+    features, offsets = X[:6], np.array([0, 2, 6])
+    np.testing.assert_array_equal(read_model(tmp_path).score(features, offsets), both.model_.score(features, offsets))
+
+
+def test_the_command_line_takes_a_blend(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    lines = tmp_path / "test.txt"
+    order = np.argsort(QID, kind="stable")
+    text = [f"{Y[i]} qid:{QID[i]} " + " ".join(f"{j}:{v!r}" for j, v in enumerate(X[i].tolist(), 1)) for i in order]
+    lines.write_text("\n".join(text) + "\n")
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), str(lines), "--out", str(tmp_path / "scores")])
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "scores"), fitted.predict(X, QID)[order], atol=1e-5)
+    done = CliRunner().invoke(
+        app, ["evaluate", str(tmp_path / "model"), "--data", str(lines), "--json", "-m", "nDCG@10"]
+    )
+    assert json.loads(done.stdout)["metrics"]["nDCG@10"]["mean"] == pytest.approx(fitted.score(X, Y, qid=QID), abs=1e-5)
+
+
+def test_bad_blends(parts, fitted):
+    with pytest.raises(ValueError, match="rankers must hold at least one; got none"):
+        blend([]).fit(VX, VY, qid=VQID)
+    with pytest.raises(NotFittedError):
+        blend([Ranker()]).fit(VX, VY, qid=VQID)
+    with pytest.raises(NotFittedError):
+        blend(parts).predict(X, QID)
+    with pytest.raises(ValueError, match="rankers must all take 2 features, as X has"):
+        blend(parts).fit(VX[:, :2], VY, qid=VQID)
+    with pytest.raises(ValueError, match="qid or group must be given: a blend normalises scores over the whole list"):
+        fitted.predict(X)
+    with pytest.raises(ValueError, match="even must be at least 0"):
+        blend(parts, even=-1).fit(VX, VY, qid=VQID)
+    with pytest.raises(ValueError, match="sample_weight must be None for approx_ndcg"):
+        blend(parts, loss="approx_ndcg").fit(VX, VY, qid=VQID, sample_weight=np.ones(len(VY)))
+
+
+def test_a_clone_keeps_the_fitted_rankers(fitted):
+    again = clone(fitted)
+    assert not hasattr(again, "model_")
+    np.testing.assert_array_equal(again.fit(VX, VY, qid=VQID).weights_, fitted.weights_)

@@ -1,0 +1,137 @@
+"""Killed at any moment, nothing is lost; many processes do what one does."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from paths import TESTS
+
+from rankgrad.atomic_files import read_tensors
+from rankgrad.data import load
+from rankgrad.training import Settings, train
+
+SCRIPT = TESTS / "training_script.py"
+# Everything that has a state: dropout, batch norm, a loss to train, an average, a plateau, a draw of documents.
+SETTINGS = {
+    "model": "mlp:widths=16,dropout=0.2,norm=batch", "loss": "learndcg:discount=curved", "epochs": 30, "batch_size": 8,
+    "list_size": 12, "ema": 0.9, "schedule": "plateau:patience=1", "warmup": 2, "clip": 1.0, "patience": None,
+    "save_steps": 3, "device": "cpu",
+}  # fmt: skip
+
+
+def start(out, settings, *launcher):
+    command = [sys.executable, *launcher, str(SCRIPT), str(out), json.dumps(settings)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def finish(process):
+    error = process.communicate(timeout=120)[1].decode()
+    assert process.returncode == 0, error
+
+
+def same(left, right, names=("model.safetensors", "last.safetensors")):
+    for name in names:
+        ours, theirs = read_tensors(left / name)[0], read_tensors(right / name)[0]
+        assert ours.keys() == theirs.keys()
+        for key, value in ours.items():
+            assert torch.equal(value, theirs[key]), f"{name}: {key}"
+    rows = [[json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()] for folder in (left, right)]
+    for row in (*rows[0], *rows[1]):
+        del row["seconds"], row["judge_seconds"]
+    assert rows[0] == rows[1]
+    assert (left / "metrics.json").read_text() == (right / "metrics.json").read_text()
+
+
+def killed_run(out, settings, kills, seed):
+    """A run that is killed at random moments after its first checkpoint, and resumed each time."""
+    rng, done = random.Random(seed), 0
+    for _ in range(kills):
+        process = start(out, settings)
+        before = (out / "last.safetensors").stat().st_mtime_ns if (out / "last.safetensors").exists() else None
+        while process.poll() is None:  # until it has gone on from where it was
+            if (out / "last.safetensors").exists() and (out / "last.safetensors").stat().st_mtime_ns != before:
+                break
+            time.sleep(0.002)
+        time.sleep(rng.random() * 0.3)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        done += process.returncode == -signal.SIGKILL
+    finish(start(out, settings))
+    return done
+
+
+@pytest.mark.parametrize(("adapt", "kills"), [("joint", 1), ("heldout", 2)])
+@pytest.mark.long  # the standing attack kills a run in every test
+def test_a_killed_run_ends_in_the_same_weights(tmp_path, adapt, kills):
+    settings = {**SETTINGS, "loss": f"learndcg:discount=curved,adapt={adapt}"}
+    finish(start(tmp_path / "whole", settings))
+    assert killed_run(tmp_path / "killed", settings, kills=kills, seed=0) > 0
+    same(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["mlp:widths=16,dropout=0.2", "context_aware:width=16,blocks=1,dropout=0.1"])
+def test_a_run_killed_ten_times_ends_in_the_same_weights(tmp_path, model):
+    settings = {**SETTINGS, "model": model, "epochs": 60}
+    finish(start(tmp_path / "whole", settings))
+    assert killed_run(tmp_path / "killed", settings, kills=10, seed=1) > 5
+    same(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.parametrize(
+    ("model", "adapt"),
+    [
+        pytest.param("mlp:widths=16", "joint", marks=pytest.mark.long),
+        ("mlp:widths=16", "heldout"),
+        pytest.param("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint", marks=pytest.mark.long),
+    ],
+)
+def test_two_processes_do_what_one_does(tmp_path, model, adapt):
+    # 57 lists in batches of 7: batches do not divide by two, and the last has one list for two processes. Not Adam: it
+    # divides by the gradient's size, and that of the last bias is rounding: adding to all scores changes nothing.
+    loss = f"learndcg:discount=curved,adapt={adapt}"
+    settings = {"model": model, "loss": loss, "epochs": 3, "batch_size": 7, "device": "cpu"}
+    settings |= {"optimiser": "sgd", "lr": 0.3}
+    finish(start(tmp_path / "one", settings))
+    finish(start(tmp_path / "two", settings, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"))
+    one, two = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("one", "two"))
+    begin = train(Settings.of({**settings, "epochs": 1, "lr": 1e-12}), load("synthetic:lists=57,features=10").train)
+    moved = 0.0
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-5)
+        if name.startswith("ranker."):
+            moved = max(moved, float((value - begin.ranker.state_dict()[name.removeprefix("ranker.")]).abs().max()))
+    assert moved > 1e-3  # or else equality says nothing
+    logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("one", "two")]
+    for left, right in zip(*logs, strict=True):
+        left, right = json.loads(left), json.loads(right)
+        assert left["loss"] == pytest.approx(right["loss"], rel=1e-4)
+        assert left["nDCG@10"] == pytest.approx(right["nDCG@10"], abs=1e-3)
+
+
+def test_other_settings_or_data_do_not_go_on(tmp_path):
+    lists = load("synthetic:lists=57,features=10")
+    settings = Settings(model="linear", epochs=1, device="cpu")
+    train(settings, lists.train, out=tmp_path)
+    with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
+        train(settings, lists.train, out=tmp_path)
+    with pytest.raises(ValueError, match=r"lr must be 0.001, as when .* began, to go on; got 0.1"):
+        train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
+    with pytest.raises(ValueError, match="data must be that of"):
+        train(settings, lists.test, out=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("loss", ["lambdaloss", "learndcg:adapt=heldout"])
+def test_a_finished_run_can_be_made_longer(tmp_path, loss):
+    lists = load("synthetic:lists=57,features=10")
+    for epochs in (2, 5):
+        settings = Settings(model="mlp:widths=8", loss=loss, epochs=epochs, device="cpu")
+        train(settings, lists.train, lists.validation, out=tmp_path / "longer", resume=True)
+    train(settings, lists.train, lists.validation, out=tmp_path / "whole")
+    same(tmp_path / "longer", tmp_path / "whole")
