@@ -51,14 +51,13 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("statement", SCRIPTS)
-def test_old_paths_in_a_script(statement, tmp_path):
-    old, new = SCRIPTS[statement]
+def test_old_paths_in_a_script(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(f"import warnings\nwarnings.simplefilter('default')\n{statement}\n")
+    script.write_text("\n".join(["import warnings; warnings.simplefilter('default')", *SCRIPTS]))
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    assert done.stderr.count("DeprecationWarning") == 1, done.stderr
-    assert f"script.py:3: DeprecationWarning: rankgrad.{old} is deprecated; use rankgrad.{new}" in done.stderr
+    assert done.stderr.count("DeprecationWarning") == len(SCRIPTS), done.stderr
+    for line, (old, new) in enumerate(SCRIPTS.values(), 2):
+        assert f"script.py:{line}: DeprecationWarning: rankgrad.{old} is deprecated; use rankgrad.{new}" in done.stderr
 
 
 def test_what_was_never_there_is_an_error_and_new_paths_are_silent():
