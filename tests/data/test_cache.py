@@ -126,7 +126,7 @@ def test_a_damaged_cache_is_refused_or_rebuilt(source, folder, caplog, name, dam
         open_cache(folder)
     assert str(caught.value) == f"{folder}: {message}"
     assert_same(read_letor(source, cache=folder), read_letor(source))
-    assert f"{folder}: {message}; writing it again" in caplog.text
+    assert f"{folder}: {message}; writing the cache again" in caplog.text
     assert_same(open_cache(folder), read_letor(source))
 
 

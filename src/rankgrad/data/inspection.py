@@ -65,8 +65,8 @@ def inspect(data: Splits | Dataset) -> Inspection:
 
     Example:
         >>> x = np.array([[1, 0], [2, 0], [3, 0]], dtype=np.float32)
-        >>> seen = inspect(Dataset(x, np.array([0.0, 1.0, 2.0]), np.array([0, 3]), np.array(["q"])))
-        >>> seen.splits[0].grades, [finding.kind for finding in seen.findings]
+        >>> found = inspect(Dataset(x, np.array([0.0, 1.0, 2.0]), np.array([0, 3]), np.array(["q"])))
+        >>> found.splits[0].grades, [finding.kind for finding in found.findings]
         ({'0': 1, '1': 1, '2': 1}, ['constant features'])
     """
     if isinstance(data, Dataset):

@@ -31,8 +31,8 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
 
     Example:
         >>> x = np.array([[1, 1, 0], [2, 2, 0], [2, 2, 0]], dtype=np.float32)
-        >>> seen = scan(Dataset(x, np.array([0.0, 1.0, 1.0]), np.array([0, 3]), np.array([1])))
-        >>> bool(seen.columns[0] == seen.columns[1]), bool(seen.rows[1] == seen.rows[2]), seen.agreement
+        >>> found = scan(Dataset(x, np.array([0.0, 1.0, 1.0]), np.array([0, 3]), np.array([1])))
+        >>> bool(found.columns[0] == found.columns[1]), bool(found.rows[1] == found.rows[2]), found.agreement
         (True, True, array([1. , 1. , 0.5]))
     """
     rng = np.random.default_rng(seed)
