@@ -64,8 +64,8 @@ def test_features_are_chosen_and_ordered(make):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({}, {"label": "grades"}, "label must name a column of the frame; got 'grades'; did you mean 'grade'?"),
-        ({}, {"features": ["bm52"]}, "features must name a column of the frame; got 'bm52'; did you mean 'bm25'?"),
+        ({}, {"label": "grades"}, "label must be a column of the frame; got 'grades'; did you mean 'grade'?"),
+        ({}, {"features": ["bm52"]}, "features must be a column of the frame; got 'bm52'; did you mean 'bm25'?"),
         ({}, {}, "features must be numeric columns (select columns with features=); got 'doc'"),
         ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite in 'bm25'"),
         ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite in 'bm25'"),

@@ -197,7 +197,7 @@ class _Table:
     def check(self, role: str, wanted: Sequence[str]) -> None:
         for column in wanted:
             if column not in self.columns:
-                bad_value(role, "name a column of the frame", mistyped(column, map(str, self.columns)))
+                bad_value(role, "be a column of the frame", mistyped(column, map(str, self.columns)))
 
     def is_numeric(self, column: str) -> bool:
         if self.kind == "pandas":

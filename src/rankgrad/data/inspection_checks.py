@@ -74,7 +74,7 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
 
 
 def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
-    """Yield findings about features: no information, too much information, or a need for preprocessing."""
+    """Yield findings about features: useless ones, ones that reveal the label, and ones that need preprocessing."""
     width = len(scan.low)
     bad = np.flatnonzero(scan.not_finite)
     if len(bad):
