@@ -136,7 +136,10 @@ def _complete(manifest: dict[str, Any]) -> bool:
 
 
 def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
-    """Size, modification time and hashes of a file: of its first and last megabyte, and of the whole."""
+    """Size, modification time and hashes of a file: of its first and last megabyte, and of the whole.
+
+    `whole` is the hash of the whole file, if it is known.
+    """
     status = path.stat()
     fingerprint = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
     return {**fingerprint, "sha256": whole or _hash(path)}
@@ -206,14 +209,14 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     clear_leftovers(folder.parent, folder.name)
-    aside = name_aside(folder)
-    aside.mkdir()
-    old = Path(f"{aside}.old")
+    temporary = name_aside(folder)
+    temporary.mkdir()
+    old = Path(f"{temporary}.old")
     try:
-        yield Writer(aside)
-        while aside.exists():
+        yield Writer(temporary)
+        while temporary.exists():
             try:
-                aside.rename(folder)
+                temporary.rename(folder)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
@@ -222,7 +225,7 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
                     folder.rename(old)
                 shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -90,7 +90,7 @@ def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
 
 
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
-    """Parse a block in the second pass: fill the rows of `target`, which begins at `first_row` of the whole."""
+    """Parse a block in the second pass: fill the rows of `target`, which begins at row `first_row` of the result."""
     from rankgrad.data.letor import parser
 
     text = np.frombuffer(block.text, dtype=np.uint8)

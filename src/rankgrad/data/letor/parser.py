@@ -231,9 +231,9 @@ def _docid(text, at):
 
 @_compiled
 def count_lines(text, docids, tally):
-    """Count the lines of a block, the largest feature id up to `tally[WIDEST]`'s limit, and the longest document id.
+    """Count the lines of a block; find the largest feature id, at most `tally[WIDEST]`, and the longest document id.
 
-    Ids rise along a line, so the last pair of each line is enough; `parse_lines` finds a line where they do not.
+    Ids increase along a line, so the last pair of each line is enough; `parse_lines` finds a line where they do not.
     """
     limit, at = tally[WIDEST], 0
     tally[:] = 0

@@ -32,7 +32,7 @@ class Block:
 
     text: bytes
     line: int  # number of the first line in the file, from 1
-    unterminated: bool = False  # True for a last line without a newline, which is a block by itself; one was added
+    unterminated: bool = False  # True for a last line that had no newline in the file; it is alone in its block
 
 
 def check_file(path: Path) -> None:
