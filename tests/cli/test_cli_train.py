@@ -169,7 +169,7 @@ def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, leto
 
 def test_one_list_cannot_be_trained_on_and_held_out(tmp_path):
     (tmp_path / "one.txt").write_text("1 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:0\n")
-    must = "holdout must be 0, or a larger share, where it comes to no list whose labels differ"
+    must = "holdout must be 0, or large enough to select a list whose labels differ"
     for model in ("mlp", "lightgbm"):
         told = complaints("train", "--data", tmp_path / "one.txt", "--model", model, "--out", tmp_path / "a")
         assert told == [f"{must}; got 0.2 with 1 list(s) in one.txt"]

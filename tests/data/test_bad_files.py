@@ -13,21 +13,21 @@ from rankgrad.data.letor import read_letor, streams
 from rankgrad.data.letor.errors import LetorError
 
 SHAPE = "expected `label qid:ID feature:value ...`"
-RISE = "expected ids that rise along the line"
-PIECE = "expected `feature:value` in one piece"
-FINITE = "expected a finite number, or missing= a number to fill in"
+RISE = "expected ids in increasing order"
+PIECE = "expected `feature:value` without spaces"
+FINITE = "expected a finite number, or a number to fill in as missing="
 LABEL = "expected a finite number, 0 or more"
-CUT = "where the file ends without a newline (is it cut?)"
+CUT = "where the file ends without a newline (is it truncated?)"
 KIND = "expected UTF-8 or ASCII text, plain, gzip or xz"
 
 # What is wrong in one line, which stands as line 3 of a file, between sound ones of the same query.
 LINES = {
     "no qid": (b"1 1:0.5 2:0.1", f"no qid after the label; {SHAPE}"),
     "label only": (b"1", f"no qid after the label; {SHAPE}"),
-    "empty qid": (b"1 qid: 1:0.5", "qid is empty; expected `qid:ID` in one piece"),
+    "empty qid": (b"1 qid: 1:0.5", "qid is empty; expected `qid:ID` without spaces"),
     "qid too long": (b"1 qid:" + b"x" * 256 + b" 1:1", "qid is 256 bytes long; expected at most 255"),
-    "qid after a feature": (b"1 1:0.5 qid:1", f"'qid:1' stands after '1:0.5'; {SHAPE}"),
-    "two qids": (b"1 qid:1 qid:2 1:0.5", "a second qid, 'qid:2'; expected one qid a line"),
+    "qid after a feature": (b"1 1:0.5 qid:1", f"'qid:1' is after '1:0.5'; {SHAPE}"),
+    "two qids": (b"1 qid:1 qid:2 1:0.5", "a second qid, 'qid:2'; expected one qid per line"),
     "qid in capitals": (b"1 QID:1 1:0.5", f"no qid after the label; {SHAPE}"),
     "label missing": (b"qid:1 1:0.5", f"no label before 'qid:1'; {SHAPE}"),
     "label not a number": (b"good qid:1 1:0.5", f"label 'good' is not a number; {LABEL}"),
@@ -43,7 +43,7 @@ LINES = {
     "id empty": (b"1 qid:1 :0.5", "feature id '' is not a whole number; expected ids from 1"),
     "id absurd": (
         b"1 qid:1 4000000000:1",
-        "feature id 4000000000 is beyond 1000000; expected smaller ids, or their number as features=",
+        "feature id 4000000000 is above 1000000; expected smaller ids, or the number of features as features=",
     ),
     "id endless": (
         b"1 qid:1 " + b"1" * 5000 + b":1",
@@ -155,7 +155,7 @@ def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
 def test_too_little_to_be_sure_of_a_cut_is_a_warning(tmp_path, text, told):
     path = tmp_path / "small.txt"
     path.write_bytes(text)
-    with pytest.warns(UserWarning, match="is it cut") as caught:
+    with pytest.warns(UserWarning, match="is it truncated") as caught:
         assert len(read_letor(path).labels) == 2
     assert [str(each.message) for each in caught] == [f"{path}:2: {told.format(CUT)}"]
 
@@ -164,7 +164,7 @@ def test_a_matrix_out_of_proportion_to_its_text(refused, tmp_path, monkeypatch):
     text = b"0 qid:1 1:1 2:0.5\n" * 4000
     data = text + b"0 qid:1 1:1 # 1000001:1\n0 qid:1 2:1 1000000:1\n" + text
     size = "8,002 documents x 1,000,000 features are 32.0 GB, almost all 0"
-    meant = "smaller ids, or features=1000000 if it is meant (rankgrad convert --features 1000000)"
+    meant = "smaller ids, or features=1000000 if this is intended (rankgrad convert --features 1000000)"
     message = f"bad.txt:4002: feature id 1000000 makes the data too large: {size}; expected {meant}"
     assert refused(data) == message
     assert refused(data, cache=tmp_path / "cache") == message
@@ -204,10 +204,10 @@ def test_an_xz_file_that_asks_for_all_memory(refused):
 
 def test_a_query_that_returns(refused):
     data = b"1 qid:7 1:1\n1 qid:9 1:1\n\n1 qid:7 1:1\n1 qid:9 1:1\n"
-    message = "qid 7 returns after qid 9 (first seen at bad.txt:1)"
-    expected = "expected the documents of a query side by side, or regroup=True"
+    message = "qid 7 occurs again after qid 9 (first at bad.txt:1)"
+    expected = "expected the documents of a query on consecutive lines, or regroup=True"
     assert refused(data) == f"bad.txt:4: {message}; {expected}"
-    # The first thing wrong is told, whichever look finds it.
+    # The first error in the file is reported, in whichever pass it is found.
     assert refused(data + b"junk\n") == f"bad.txt:4: {message}; {expected}"
     assert refused(data + b"junk\n", regroup=True).startswith("bad.txt:6: label 'junk'")
 
@@ -217,8 +217,8 @@ def test_a_query_that_returns_in_another_file(tmp_path):
         (tmp_path / name).write_text(text)
     with pytest.raises(LetorError) as caught:
         read_letor([tmp_path / "a.txt", tmp_path / "b.txt"])
-    wrong = f"{tmp_path / 'b.txt'}:3: qid x returns after qid z (first seen at {tmp_path / 'a.txt'}:1)"
-    assert str(caught.value) == f"{wrong}; expected the documents of a query side by side, or regroup=True"
+    wrong = f"{tmp_path / 'b.txt'}:3: qid x occurs again after qid z (first at {tmp_path / 'a.txt'}:1)"
+    assert str(caught.value) == f"{wrong}; expected the documents of a query on consecutive lines, or regroup=True"
 
 
 def test_a_bad_line_in_the_second_file(tmp_path):
@@ -230,7 +230,7 @@ def test_a_bad_line_in_the_second_file(tmp_path):
 
 
 def test_features_beyond_those_stated(refused):
-    message = "feature id 4 is beyond features=3; expected ids from 1 to 3"
+    message = "feature id 4 is above features=3; expected ids from 1 to 3"
     assert refused(b"1 qid:1 3:1\n1 qid:1 1:1 4:1\n", features=3) == f"bad.txt:2: {message}"
 
 
@@ -277,7 +277,7 @@ def test_truncated_and_damaged_streams(refused, kind, pack):
     damaged = packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
     message = refused(damaged)
     assert f": {kind} data is damaged (" in message
-    assert message.endswith(f"; expected a sound {kind} file")
+    assert message.endswith(f"; expected an undamaged {kind} file")
     assert f"{kind} data is damaged (" in refused(packed + b"junk" * 5)
 
 
@@ -309,7 +309,9 @@ def test_no_file(tmp_path):
 
 def test_more_than_memory_can_hold(tmp_path):
     (tmp_path / "wide.txt").write_text("1 qid:1 1:1\n" * 1000)
-    with pytest.raises(ValueError, match=r"features must fit the memory of [\d,]+ GB, or go to .* got 1,000 x 10,"):
+    with pytest.raises(
+        ValueError, match=r"features must fit the memory of [\d,]+ GB, or be written to .* got 1,000 x 10,"
+    ):
         read_letor(tmp_path / "wide.txt", features=10_000_000_000)
 
 

@@ -41,7 +41,7 @@ def no_reading(monkeypatch):
     def read(*_):
         raise AssertionError("the text was read again")
 
-    return lambda: monkeypatch.setattr(reader, "read", read)
+    return lambda: monkeypatch.setattr(reader, "read_files", read)
 
 
 def assert_same(a, b):
@@ -114,7 +114,7 @@ def edit(**changes):
         ("offsets.npy", os.remove, f"offsets.npy is missing; expected {caches._ADVICE}"),
         ("manifest.json", os.remove, f"no manifest.json; expected {caches._ADVICE}"),
         ("manifest.json", edit(version=2), "cache of version 2; expected version 1; convert it again"),
-        ("manifest.json", edit(format="x"), f"manifest.json is of something else; expected {caches._ADVICE}"),
+        ("manifest.json", edit(format="x"), f"manifest.json is not the manifest of a cache; expected {caches._ADVICE}"),
         ("manifest.json", edit(arrays={}), f"manifest.json is not complete; expected {caches._ADVICE}"),
         ("manifest.json", edit(sources=[{}]), f"manifest.json is not complete; expected {caches._ADVICE}"),
         ("manifest.json", edit(summary=[]), f"manifest.json is not complete; expected {caches._ADVICE}"),
@@ -126,7 +126,7 @@ def test_a_damaged_cache_is_refused_or_rebuilt(source, folder, caplog, name, dam
         open_cache(folder)
     assert str(caught.value) == f"{folder}: {message}"
     assert_same(read_letor(source, cache=folder), read_letor(source))
-    assert f"{folder}: {message}; writing it again" in caplog.text
+    assert f"{folder}: {message}; writing the cache again" in caplog.text
     assert_same(open_cache(folder), read_letor(source))
 
 
@@ -167,12 +167,12 @@ FORGED = [
     ("features", header((2**40, 2**40)), "features.npy holds 128 bytes of float32 and shape (1099511627776,"),
     ("features", header((-1, 3)), "features.npy holds 128 bytes of float32 and shape (-1, 3)"),
     ("features", np.asfortranarray(np.zeros((900, 3), np.float32)), "features.npy holds 10,928 bytes of float32"),
-    ("qids", np.array(["q"] * 99), "the arrays do not fit together (qids must name 100 lists; got 99"),
-    ("docids", np.array(["d"] * 9), "the arrays do not fit together (docids must name each document"),
+    ("qids", np.array(["q"] * 99), "the arrays do not fit together (qids must hold 100 ids, one per list; got 99"),
+    ("docids", np.array(["d"] * 9), "the arrays do not fit together (docids must have one id per document"),
     ("docids", header((900,), "|O"), "docids.npy holds 128 bytes of object and shape (900,)"),
-    ("docids", b"PK\x03\x04" + bytes(100), "docids.npy is no NumPy array ("),
-    ("docids", b"", "docids.npy is no NumPy array ("),
-    ("docids", header((900,)).replace(b"(900,)", b"(9\x000,)"), "docids.npy is no NumPy array ("),
+    ("docids", b"PK\x03\x04" + bytes(100), "docids.npy is not a NumPy array ("),
+    ("docids", b"", "docids.npy is not a NumPy array ("),
+    ("docids", header((900,)).replace(b"(900,)", b"(9\x000,)"), "docids.npy is not a NumPy array ("),
 ]  # fmt: skip
 
 
@@ -235,8 +235,8 @@ def test_a_stale_cache_is_refused_or_rebuilt(source, folder, change):
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(CacheError) as caught:
         open_cache(folder)
-    expected = "expected its source as it was, or a new conversion"
-    assert str(caught.value) == f"{folder}: {source} has changed since; {expected}"
+    expected = "expected the original source, or a new conversion"
+    assert str(caught.value) == f"{folder}: {source} has changed since the conversion; {expected}"
     assert_same(read_letor(source, cache=folder), read_letor(source))
     open_cache(folder)
 
@@ -282,7 +282,7 @@ def test_nothing_but_a_cache_is_replaced(source, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
-    for place, wrong in {mine: "holds 'thesis.tex', which is no part of a cache", source: "is a file"}.items():
+    for place, wrong in {mine: "holds 'thesis.tex', which is not part of a cache", source: "is a file"}.items():
         with pytest.raises(CacheError) as caught:
             read_letor(source, cache=place)
         assert str(caught.value) == f"{place}: {wrong}; expected a new folder, an empty one, or a cache to replace"

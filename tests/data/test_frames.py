@@ -64,13 +64,21 @@ def test_features_are_chosen_and_ordered(make):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({}, {"label": "grades"}, "label must name a column of the frame; got 'grades'; did you mean 'grade'?"),
-        ({}, {"features": ["bm52"]}, "features must name a column of the frame; got 'bm52'; did you mean 'bm25'?"),
-        ({}, {}, "features must be columns of numbers (name those you want with features=); got 'doc'"),
+        ({}, {"label": "grades"}, "label must be a column of the frame; got 'grades'; did you mean 'grade'?"),
+        ({}, {"features": ["bm52"]}, "features must be a column of the frame; got 'bm52'; did you mean 'bm25'?"),
+        ({}, {}, "features must be numeric columns (select columns with features=); got 'doc'"),
         ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite in 'bm25'"),
         ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite in 'bm25'"),
-        ({"grade": [1, 0, 2, None, 1]}, {"docid": "doc"}, "label must be known in every row of 'grade'; got 1 nulls"),
-        ({"query": ["a", None, "b", "c", "a"]}, {"docid": "doc"}, "qid must be known in every row of 'query'; got 1"),
+        (
+            {"grade": [1, 0, 2, None, 1]},
+            {"docid": "doc"},
+            "label must have a value in every row of 'grade'; got 1 nulls",
+        ),
+        (
+            {"query": ["a", None, "b", "c", "a"]},
+            {"docid": "doc"},
+            "qid must have a value in every row of 'query'; got 1",
+        ),
         ({"grade": [1, 0, -2, 0, 1]}, {"docid": "doc"}, "labels must be finite and at least 0; got -2.0"),
     ],
 )
@@ -91,7 +99,9 @@ def test_missing_is_filled_on_request(make):
 @every_kind
 def test_scattered_rows_are_an_error_on_request(make):
     options = {"label": "grade", "qid": "query", "docid": "doc", "regroup": False}
-    with pytest.raises(ValueError, match=r"side by side \(or pass regroup=True\); got a return in row 2"):
+    with pytest.raises(
+        ValueError, match=r"consecutive rows per query \(or pass regroup=True\); got a query that occurs again in row 2"
+    ):
         from_frame(make(COLUMNS), **options)
     sorted_queries = make(COLUMNS | {"query": ["b", "b", "a", "c", "c"]})
     assert from_frame(sorted_queries, **options).qids.tolist() == ["b", "a", "c"]
@@ -116,7 +126,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path, damage):
     path.write_bytes({"cut": data[:-9], "middle": data[:8] + bytes(60) + data[68:], "none of it": b"\x89PNG"}[damage])
     for options in ({}, {"features": ["x"]}):
         with pytest.raises(
-            ValueError, match=r"rows\.parquet: cannot be read as Parquet \(.*; expected a whole Parquet"
+            ValueError, match=r"rows\.parquet: cannot be read as Parquet \(.*; expected a complete Parquet"
         ):
             read_parquet(path, label="y", qid="q", **options)
 
@@ -147,15 +157,20 @@ def test_arrays_with_groups():
         ([[1.0]], [1], {"qid": [1], "group": [1]}, "qid or group must be given, one of them; got both"),
         ([1.0], [1], {"qid": [1]}, "X must have two dimensions, (rows, f); got (1,)"),
         ([["a"]], [1], {"qid": [1]}, "X must be an array of numbers; got <U1"),
-        ([[1.0]], [1, 2], {"qid": [1, 1]}, "X must have one row a label, (2, f); got (1, 1)"),
+        ([[1.0]], [1, 2], {"qid": [1, 1]}, "X must have one row per label, (2, f); got (1, 1)"),
         ([[1.0]], [1], {"qid": [1, 2]}, "qid must name the query of each of 1 rows; got 2"),
         ([[1.0]], [1], {"qid": [0.5]}, "qid must be integers or text; got fractions, NaN or infinities"),
-        ([[1.0]], [1], {"qid": [None]}, "qid must be known in every row; got None or NaN"),
+        ([[1.0]], [1], {"qid": [None]}, "qid must have a value in every row; got None or NaN"),
         ([[1.0]], [1], {"group": [2]}, "group must add up to the number of rows, 1; got 2"),
         ([[np.nan]], [1], {"qid": [1]}, "got 1 missing or infinite in 'column 0'"),
-        ([[np.inf]], [1], {"qid": [1], "missing": "zero"}, "missing must be 'error' or a number to put in; got 'zero'"),
+        (
+            [[np.inf]],
+            [1],
+            {"qid": [1], "missing": "zero"},
+            "missing must be a number to fill in or 'error'; got 'zero'",
+        ),
         ([[1.0]], [np.nan], {"qid": [1]}, "labels must be finite and at least 0; got nan"),
-        ([[1.0]], [1], {"qid": [1], "docids": ["a", "b"]}, "docids must name each of 1 rows; got (2,)"),
+        ([[1.0]], [1], {"qid": [1], "docids": ["a", "b"]}, "docids must have one id per row, (1,); got (2,)"),
     ],
 )
 def test_what_is_wrong_with_arrays_is_named(X, y, options, message):
@@ -171,5 +186,5 @@ def test_foreign_tables_are_refused():
 
 def test_a_column_named_twice_is_refused():
     frame = pd.DataFrame([[1, 2, 3]], columns=["q", "y", "y"])
-    with pytest.raises(ValueError, match="frame must name each column once; got 'y'"):
+    with pytest.raises(ValueError, match="frame must have distinct column names; got 'y'"):
         from_frame(frame, label="y", qid="q")

@@ -107,7 +107,8 @@ def test_repeated_documents(data):
     twice = train.take_rows(rows, offsets)
     seen = inspect(twice)
     assert (
-        only(seen, "duplicate documents").what == "1 document with the features and the label of another in the list."
+        only(seen, "duplicate documents").what
+        == "1 document with the features and the label of another document of the list."
     )
     labels = twice.labels.copy()
     labels[1] = labels[0] + 1
@@ -134,7 +135,7 @@ def test_shared_queries(data):
     leaking = Splits(data.train, data.validation, data.train.take([3, 4]))
     finding = only(inspect(leaking), "shared queries")
     assert (finding.severity, finding.where) == ("error", "train, test")
-    assert finding.what.startswith("2 query ids in both (3, 4), and ")
+    assert finding.what.startswith("2 query ids in both splits (3, 4), with ")
     renumbered = replace(data, test=replace(data.test, qids=np.arange(len(data.test))))
     assert only(inspect(renumbered), "shared queries").severity == "warning"
 
@@ -169,8 +170,8 @@ def test_missing_and_heavy(data):
     odd = with_features(odd, _6=np.where(rng.random(rows) < 0.1, np.nan, heavy), _7=heavy)
     seen = inspect(odd)
     fills = [finding.what for finding in seen.findings if finding.kind == "missing fills"]
-    assert fills[0].startswith("Feature 1 is never negative but for one value")
-    assert fills[1].startswith("Feature 4 reaches beyond 1e30")
+    assert fills[0].startswith("Feature 1 is never negative except for one value")
+    assert fills[1].startswith("Feature 4 has values beyond 1e30")
     assert "in Feature 6." in only(seen, "not finite").what
     assert only(seen, "not finite").severity == "error"
     assert only(seen, "heavy tails").do == "Preprocess with log1p,standardise."

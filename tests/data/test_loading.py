@@ -114,7 +114,7 @@ def test_yahoo_is_as_wide_as_published_though_sparse(tmp_path):
 def test_one_list_cannot_be_split(tmp_path):
     write(tmp_path / "train.txt", letor(range(1)))
     write(tmp_path / "test.txt", letor(range(1)))
-    must = "holdout must be 0, or a larger share, where it comes to no list whose labels differ"
+    must = "holdout must be 0, or large enough to select a list whose labels differ"
     with pytest.raises(ValueError, match=rf"{must}; got 0.2 with 1 list\(s\) in .* train$"):
         load(tmp_path, holdout=0.2)
     assert len(load(tmp_path).train) == 1

@@ -162,7 +162,7 @@ def test_saved_and_read_back(text, train):
         ("clip=-1", "limit must be a number above 0; got"),
         ("clip=wide", "limit of clip must be a finite number; got 'wide'"),
         ("quantile=3", "output must be one of 'normal', 'uniform'; got '3'"),
-        ("log1p=2", "preprocessing must give log1p no setting; got '2'"),
+        ("log1p=2", "preprocessing must give no option to log1p; got '2'"),
     ],
 )
 def test_bad_text(text, message):

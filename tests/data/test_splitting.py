@@ -96,5 +96,5 @@ def test_a_run_of_version_0_1_keeps_its_lists(tmp_path):
     splits = Splits(data, None, data)
     assert hold_out_as_in_0_1(splits, 0.0) is splits
     assert hold_out(splits, 0.0) is splits
-    with pytest.raises(ValueError, match="holdout must be 0, or a larger share"):
+    with pytest.raises(ValueError, match="holdout must be 0, or large enough"):
         hold_out(Splits(lists(1), None, lists(1)), 0.2)

@@ -141,7 +141,7 @@ def test_best_follows_take_and_take_rows(data):
 
 
 def test_achievable_takes_metric_text(data):
-    parse = pytest.importorskip("rankgrad.metrics").parse
+    parse = pytest.importorskip("rankgrad.metrics").parse_metric
     skipping = parse("nDCG(empty='skip')@10")
     assert achievable(data.test, "nDCG(empty='skip')@10") == pytest.approx(ndcg(*_parts(data.test)), abs=1e-5)
     assert achievable(data.test, skipping) == pytest.approx(ndcg(*_parts(data.test)), abs=1e-5)
@@ -171,7 +171,7 @@ def test_bad_arguments(options, message):
 
 def test_achievable_needs_the_best_order():
     plain = Dataset(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), np.array([0, 1]), np.array([1]))
-    with pytest.raises(ValueError, match="dataset must know its best achievable order"):
+    with pytest.raises(ValueError, match="dataset must have scores of the best achievable order"):
         achievable(plain, ndcg)
 
 

@@ -75,8 +75,8 @@ def test_a_relevant_document_is_put_in_only_where_none_was_drawn():
         ({"k": 2.5}, "k must be an integer of at least 1; got 2.5"),
         ({"k": 1, "policy": "best"}, "policy must be one of 'none', 'top', 'random'; got 'best'"),
         ({"k": 1, "policy": "random", "by": 0}, "by must be None unless policy is 'top'; got policy 'random'"),
-        ({"k": 1, "policy": "top", "by": 2}, "by must be a feature from 0 to 1; got 2"),
-        ({"k": 1, "policy": "top", "by": [1.0]}, r"by must have one score a document, \(2,\); got \(1,\)"),
+        ({"k": 1, "policy": "top", "by": 2}, "by must be the index of a feature, 0 to 1; got 2"),
+        ({"k": 1, "policy": "top", "by": [1.0]}, r"by must have one score per document, \(2,\); got \(1,\)"),
     ],
 )
 def test_bad_arguments(options, message):

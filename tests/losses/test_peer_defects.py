@@ -218,7 +218,7 @@ def test_defect_09_scattered_query_ids_are_regrouped_or_refused(tmp_path):
 
     path = tmp_path / "scattered.txt"
     path.write_text("1 qid:7 1:0\n0 qid:9 1:1\n0 qid:7 1:2\n1 qid:9 1:3\n")
-    with pytest.raises(LetorError, match="qid 7 returns after qid 9"):
+    with pytest.raises(LetorError, match="qid 7 occurs again after qid 9"):
         read_letor(path)
     together = read_letor(path, regroup=True)
     assert np.asarray(together.features)[:, 0].tolist() == [0, 2, 1, 3]

@@ -1,4 +1,4 @@
-"""Real data in: readers, caches, known benchmark sets, preprocessing, and a generator with a known optimum."""
+"""Data sets: readers, caches, known benchmark sets, preprocessing, and a generator whose best order is known."""
 
 from rankgrad import moved
 from rankgrad.data.benchmarks import BenchmarkWarning

@@ -1,4 +1,4 @@
-"""The published facts of the benchmark sets, and the check that what was read is what was published."""
+"""Published facts about the benchmark sets, and a check of the data that was read against them."""
 
 import warnings
 from collections.abc import Iterator
@@ -11,29 +11,29 @@ from rankgrad.data.dataset import Dataset, Splits
 
 
 class BenchmarkWarning(UserWarning):
-    """What was read differs from what is published about the set of this name."""
+    """Warning that the data that was read differs from what is published about the set of this name."""
 
 
 @dataclass(frozen=True)
 class BenchmarkFacts:
-    """What is published about a set; None where nothing reliable is. Queries and documents count every split."""
+    """Published facts about a set; None if no reliable number is published. Queries and documents are of all splits."""
 
     name: str
     aliases: tuple[str, ...] = ()
     queries: int | None = None
     documents: int | None = None
-    documents_within: float = 0.0  # relative, where the published number is a round one
+    documents_within: float = 0.0  # allowed relative difference, if the published number is rounded
     features: int | None = None
     grades: int | None = None
-    empty: int | None = None  # queries without a relevant document
-    labels: tuple[int, ...] | None = None  # documents of each grade, from 0
+    empty: int | None = None  # number of queries without a relevant document
+    labels: tuple[int, ...] | None = None  # number of documents per grade, from 0
     folds: int = 0
-    parts: tuple[int, ...] | None = None  # queries of S1 to S5
-    train: int | None = None  # queries, of fold 1 where there are folds
-    test: int | None = None
-    sparse: bool = False  # rows leave zeros out, so the width cannot be read off the file
+    parts: tuple[int, ...] | None = None  # number of queries in each of S1 to S5
+    train: int | None = None  # number of training queries; of fold 1 if there are folds
+    test: int | None = None  # number of test queries; of fold 1 if there are folds
+    sparse: bool = False  # rows omit zeros, so the file does not show the number of features
     missing: float | Literal["error"] = "error"
-    holdout: float = 0.0  # share of the training queries that stand in for a validation part
+    holdout: float = 0.0  # share of the training queries that becomes the validation part
     note: str = ""
 
 
@@ -114,19 +114,19 @@ BENCHMARKS = (
 
 
 def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
-    """What differs between a set as read and as published, one sentence each; also warned about, all in one.
+    """Return the differences between a set as read and as published, one sentence each; warn if there are any.
 
     Args:
-        facts: what is published.
-        splits: what was read, before any hold-out.
-        fold: which fold it is, for the facts that hold of one fold only.
+        facts: published facts about the set.
+        splits: the splits as read, before any hold-out.
+        fold: number of the fold, for the facts about one fold only.
     """
     parts = [part for part in (splits.train, splits.validation, splits.test) if part is not None]
-    found = [sentence for sentence in _differences(facts, parts, splits, fold) if sentence]
-    if found:
-        where = f"{facts.name}, fold {fold}" if fold else facts.name
-        warnings.warn(f"{where} is not as published: {'; '.join(found)}", BenchmarkWarning, stacklevel=3)
-    return found
+    differences = [sentence for sentence in _differences(facts, parts, splits, fold) if sentence]
+    if differences:
+        name = f"{facts.name}, fold {fold}" if fold else facts.name
+        warnings.warn(f"{name} is not as published: {'; '.join(differences)}", BenchmarkWarning, stacklevel=3)
+    return differences
 
 
 def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fold: int | None) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fo
 
 
 def empty_lists(dataset: Dataset) -> int:
-    """How many lists have no document with a label above 0."""
+    """Number of lists without a document whose label is above 0."""
     relevant = np.concatenate([[0], np.cumsum(dataset.labels > 0)])[dataset.offsets]
     return int((np.diff(relevant) == 0).sum())
 

@@ -1,8 +1,9 @@
-"""A data set on disk as it is in memory: `.npy` files that are mapped, not read, and a manifest of what they are.
+"""A data set in `.npy` files that are mapped into memory, not read, with a manifest that describes them.
 
-A cache is written beside its place and renamed into it, so it is there as a whole or not at all. Opening one compares
-sizes and the hashes of first and last megabytes, of its own files and of the files it was made from; `verify=True`
-compares whole hashes. Nothing in it can run code: arrays are loaded without pickle, the manifest is JSON.
+A cache is written to a temporary folder in the same parent folder and then renamed, so it is either complete or absent.
+Opening a cache compares the sizes and the hashes of the first and last megabytes of its files and of its source files;
+`verify=True` compares hashes of the whole files. Nothing in a cache can run code: arrays are loaded without pickle, and
+the manifest is JSON.
 """
 
 import errno
@@ -32,7 +33,7 @@ _ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
 
 
 class CacheError(ValueError):
-    """A cache that is damaged, out of date, or not one: `folder: what is wrong; expected what`."""
+    """Error about a cache that is damaged, out of date, or not a cache: `folder: what is wrong; expected what`."""
 
     def __init__(self, folder: Path, wrong: str, expected: str = _ADVICE) -> None:
         super().__init__(f"{folder}: {wrong}; expected {expected}")
@@ -41,11 +42,11 @@ class CacheError(ValueError):
 def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Dataset:
     """Open a cache that `rankgrad convert` or `read_letor(..., cache=...)` wrote; the arrays are mapped, not read.
 
-    Source files that are still where they were must not have changed since; ones that are gone are not missed.
+    A source file that still exists must not have changed since the conversion; a missing source file is no error.
 
     Args:
-        folder: the cache.
-        verify: compare whole hashes, of the arrays and of the sources, not only of first and last megabytes.
+        folder: path of the cache.
+        verify: compare hashes of the whole arrays and sources, not only of their first and last megabytes.
 
     Example:
         >>> open_cache("no/such/cache")
@@ -57,18 +58,20 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
     for source in manifest["sources"]:
         path = Path(source["path"])
         if os.path.isfile(path) and not matches(path, source, verify):
-            raise CacheError(folder, f"{path} has changed since", "its source as it was, or a new conversion")
+            raise CacheError(
+                folder, f"{path} has changed since the conversion", "the original source, or a new conversion"
+            )
     return load_cache(folder, manifest, verify)[0]
 
 
 def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Dataset, ReadSummary]:
-    """Map the arrays of a cache, after a check of each."""
+    """Check and map the arrays of a cache; return the data set and its summary."""
     arrays: dict[str, Any] = {}
-    for name, facts in manifest["arrays"].items():
+    for name, fingerprint in manifest["arrays"].items():
         path = folder / f"{name}.npy"
         if not path.is_file():
             raise CacheError(folder, f"{path.name} is missing")
-        if not matches(path, facts, verify):
+        if not matches(path, fingerprint, verify):
             raise CacheError(folder, f"{path.name} is damaged", "the bytes that its manifest describes")
         arrays[name] = _map(folder, name)
     try:
@@ -79,7 +82,7 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
-    """Map an array, after a look at what its file says of itself: no size in it is trusted."""
+    """Check the header of an array's file, and map the array: no size in the header is trusted."""
     path = folder / f"{name}.npy"
     try:
         with open(path, "rb") as file:
@@ -87,7 +90,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
             shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
             size = file.tell() + math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise CacheError(folder, f"{path.name} is no NumPy array ({error})") from error
+        raise CacheError(folder, f"{path.name} is not a NumPy array ({error})") from error
     kinds = {"features": "f4", "labels": "f4", "offsets": "i8", "qids": "i8 U", "docids": "U"}[name].split()
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
@@ -97,7 +100,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a cache, of this version."""
+    """Return the manifest of a cache; raise if it is damaged or of another version."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CacheError(folder, f"no {MANIFEST}")
@@ -108,7 +111,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise CacheError(folder, f"{MANIFEST} is damaged") from error
     if manifest.get("format") != FORMAT:
-        raise CacheError(folder, f"{MANIFEST} is of something else")
+        raise CacheError(folder, f"{MANIFEST} is not the manifest of a cache")
     if manifest.get("version") != VERSION:
         raise CacheError(folder, f"cache of version {manifest.get('version')}", f"version {VERSION}; convert it again")
     if not _complete(manifest):
@@ -117,38 +120,41 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _complete(manifest: dict[str, Any]) -> bool:
-    file = {"size", "ends", "sha256"}
+    keys = {"size", "ends", "sha256"}
     try:
-        str(ReadSummary.from_json(manifest["summary"]))  # which needs numbers
+        str(ReadSummary.from_json(manifest["summary"]))  # fails if a count is not a number
         return (
             {"name", "options"} <= manifest.keys()
             and isinstance(manifest["name"], str)
             and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS}
-            and all(file <= facts.keys() for facts in manifest["arrays"].values())
-            and all(file | {"path", "mtime_ns"} <= facts.keys() for facts in manifest["sources"])
-            and all(isinstance(facts["path"], str) and "\0" not in facts["path"] for facts in manifest["sources"])
+            and all(keys <= array.keys() for array in manifest["arrays"].values())
+            and all(keys | {"path", "mtime_ns"} <= source.keys() for source in manifest["sources"])
+            and all(isinstance(source["path"], str) and "\0" not in source["path"] for source in manifest["sources"])
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return False
 
 
 def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
-    """Size, time of change, and hashes of a file: of its first and last megabyte, and of the whole."""
+    """Size, modification time and hashes of a file: of its first and last megabyte, and of the whole.
+
+    `whole` is the hash of the whole file, if it is known.
+    """
     status = path.stat()
-    facts = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
-    return {**facts, "sha256": whole or _hash(path)}
+    fingerprint = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
+    return {**fingerprint, "sha256": whole or _hash(path)}
 
 
-def matches(path: Path, facts: dict[str, Any], verify: bool) -> bool:
-    """Whether a file is still the one that `fingerprint` saw; facts without an mtime leave it open."""
+def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
+    """True if a file has this fingerprint of `file_fingerprint`; a fingerprint without a time matches at any time."""
     status = path.stat()
-    if status.st_size != facts["size"] or facts.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
+    if status.st_size != fingerprint["size"] or fingerprint.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
         return False
-    return bool(_hash_ends(path) == facts["ends"] and (not verify or _hash(path) == facts["sha256"]))
+    return bool(_hash_ends(path) == fingerprint["ends"] and (not verify or _hash(path) == fingerprint["sha256"]))
 
 
 def all_match(paths: Sequence[Path], known: Sequence[dict[str, Any]], verify: bool) -> bool:
-    """Whether these are the files that were seen, in this order."""
+    """True if these files, in this order, have the known fingerprints."""
     return len(paths) == len(known) and all(matches(*pair, verify) for pair in zip(paths, known, strict=True))
 
 
@@ -169,14 +175,14 @@ def _hash(path: Path) -> str:
 
 
 class Writer:
-    """A cache being written, in a folder beside its place."""
+    """A cache that is being written, in a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._names: list[str] = []
 
     def new(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """An array of zeros, mapped to its file. A full disk is an error now; later it would be a crash."""
+        """Return an array of zeros, mapped to its file. A full disk is an error here, not a later crash."""
         path = self.folder / f"{name}.npy"
         with naming(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -187,46 +193,46 @@ class Writer:
         return np.asarray(array)
 
     def finish(self, name: str, options: dict[str, Any], sources: Sequence[Any], summary: ReadSummary) -> None:
-        """Write the manifest, last: a folder without one is no cache."""
+        """Write the manifest, as the last file: a folder without a manifest is not a cache."""
         arrays = {}
         for key in self._names:
             arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
-            del arrays[key]["mtime_ns"]  # copying a cache is no damage
-        facts = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
-        write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **facts}, seal=True)
+            del arrays[key]["mtime_ns"]  # a copy of a cache is valid
+        contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
+        write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 
 @contextmanager
 def writing_cache(folder: Path) -> Iterator[Writer]:
-    """Write a cache aside; when the block ends well it takes its place by a rename, else nothing is left."""
+    """Write a cache to a temporary folder; rename it to `folder` if the block succeeds, otherwise remove it."""
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     clear_leftovers(folder.parent, folder.name)
-    aside = name_aside(folder)
-    aside.mkdir()
-    old = Path(f"{aside}.old")
+    temporary = name_aside(folder)
+    temporary.mkdir()
+    old = Path(f"{temporary}.old")
     try:
-        yield Writer(aside)
-        while aside.exists():
+        yield Writer(temporary)
+        while temporary.exists():
             try:
-                aside.rename(folder)
+                temporary.rename(folder)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                # A cache is there, and maybe another writer too; who has it mapped keeps it until they let go.
+                # A cache exists, maybe from a concurrent writer; a process that has mapped it can still read it.
                 with suppress(FileNotFoundError):
                     folder.rename(old)
                 shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
 def check_place(folder: Path) -> None:
-    """See that writing a cache here would replace nothing but a cache."""
+    """Check that writing a cache here replaces nothing except a cache."""
     expected = "a new folder, an empty one, or a cache to replace"
-    if folder.is_symlink():  # it cannot be replaced by a rename, or leads nowhere
+    if folder.is_symlink():  # a rename cannot replace it, and its target may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
     if not folder.exists():
         return
@@ -234,4 +240,4 @@ def check_place(folder: Path) -> None:
         raise CacheError(folder, "is a file", expected)
     foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *(f"{name}.npy" for name in ARRAYS)})
     if foreign:
-        raise CacheError(folder, f"holds {foreign[0]!r}, which is no part of a cache", expected)
+        raise CacheError(folder, f"holds {foreign[0]!r}, which is not part of a cache", expected)

@@ -1,4 +1,4 @@
-"""A data set in memory (or mapped from disk): one row of features a document, documents of a query side by side."""
+"""A data set in memory or mapped from disk: one row of features per document, the rows of a query consecutive."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,15 +22,15 @@ class Dataset:
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     offsets: NDArray[np.int64]  # (lists + 1,)
-    qids: NDArray[Any]  # (lists,), integers where every id is one, else text
+    qids: NDArray[Any]  # (lists,), integers if all ids are integers, otherwise text
     docids: NDArray[Any] | None = None  # (documents,), text
-    name: str = ""  # for messages and reports
-    best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, where it is known
+    name: str = ""  # name in messages and reports
+    best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, if known
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
         if self.features.ndim != 2 or len(self.features) != documents:
-            bad_value("features", f"have one row a label, ({documents}, f)", self.features.shape)
+            bad_value("features", f"have one row per label, ({documents}, f)", self.features.shape)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != documents:
             bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
         # Compared, not subtracted: a difference of unsigned numbers is never below 0.
@@ -39,14 +39,14 @@ class Dataset:
             at = int(falls[0])
             bad_value("offsets", "never fall", f"{self.offsets[at + 1]} after {self.offsets[at]}")
         if len(self.qids) != len(self.offsets) - 1:
-            bad_value("qids", f"name {len(self.offsets) - 1} lists", len(self.qids))
+            bad_value("qids", f"hold {len(self.offsets) - 1} ids, one per list", len(self.qids))
         if self.docids is not None and self.docids.shape != (documents,):
-            bad_value("docids", f"name each document, ({documents},)", self.docids.shape)
+            bad_value("docids", f"have one id per document, ({documents},)", self.docids.shape)
         if self.best is not None and self.best.shape != (documents,):
-            bad_value("best", f"have one score a document, ({documents},)", self.best.shape)
+            bad_value("best", f"have one score per document, ({documents},)", self.best.shape)
 
     def __len__(self) -> int:
-        """The number of lists."""
+        """Number of lists."""
         return len(self.qids)
 
     def __repr__(self) -> str:
@@ -55,16 +55,16 @@ class Dataset:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Documents in each list, `(lists,)`."""
+        """Number of documents of each list, `(lists,)`."""
         return np.diff(self.offsets)
 
     @property
     def row_qids(self) -> NDArray[Any]:
-        """The query id of each row, `(documents,)`, as scikit-learn style estimators take it."""
+        """Query id of each row, `(documents,)`, as scikit-learn style estimators expect it."""
         return np.repeat(self.qids, self.lengths)
 
     def take(self, lists: Any) -> "Dataset":
-        """Make a data set of these lists, in this order.
+        """Return a data set of these lists, in this order.
 
         Args:
             lists: indices of lists, a slice, or a boolean array `(lists,)`.
@@ -76,12 +76,12 @@ class Dataset:
         return self.take_rows(rows, offsets, self.qids[lists])
 
     def take_rows(self, rows: NDArray[Any], offsets: NDArray[np.int64], qids: NDArray[Any] | None = None) -> "Dataset":
-        """Make a data set of these rows, cut into lists by `offsets`.
+        """Return a data set of these rows, divided into lists by `offsets`.
 
         Args:
             rows: indices of documents.
             offsets: `(lists + 1,)`, from 0 to the number of `rows`.
-            qids: the id of each new list; None keeps those that are there.
+            qids: id of each new list; None keeps the ids of this data set.
         """
         return replace(
             self,
@@ -96,9 +96,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Splits:
-    """What a ranker is trained on, chosen on and judged on; `validation` is None where the source has none."""
+    """Training, validation and test lists of a data set."""
 
-    train: Dataset  # what a ranker is fitted on
-    validation: Dataset | None  # what chooses the epoch and the settings; None where the source has none
-    test: Dataset  # what a ranker is judged on
-    name: str = ""  # for messages and reports
+    train: Dataset  # lists to train a ranker on
+    validation: Dataset | None  # lists to choose the epoch and the settings; None if the source has none
+    test: Dataset  # lists to evaluate a ranker on
+    name: str = ""  # name in messages and reports

@@ -1,4 +1,4 @@
-"""Where the files of a data set lie: the folder layouts of the benchmark sets, and of users' own."""
+"""Find the files of a data set: folder layouts of the benchmark sets and of custom sets."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ _STEMS = {
     "validation": ("vali", "valid", "validation", "validationset", "dev", "set1.valid", "set1.vali"),
     "test": ("test", "testset", "set1.test"),
 }
-# Plain files first: where a set lies both packed and unpacked, the unpacked one reads faster.
-_ENDINGS = tuple(ending + packed for packed in ("", ".gz", ".xz") for ending in (".txt", ".letor", ".svm", ".dat", ""))
+# Plain files first: if a file is there both plain and compressed, the plain one is faster to read.
+_ENDINGS = tuple(ending + suffix for suffix in ("", ".gz", ".xz") for ending in (".txt", ".letor", ".svm", ".dat", ""))
 _PARTS = range(1, 6)
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The files of each split; those of one split are read as one. No validation files: the set has none."""
+    """Files of each split; the files of one split are read as one. No validation files: the set has no such part."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
@@ -28,11 +28,11 @@ class SplitFiles:
 
 
 def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> SplitFiles | None:
-    """The files of a set in `folder` or, `depth` levels down, in a folder inside it; the nearest match, or None.
+    """Find the files of a set in `folder`, or in folders inside it down to `depth` levels; the nearest match, or None.
 
     With `fold`: `Fold1/train.txt, vali.txt, test.txt` (also OHSUMED's `trainingset.txt, ...`) or `S1.txt` to `S5.txt`.
-    Without: `train.txt, vali.txt, test.txt` (also Yahoo's `set1.train.txt, ...`), the validation part optional.
-    Every file may be plain, `.gz` or `.xz`; upper and lower case are one.
+    Without: `train.txt, vali.txt, test.txt` (also Yahoo's `set1.train.txt, ...`); the validation file is optional.
+    Every file may be plain, `.gz` or `.xz`; names may be in upper or lower case.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
@@ -42,12 +42,12 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> Spli
 
 
 def has_folds(folder: Path) -> bool:
-    """Whether a folder holds folds (`Fold1`, ... or `S1` to `S5`) rather than one set of splits."""
+    """True if a folder holds folds (`Fold1`, ... or `S1` to `S5`) and not one set of splits."""
     return _splits_in(folder) is None and _fold_in(folder, 1) is not None
 
 
 def folders(top: Path, depth: int) -> Iterator[Path]:
-    """`top` and the folders inside it, nearest first, down to `depth` levels; hidden ones are left out."""
+    """Yield `top` and the folders inside it, nearest first, down to `depth` levels; hidden folders are skipped."""
     level = [top] if top.is_dir() else []
     for _ in range(depth + 1):
         yield from level

@@ -1,4 +1,4 @@
-"""Data sets from tables in memory: NumPy arrays, pandas, polars and Arrow tables, Parquet files."""
+"""Make data sets from tables: NumPy arrays, pandas and polars data frames, Arrow tables, Parquet files."""
 
 import os
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from rankgrad.errors import bad_type, bad_value, mistyped
 
 
 def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Put the rows of each query side by side: queries by first appearance, rows of a query in their order.
+    """Group the rows by query: queries in order of first appearance, rows of a query in their original order.
 
-    `values[order]` is grouped; of grouped `scores`, `restored[order] = scores` is in row order again.
+    `values[order]` are grouped values; `restored[order] = scores` puts grouped scores back in the original order.
 
     Args:
         qid: `(rows,)`, integers or text, in any order.
@@ -30,7 +30,7 @@ def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     changes = np.flatnonzero(qid[1:] != qid[:-1]) + 1
     starts = np.concatenate([[0], changes]) if len(qid) else np.zeros(0, dtype=np.int64)
     unique, first, inverse = np.unique(qid, return_index=True, return_inverse=True)
-    if len(unique) == len(starts):  # already side by side
+    if len(unique) == len(starts):  # already grouped
         return np.arange(len(qid)), np.append(starts, len(qid)).astype(np.int64), qid[starts]
     appearance = np.argsort(first, kind="stable")
     place = np.empty_like(appearance)
@@ -50,16 +50,16 @@ def from_arrays(
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> tuple[Dataset, NDArray[np.int64]]:
-    """A data set from NumPy arrays, and the row that each of its documents came from.
+    """Return a data set made from NumPy arrays, and the row that each of its documents comes from.
 
     Args:
         X: features, `(rows, f)`.
         y: labels, `(rows,)`, at least 0.
-        qid: the query of each row, in any order; or
-        group: the sizes of the lists, whose rows are side by side, as LightGBM and XGBoost take them.
-        docids: `(rows,)`, names of the documents.
-        missing: `"error"` for NaN and infinities among the features, or the number to put there.
-        name: of the data set.
+        qid: query id of each row, in any order; give either `qid` or `group`.
+        group: sizes of the lists, whose rows are consecutive, as in LightGBM and XGBoost.
+        docids: `(rows,)`, ids of the documents.
+        missing: a number that replaces NaN and infinities among the features; `"error"`: an error.
+        name: name of the data set.
 
     Example:
         >>> data, rows = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[7, 5, 7])
@@ -72,7 +72,7 @@ def from_arrays(
     labels = _labels(np.asarray(y))
     rows = len(labels)
     if len(features) != rows:
-        bad_value("X", f"have one row a label, ({rows}, f)", features.shape)
+        bad_value("X", f"have one row per label, ({rows}, f)", features.shape)
     if qid is None:
         order, offsets = np.arange(rows), _group_offsets(group, rows)
         qids: NDArray[Any] = np.arange(len(offsets) - 1)
@@ -82,7 +82,7 @@ def from_arrays(
             bad_value("qid", f"name the query of each of {rows} rows", len(order))
     ids = None if docids is None else np.asarray(docids).astype(str)
     if ids is not None and ids.shape != (rows,):
-        bad_value("docids", f"name each of {rows} rows", ids.shape)
+        bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
     features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
     if not np.array_equal(order, np.arange(rows)):
         features, labels, ids = features[order], labels[order], None if ids is None else ids[order]
@@ -100,17 +100,17 @@ def from_frame(
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> Dataset:
-    """A data set from a pandas or polars data frame or an Arrow table; rows of a query may lie anywhere.
+    """Return a data set made from a pandas or polars data frame or an Arrow table; rows may be in any order.
 
-    To put scores back in the frame's order: `order, _, _ = group_rows(frame[qid])`, then `restored[order] = scores`.
+    To restore the order of the frame: `order, _, _ = group_rows(frame[qid])`, then `restored[order] = scores`.
 
     Args:
         frame: one row per document.
         label, qid, docid: names of columns.
-        features: names of columns; None takes all others, which must then be numbers.
-        regroup: bring the rows of a query together; False makes scattered ones an error.
-        missing: `"error"` for nulls, NaN and infinities among the features, or the number to put there.
-        name: of the data set.
+        features: names of columns; None: all other columns, which must be numeric.
+        regroup: group the rows by query; False: a query whose rows are not consecutive is an error.
+        missing: a number that replaces nulls, NaN and infinities among the features; `"error"`: an error.
+        name: name of the data set.
 
     Example:
         >>> import pandas as pd
@@ -127,19 +127,21 @@ def from_frame(
         bad_value("features", "name at least one column", "none")
     text = [column for column in wanted if not table.is_numeric(column)]
     if text:
-        bad_value("features", "be columns of numbers (name those you want with features=)", _some(text))
+        bad_value("features", "be numeric columns (select columns with features=)", _some(text))
     for role, column in (("label", label), ("qid", qid)):
         if nulls := table.nulls(column):
-            bad_value(role, f"be known in every row of {column!r}", f"{nulls} nulls")
+            bad_value(role, f"have a value in every row of {column!r}", f"{nulls} nulls")
     if not table.is_numeric(label):
-        bad_type("label", f"be numbers in {label!r}", "text")
+        bad_type("label", f"be numbers in column {label!r}", "text")
     order, offsets, qids = group_rows(table.values(qid))
     if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
-        back = int(order[scattered[0] + 1])
-        bad_value("qid", "keep the rows of a query side by side (or pass regroup=True)", f"a return in row {back}")
+        row = int(order[scattered[0] + 1])
+        bad_value(
+            "qid", "have consecutive rows per query (or pass regroup=True)", f"a query that occurs again in row {row}"
+        )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)
     for j, column in enumerate(wanted):
-        # Beyond the range of float32 is infinite, and answered for as such below.
+        # Values beyond the range of float32 become infinite; `_fill` reports or replaces them.
         with np.errstate(over="ignore"):
             x[:, j] = table.numbers(column)[order]
     labels = _labels(table.numbers(label))[order]
@@ -153,7 +155,7 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
     Args:
         path: a Parquet file, or a folder of them.
         label, qid: names of columns.
-        options: other keywords of `from_frame`; with `features`, only the columns named are read.
+        options: other keywords of `from_frame`; with `features`, only the named columns are read.
     """
     try:
         import pyarrow.parquet as parquet
@@ -164,7 +166,7 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
         columns = None
         if options.get("features") is not None:
             columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
-            # An unknown column is left for from_frame to answer for, with the nearest names.
+            # If a column is unknown, from_frame raises the error, with the nearest names.
             known = parquet.ParquetDataset(path).schema.names
             columns = None if set(columns) - set(known) else columns
         table = parquet.read_table(path, columns=columns)
@@ -172,13 +174,13 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
         raise FileNotFoundError(f"{path}: no such file; expected a Parquet file") from None
     except (ArrowException, OSError) as error:
         wrong = f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})"
-        raise ValueError(f"{path}: {wrong}; expected a whole Parquet file, or a folder of them") from error
+        raise ValueError(f"{path}: {wrong}; expected a complete Parquet file, or a folder of them") from error
     options.setdefault("name", os.path.basename(os.fspath(path)))
     return from_frame(table, label=label, qid=qid, **options)
 
 
 class _Table:
-    """The little that is needed of pandas, polars and Arrow, without importing any of them."""
+    """The few operations that are needed on pandas, polars and Arrow tables; imports none of these packages."""
 
     def __init__(self, frame: Any) -> None:
         self.kind = type(frame).__module__.split(".")[0]
@@ -189,13 +191,13 @@ class _Table:
         self.frame = frame
         self.columns: list[str] = list(frame.column_names if self.kind == "pyarrow" else frame.columns)
         if len(set(self.columns)) < len(self.columns):
-            twice = [column for column in dict.fromkeys(self.columns) if self.columns.count(column) > 1]
-            bad_value("frame", "name each column once", _some(twice))
+            repeated = [column for column in dict.fromkeys(self.columns) if self.columns.count(column) > 1]
+            bad_value("frame", "have distinct column names", _some(repeated))
 
     def check(self, role: str, wanted: Sequence[str]) -> None:
         for column in wanted:
             if column not in self.columns:
-                bad_value(role, "name a column of the frame", mistyped(column, map(str, self.columns)))
+                bad_value(role, "be a column of the frame", mistyped(column, map(str, self.columns)))
 
     def is_numeric(self, column: str) -> bool:
         if self.kind == "pandas":
@@ -220,7 +222,7 @@ class _Table:
         values = self.frame[column]
         if self.kind == "pandas":
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-        return np.asarray(self.values(column), dtype=np.float64)  # nulls become NaN on the way
+        return np.asarray(self.values(column), dtype=np.float64)  # nulls become NaN
 
     def values(self, column: str) -> NDArray[Any]:
         values = self.frame[column]
@@ -257,7 +259,7 @@ def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
         return ids.astype(np.int64)
     if ids.dtype.kind == "O":
         if any(value is None or value != value for value in ids):
-            bad_value(name, "be known in every row", "None or NaN")
+            bad_value(name, "have a value in every row", "None or NaN")
         return ids.astype(str)
     return ids
 
@@ -273,13 +275,13 @@ def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
 
 def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequence[str]) -> NDArray[np.float32]:
     if isinstance(missing, str) and missing != "error":
-        bad_value("missing", "be 'error' or a number to put in", repr(missing))
+        bad_value("missing", "be a number to fill in or 'error'", repr(missing))
     bad = [j for j in range(x.shape[1]) if not np.isfinite(x[:, j]).all()]
     if not bad:
         return x
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
-        must = "be finite (or say with missing= what to put in)"
+        must = "be finite (or give a number to fill in with missing=)"
         bad_value("features", must, f"{count} missing or infinite in {_some([names[j] for j in bad])}")
     return np.where(np.isfinite(x), x, np.float32(missing))
 

@@ -1,4 +1,4 @@
-"""Look a data set over before training: its shape, and what in it would spoil a result."""
+"""Inspect a data set before training: its shape, and problems in it that would invalidate a result."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,49 +24,49 @@ _BINS = 16
 
 @dataclass(frozen=True)
 class Overview:
-    """One split in numbers."""
+    """Statistics of one split."""
 
     name: str
     lists: int
     documents: int
     features: int
-    lengths: tuple[int, ...]  # shortest, 10%, median, 90%, longest
-    histogram: tuple[int, ...]  # lists by length, in 16 equal steps from the shortest to the longest
-    grades: dict[str, int]  # documents of each label; the 10 commonest where there are more
-    empty: int  # lists without a relevant document
-    sampled: bool  # whether the findings about values come from a sample of rows
+    lengths: tuple[int, ...]  # of the lists: shortest, 10%, median, 90%, longest
+    histogram: tuple[int, ...]  # number of lists by length, in 16 equal bins from the shortest to the longest
+    grades: dict[str, int]  # number of documents per label; the 10 most common labels if there are more
+    empty: int  # number of lists without a relevant document
+    sampled: bool  # True if the findings about values come from a sample of rows
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `inspect` saw: an overview of each split, and the findings, worst first."""
+    """Result of `inspect`: an overview of each split, and the findings, worst first."""
 
     splits: tuple[Overview, ...]
     findings: tuple[Finding, ...]
 
     @property
     def errors(self) -> int:
-        """How many findings would spoil a result."""
+        """Number of findings that would invalidate a result."""
         return sum(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and dictionaries."""
+        """Return the inspection as plain lists and dictionaries."""
         return {"splits": [asdict(split) for split in self.splits], "findings": [asdict(f) for f in self.findings]}
 
 
 def inspect(data: Splits | Dataset) -> Inspection:
-    """Look over a data set, or the splits of one; memory stays at some bytes per document, also for mapped data.
+    """Inspect a data set or its splits, with a few bytes of memory per document, also for mapped data.
 
-    Shape and equality are exact. Statistics on values (fills, heavy tails, a feature that gives the label away) come
-    from at most 50,000 rows and pairs per split; `Overview.sampled` says when that is not all.
+    Shape and equality are exact. Statistics on values (fill values, heavy tails, a feature that reveals the
+    label) use at most 50,000 rows and pairs per split; `Overview.sampled` is True if there are more rows.
 
     Args:
         data: a `Dataset`, or `Splits`, whose parts are also compared with each other.
 
     Example:
         >>> x = np.array([[1, 0], [2, 0], [3, 0]], dtype=np.float32)
-        >>> seen = inspect(Dataset(x, np.array([0.0, 1.0, 2.0]), np.array([0, 3]), np.array(["q"])))
-        >>> seen.splits[0].grades, [finding.kind for finding in seen.findings]
+        >>> found = inspect(Dataset(x, np.array([0.0, 1.0, 2.0]), np.array([0, 3]), np.array(["q"])))
+        >>> found.splits[0].grades, [finding.kind for finding in found.findings]
         ({'0': 1, '1': 1, '2': 1}, ['constant features'])
     """
     if isinstance(data, Dataset):
@@ -76,28 +76,30 @@ def inspect(data: Splits | Dataset) -> Inspection:
         parts = {name: part for name, part in named.items() if part is not None}
     else:
         bad_type("data", "be a Dataset or Splits", type(data).__name__)
-    seen = {name: scan(part) for name, part in parts.items()}
-    found = sorted(_findings(parts, seen), key=lambda finding: SEVERITIES.index(finding.severity))
+    scans = {name: scan(part) for name, part in parts.items()}
+    found = sorted(_findings(parts, scans), key=lambda finding: SEVERITIES.index(finding.severity))
     return Inspection(tuple(_overview(name, part) for name, part in parts.items()), tuple(found))
 
 
-def _findings(parts: dict[str, Dataset], seen: dict[str, Scan]) -> Iterator[Finding]:
+def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Finding]:
     for name, part in parts.items():
         yield from label_findings(part, name)
         if len(part.labels):
-            yield from document_findings(part, seen[name], name)
-    # Columns are judged where they are learned from; in the other splits the same would be said again.
+            yield from document_findings(part, scans[name], name)
+    # Features are checked in the first split only, the training part: the other splits would repeat its findings.
     first = next(iter(parts))
     if len(parts[first].labels):
-        yield from feature_findings(seen[first], first)
+        yield from feature_findings(scans[first], first)
     widths = {name: part.features.shape[1] for name, part in parts.items()}
     if len(set(widths.values())) > 1:
         what = f"The splits have {', '.join(f'{width} features ({name})' for name, width in widths.items())}."
-        yield Finding("error", "widths differ", "all", what, "Read them with features= the largest number.")
+        yield Finding(
+            "error", "widths differ", "all", what, "Read all splits with features= set to the largest of these numbers."
+        )
     names = list(parts)
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
-            rows = (seen[one].rows, seen[other].rows)
+            rows = (scans[one].rows, scans[other].rows)
             yield from shared_findings(parts[one], parts[other], rows, f"{one}, {other}")
 
 

@@ -1,4 +1,4 @@
-"""One pass over a data set, block by block: what an inspection needs of every row and column, in little memory."""
+"""Scan a data set for an inspection: one pass, block by block, with little memory per row and column."""
 
 from dataclasses import dataclass
 
@@ -7,32 +7,32 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 
-SAMPLE = 50_000  # rows and pairs that the statistics on values look at
+SAMPLE = 50_000  # number of rows, and of pairs, for the statistics on values
 _ROWS = 16_384
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: spreads neighbouring bits
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass leaves: 8 bytes a row, some numbers a column, and a sample of rows and of pairs."""
+    """Result of one pass: 8 bytes per row, some numbers per column, and a sample of rows and of pairs."""
 
-    low: NDArray[np.float32]  # (f,)
-    high: NDArray[np.float32]  # (f,)
-    not_finite: NDArray[np.int64]  # (f,)
-    columns: NDArray[np.uint64]  # (f,), equal for equal columns
-    rows: NDArray[np.uint64]  # (documents,), equal for equal rows
-    sample: NDArray[np.float32]  # (rows, f), all of them where there are few
+    low: NDArray[np.float32]  # (f,), lowest value
+    high: NDArray[np.float32]  # (f,), highest value
+    not_finite: NDArray[np.int64]  # (f,), number of values that are NaN or infinite
+    columns: NDArray[np.uint64]  # (f,), hashes, equal for equal columns
+    rows: NDArray[np.uint64]  # (documents,), hashes, equal for equal rows
+    sample: NDArray[np.float32]  # (rows, f), all rows if there are few
     agreement: NDArray[np.float64]  # (f,), share of pairs of a list that the feature orders as their labels do
-    pairs: int
+    pairs: int  # number of pairs that `agreement` is computed from
 
 
 def scan(dataset: Dataset, seed: int = 0) -> Scan:
-    """Scan a data set; equality of rows and columns is by 64-bit hashes with random multipliers.
+    """Scan a data set; rows and columns are compared by 64-bit hashes with random multipliers.
 
     Example:
         >>> x = np.array([[1, 1, 0], [2, 2, 0], [2, 2, 0]], dtype=np.float32)
-        >>> seen = scan(Dataset(x, np.array([0.0, 1.0, 1.0]), np.array([0, 3]), np.array([1])))
-        >>> bool(seen.columns[0] == seen.columns[1]), bool(seen.rows[1] == seen.rows[2]), seen.agreement
+        >>> found = scan(Dataset(x, np.array([0.0, 1.0, 1.0]), np.array([0, 3]), np.array([1])))
+        >>> bool(found.columns[0] == found.columns[1]), bool(found.rows[1] == found.rows[2]), found.agreement
         (True, True, array([1. , 1. , 0.5]))
     """
     rng = np.random.default_rng(seed)
@@ -43,12 +43,12 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
     rows = np.empty(documents, np.uint64)
     for start in range(0, documents, _ROWS):
         block = np.asarray(dataset.features[start : start + _ROWS]) + np.float32(0)  # -0 becomes 0
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))  # NaN left out
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))  # without NaN
         not_finite += (~np.isfinite(block)).sum(0)
         bits = block.view(np.uint32).astype(np.uint64) * _MIX
         bits ^= bits >> np.uint64(29)
         rows[start : start + len(block)] = (bits * by_column).sum(1, dtype=np.uint64)
-        # The hash so far is turned before the next block joins, so that blocks cannot change places unnoticed.
+        # The hash so far is multiplied before the next block is added, so that exchanged blocks give another hash.
         columns = columns * _MIX + (bits * by_row[: len(block), None]).sum(0, dtype=np.uint64)
     chosen = np.arange(documents)
     if documents > SAMPLE:
@@ -62,7 +62,7 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 
 
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
-    """How often each feature orders two documents of a list as their labels do, ties for half; 0.5 without a pair."""
+    """Share of pairs that each feature orders as their labels do (a tie is half, no pair 0.5), and number of pairs."""
     documents, width = dataset.features.shape
     agreed = np.full(width, 0.5)
     if documents == 0:
@@ -71,7 +71,7 @@ def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.f
     one = rng.integers(0, documents, 2 * SAMPLE)
     other = dataset.offsets[owner[one]] + rng.integers(0, dataset.lengths[owner[one]])
     differ = dataset.labels[one] != dataset.labels[other]
-    # Each pair once: in a small set the draw meets the same few again and again, which is no evidence.
+    # Each pair once: in a small set the same few pairs are drawn many times, which is no evidence.
     one, other = np.unique(np.sort(np.stack([one[differ], other[differ]]), axis=0), axis=1)[:, :SAMPLE]
     if len(one) == 0:
         return agreed, 0
@@ -80,5 +80,5 @@ def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.f
     for start in range(0, len(one), _ROWS):
         block = slice(start, start + _ROWS)
         x, y = dataset.features[one[block]], dataset.features[other[block]]
-        total += (((x > y) * up[block]) - ((x < y) * up[block])).sum(0)  # NaN ties with everything
+        total += (((x > y) * up[block]) - ((x < y) * up[block])).sum(0)  # NaN is a tie with every value
     return (1 + total / len(one)) / 2, len(one)

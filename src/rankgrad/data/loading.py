@@ -1,4 +1,4 @@
-"""Load a benchmark set by its name, a user's own set by its folder, or a generated one: train, validation, test."""
+"""Load the splits of a benchmark set by its name, of a custom set by its folder, or of a generated set."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _LONGEST_PATH = 4096
 
 
 def datasets() -> tuple[BenchmarkFacts, ...]:
-    """The sets that `load` knows by name, with what is published about them.
+    """Return the sets that `load` knows by name, with the published facts about them.
 
     Example:
         >>> [facts.name for facts in datasets()][:3]
@@ -33,7 +33,7 @@ def datasets() -> tuple[BenchmarkFacts, ...]:
         *BENCHMARKS,
         BenchmarkFacts("synthetic", note="generated, shaped like web search, best achievable order known"),
         BenchmarkFacts(
-            "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, in the size of WEB30K"
+            "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, as large as WEB30K"
         ),
     )
 
@@ -48,18 +48,20 @@ def load(
     holdout: float | None = None,
     seed: int = 0,
 ) -> Splits:
-    """Load a set's splits. A benchmark set is checked against its published facts; a difference is warned about.
+    """Load the splits of a set. A benchmark set is checked against its published facts; a difference gives a warning.
 
     Args:
-        name: a name of `datasets()` in any case, `synthetic:lists=200,seed=1`, or a folder with train, test and, where
-            there is one, validation files.
-        fold: 1 to 5, for the sets that have folds.
-        root: the folder the sets lie in; without it the environment variable `RANKGRAD_DATA`, then the current folder.
-        cache: a folder for memory-mapped copies; a second load from it is immediate.
-        missing: as in `read_letor`; None is the set's habit (`"error"`, but 0 for Istella, whose 1.797e308 is missing).
-        holdout: share of the training lists, drawn by `seed`, that becomes the validation part where the files have
-            none; None is the set's habit (0.2 for Istella, otherwise no hold-out). The lists drawn are copied.
-        seed: of the hold-out.
+        name: a name of `datasets()` in upper or lower case, `synthetic:lists=200,seed=1`, or a folder with train, test
+            and optional validation files.
+        fold: 1 to 5, for sets with folds.
+        root: folder that contains the sets; default: the environment variable `RANKGRAD_DATA`, otherwise the current
+            folder.
+        cache: folder for memory-mapped copies; a second load from it is immediate.
+        missing: as in `read_letor`; None: the default of the set, which is `"error"`, and 0 for Istella, which marks
+            missing values by 1.797e308.
+        holdout: share of the training lists, chosen by `seed`, that becomes the validation part if the files have
+            none; None: the default of the set, which is 0.2 for Istella and otherwise 0. The lists are copied.
+        seed: random seed of the hold-out.
 
     Example:
         >>> load("synthetic:lists=30,features=12").train
@@ -81,7 +83,7 @@ def load(
 def check_source(
     name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None
 ) -> None:
-    """See that `load` would find its files, or knows how to generate the set; nothing is read or made."""
+    """Check that `load` would find the files, or can generate the set; nothing is read or generated."""
     if _generator(name) is not None:
         return
     facts = _known(name)
@@ -96,12 +98,12 @@ def _key(name: str) -> str:
 
 
 def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
-    """The facts of a named set, None for a folder; a name that is neither is an error."""
+    """Return the facts of a named set, None for a folder; raise for a name that is neither."""
     if isinstance(name, str):
         for facts in BENCHMARKS:
             if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
                 return facts
-    if os.path.isdir(name):  # which, unlike Path.is_dir, raises for no text
+    if os.path.isdir(name):  # unlike Path.is_dir, accepts every text
         return None
     must = "be a known data set or a folder with train and test files"
     names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
@@ -109,7 +111,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """What makes `synthetic` and its kin, with options, checked; None for any other name."""
+    """Return the function that generates a set of `GENERATED`, with checked options; None for any other name."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
@@ -144,10 +146,10 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
         wanted = f"{facts.name}/Fold{fold}/train.txt, vali.txt, test.txt or {facts.name}/S1.txt to S5.txt"
     if facts.name.startswith("Yahoo"):
         wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
-    looked = ", ".join(str(place) for place in [*named, top])
+    searched = ", ".join(str(place) for place in [*named, top])
     raise FileNotFoundError(
-        f"root must hold {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {looked}. "
-        f"Put them there, or name the folder that holds {facts.name}/ with root= or RANKGRAD_DATA"
+        f"root must hold {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {searched}. "
+        f"Put them there, or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA"
     )
 
 
@@ -169,7 +171,7 @@ def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Li
 def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
     sizes: dict[str, int] = {}
     parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
-    # A sparse file is as wide as its largest id, so splits of one set may differ; the widest decides.
+    # A sparse file has as many features as its largest id. Splits of one set may differ; all get the largest number.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
@@ -198,7 +200,7 @@ def _read_split(
         return None
     place = None
     if cache is not None:
-        # The width is part of the name: a cache made under other options would be rebuilt on every load.
+        # The width is part of the name: a cache with other options would be written again at every load.
         place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
 
     def note(summary: ReadSummary) -> None:

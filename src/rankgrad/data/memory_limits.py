@@ -1,4 +1,4 @@
-"""Limits on what a data set takes in memory: not more than there is, nor out of all proportion to its text."""
+"""Limits on the memory of a data set: not more than the machine has, and in proportion to the size of its text."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ import numpy as np
 from rankgrad.data.letor.errors import LetorError
 from rankgrad.errors import bad_value
 
-# A matrix of more bytes than this, and of more than this many per byte of text, is a slip or an attack. A dense file
-# needs 1 byte or less per byte of text, one of which 1 feature in 100 is given about 50.
+# A matrix of more than FREE bytes, and more than RATIO bytes per byte of text, is a mistake or an attack. A dense file
+# needs at most 1 byte per byte of text, a file with 1 of 100 features per document about 50.
 FREE = 1 << 30
 RATIO = 200
 
 
 def check_memory(name: str, shape: tuple[int, ...], dtype: Any, otherwise: str) -> None:
-    """Raise where the machine's memory could not hold an array; `otherwise` says what would help."""
+    """Raise if an array is larger than the memory of the machine; `otherwise` names an alternative for the message."""
     need = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
     if need > have:
@@ -25,7 +25,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, otherwise: str) 
 
 
 def too_sparse(documents: int, features: int, text: int) -> bool:
-    """Whether a matrix of float32 would be out of proportion to `text`, the bytes it is made from.
+    """True if a float32 matrix is too large in proportion to its text, which has `text` bytes.
 
     Example:
         >>> too_sparse(4_000, 1_000_000, 79_000), too_sparse(500_000, 700, 10**9), too_sparse(10**6, 5_000, 10**9)
@@ -35,7 +35,7 @@ def too_sparse(documents: int, features: int, text: int) -> bool:
 
 
 def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -> LetorError:
-    """The error about a matrix that is out of proportion; `line` is the first that has the last feature."""
+    """Return the error about a matrix that is too large for its text; `line` is the first with the last feature."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
-    meant = f"smaller ids, or features={features} if it is meant (rankgrad convert --features {features})"
-    return LetorError(path, line, f"feature id {features} makes the data too large: {size}", meant)
+    expected = f"smaller ids, or features={features} if this is intended (rankgrad convert --features {features})"
+    return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

@@ -1,4 +1,4 @@
-"""The lists that rows of documents make: runs of one query joined, those that return found, or brought together."""
+"""Make lists from rows of documents: join the runs of a query, and find or regroup queries that occur again."""
 
 from pathlib import Path
 from typing import Any
@@ -10,45 +10,45 @@ from rankgrad.data.letor.blocks import ParsedBlock
 from rankgrad.data.letor.errors import LetorError
 
 _MOST_PARTS = 16
-_SLAB = 64 << 20  # bytes moved at a time when rows are reordered
+_SLAB = 64 << 20  # bytes that are moved at a time when rows are reordered
 
 
 class QueryRuns:
-    """Runs of documents with one query id, in the order of the files."""
+    """Runs of consecutive documents with the same query id, in the order of the files."""
 
     def __init__(self) -> None:
         self._paths: list[Path] = []
-        self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, places in _paths, query ids
+        self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, indices into _paths, query ids
 
     def add(self, path: Path, parsed: ParsedBlock) -> None:
-        """Add the runs of the next block; one that goes on from the block or file before is not a new one."""
-        goes_on = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
-        if len(parsed.rows) == goes_on:
+        """Add the runs of the next block; a run that continues that of the previous block or file is not new."""
+        continues = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
+        if len(parsed.rows) == continues:
             return
         if self._paths[-1:] != [path]:
             self._paths.append(path)
         files = np.full(len(parsed.rows), len(self._paths) - 1)
-        self._parts.append([part[goes_on:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
-        # Many small arrays that stay would leave holes in the heap, each as large as the block that was freed there.
+        self._parts.append([part[continues:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
+        # Many small arrays that stay allocated between freed blocks would leave large holes in the heap.
         if len(self._parts) == _MOST_PARTS:
             self._parts = [self._joined()]
 
     def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """First row and query id of each run; ids are integers if every one is, else text."""
+        """First row and query id of each run; ids are integers if all are integers, otherwise text."""
         rows, _, _, qids = self._joined()
         return rows, qids
 
     def check(self) -> None:
-        """Raise if a query's documents do not stand side by side."""
+        """Raise if the documents of a query are not consecutive."""
         _, lines, files, qids = self._joined()
         origin = origins(qids)
         moved = np.flatnonzero(origin != np.arange(len(qids)))
         if not len(moved):
             return
         again, first = int(moved[0]), int(origin[moved[0]])
-        seen = f"{self._paths[files[first]]}:{lines[first]}"
-        wrong = f"qid {qids[again]} returns after qid {qids[again - 1]} (first seen at {seen})"
-        expected = "the documents of a query side by side, or regroup=True"
+        place = f"{self._paths[files[first]]}:{lines[first]}"
+        wrong = f"qid {qids[again]} occurs again after qid {qids[again - 1]} (first at {place})"
+        expected = "the documents of a query on consecutive lines, or regroup=True"
         raise LetorError(self._paths[files[again]], int(lines[again]), wrong, expected)
 
     def _joined(self) -> list[NDArray[Any]]:
@@ -61,7 +61,7 @@ class QueryRuns:
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
-    """The first run with the same query, for each run.
+    """Return the index of the first run of the same query, for each run.
 
     Example:
         >>> origins(np.array([7, 9, 7, 8])).tolist()
@@ -74,10 +74,11 @@ def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
 def regroup(
     starts: NDArray[np.int64], qids: NDArray[Any], documents: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Bring the runs of each query together, queries in order of first sight, their documents in order of the file.
+    """Group the runs by query: queries in order of first appearance, documents of a query in order of the file.
 
     Returns:
-        the row to take for each row, `(documents,)`; the documents of each query, `(queries,)`; its first run.
+        the old row of each new row, `(documents,)`; the number of documents of each query, `(queries,)`; the index of
+        the first run of each query, `(queries,)`.
 
     Example:
         >>> source, lengths, first = regroup(np.array([0, 2, 3]), np.array([7, 9, 7]), 4)
@@ -96,7 +97,7 @@ def regroup(
 
 
 def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
-    """Put row `source[i]` in place i, in place, a few columns at a time so that no second copy is needed."""
+    """Move row `source[i]` to row `i`, in place, a few columns at a time so that no second copy is needed."""
     table = rows.reshape(len(rows), -1)
     step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
     for column in range(0, table.shape[1], step):

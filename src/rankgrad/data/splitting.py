@@ -1,4 +1,4 @@
-"""Hold some training lists out, by one rule for `rankgrad train`, `Ranker.fit`, recipes and held-out adaptation."""
+"""Hold out training lists, by the same rule in `rankgrad train`, `Ranker.fit`, recipes and held-out adaptation."""
 
 import hashlib
 from dataclasses import replace
@@ -9,22 +9,22 @@ from numpy.typing import NDArray
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.errors import bad_value
 
-HOLDOUT = 0.2  # the usual share
+HOLDOUT = 0.2  # default share
 
 Lists = NDArray[np.int64]
 
 
 def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
-    """Choose lists to hold out, by the seed and the query ids: the numbers of the lists kept, and of those held out.
+    """Choose lists to hold out by seed and query id; return the indices of the kept and of the held-out lists.
 
-    A list is held out whose query comes early in an order that the seed and the query's id decide, so the choice does
-    not depend on the order of the lists, and changes little when lists are added. Only lists whose labels differ are
-    chosen: others have the same metric in every order. Of these the share is taken, rounded; one list at least is kept.
+    A hash of the seed and the query id orders the lists, and the first ones are held out. So the choice does not depend
+    on the order of the lists, and changes little when lists are added. Only lists whose labels differ are chosen:
+    others have the same metric in every order. The number of lists is rounded; at least one list is kept.
 
     Args:
         data: the training lists.
-        share: of the lists whose labels differ, at least 0 and below 1.
-        seed: of the choice.
+        share: share of the lists whose labels differ, at least 0 and below 1.
+        seed: random seed of the choice.
 
     Example:
         >>> labels, offsets = np.array([0.0, 1.0] * 10), np.arange(0, 21, 2)
@@ -40,35 +40,35 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     first = labels[np.minimum(data.offsets[:-1], max(len(owner) - 1, 0))] if len(owner) else labels
     differ = np.unique(owner[labels != first[owner]]) if len(owner) else np.zeros(0, np.int64)
     count = min(round(share * len(differ)), len(data) - 1)
-    order = sorted(differ.tolist(), key=lambda number: _place(seed, data.qids[number])) if count > 0 else []
+    order = sorted(differ.tolist(), key=lambda number: _sort_key(seed, data.qids[number])) if count > 0 else []
     chosen = np.sort(np.array(order[:count], dtype=np.int64))
     return np.setdiff1d(np.arange(len(data)), chosen), chosen
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """The splits with some training lists as validation part, if they have none.
+    """Return the splits with some training lists as validation part, if they have none.
 
     Args:
         splits: with or without a validation part.
-        share: of the training lists, as in `held_out`.
-        seed: of the choice.
+        share: share of the training lists, as in `held_out`.
+        seed: random seed of the choice.
     """
     check_share(share)
     if splits.validation is not None or share == 0:
         return splits
     kept, held = held_out(splits.train, share, seed)
     if not len(held):
-        where = f"{share:g} with {len(splits.train)} list(s) in {splits.train.name or 'the data'}"
-        bad_value("holdout", "be 0, or a larger share, where it comes to no list whose labels differ", where)
+        got = f"{share:g} with {len(splits.train)} list(s) in {splits.train.name or 'the data'}"
+        bad_value("holdout", "be 0, or large enough to select a list whose labels differ", got)
     return _split(splits, kept, held)
 
 
 def hold_out_as_in_0_1(splits: Splits, share: float) -> Splits:
-    """The splits as version 0.1 held lists out on the command line, for runs that were begun with it.
+    """Return the splits with lists held out as on the command line of version 0.1, for runs that it started.
 
     Args:
         splits: with or without a validation part.
-        share: of all training lists.
+        share: share of all training lists.
     """
     if splits.validation is not None or share == 0 or len(splits.train) < 2:
         return splits
@@ -81,7 +81,7 @@ def check_share(share: object) -> None:
     """Check the share of lists to hold out.
 
     Args:
-        share: at least 0 and below 1.
+        share: must be at least 0 and below 1.
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         bad_value("holdout", "be a number of at least 0 and below 1", repr(share))
@@ -92,6 +92,6 @@ def _split(splits: Splits, kept: Lists, held: Lists) -> Splits:
     return replace(splits, train=splits.train.take(kept), validation=validation)
 
 
-def _place(seed: int, query: object) -> bytes:
-    """Where a query stands in the order of a seed."""
+def _sort_key(seed: int, query: object) -> bytes:
+    """Sort key of a query, for this seed."""
     return hashlib.blake2b(f"{seed} {query}".encode(), digest_size=8).digest()

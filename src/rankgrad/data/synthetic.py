@@ -1,10 +1,11 @@
-"""Generated lists shaped like web search, of which the best achievable order is known.
+"""Generate lists shaped like web search whose best achievable order is known.
 
 A document's utility `u = f(x)` is a fixed non-linear function of its features. Its label is the grade of
-`u - (mean of u in the list) + (query effect) + noise`. Query effects and list means shift a list as a whole: they say
-nothing about its order, but a pointwise regression has to explain them. The noise is normal, hence log-concave, so of
-two documents the one of higher utility is at least as likely to hold the higher label, whatever the other labels are:
-ranking by `u` is the best that any ranker can do, in expectation, under every metric that prefers better labels higher.
+`u - (mean of u in the list) + (query effect) + noise`. Query effects and list means shift all documents
+of a list equally: they do not change its order, but a pointwise regression has to explain them. The noise is normal,
+hence log-concave. So of two documents, the one with higher utility is at least as likely to have the higher label, for
+all values of the other labels. Therefore no ranker is better in expectation than ranking by `u`, under every metric
+that prefers higher labels first.
 """
 
 import inspect
@@ -20,13 +21,13 @@ from rankgrad.data.memory_limits import check_memory
 from rankgrad.errors import bad_value
 
 OPTIONS = ("lists", "features", "grades", "mean_length", "noise", "query_effect", "seed")
-_PRIORS = {  # documents of each grade, as in MQ2008 and in web search logs with five grades
+_PRIORS = {  # share of documents per grade, as in MQ2008 and in web search logs with five grades
     2: (0.85, 0.15),
     3: (0.807, 0.132, 0.061),
     5: (0.515, 0.325, 0.134, 0.018, 0.008),
 }
 _SIGNALS = 10  # columns that the utility depends on
-_ROWS = 8_192  # a block: its temporaries stay in the cache of one core
+_ROWS = 8_192  # rows per block: the temporary arrays fit in the cache of one core
 
 
 def synthetic(
@@ -39,20 +40,20 @@ def synthetic(
     query_effect: float = 0.8,
     seed: int = 0,
 ) -> Splits:
-    """Generate train, validation and test lists; the latter two hold a third as many lists each.
+    """Generate train, validation and test lists; validation and test have a third as many lists as train.
 
-    Lengths are log-normal, at least 1; grades are skewed; features are heavy-tailed, rounded, or bounded, all with
-    offsets that differ by query, and more than half of them are copies or useless. Every split comes with `best`, the
-    noiseless utility: scores of the best achievable order (see `achievable`). One seed gives one set.
+    Lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or bounded,
+    with offsets that differ per query; more than half of them are noisy copies or useless. Every split has `best`, the
+    noiseless utility: scores of the best achievable order (see `achievable`). The same seed gives the same set.
 
     Args:
-        lists: training lists.
-        features: columns, at least 10.
-        grades: 2, 3 or 5 different labels.
-        mean_length: documents in a list, on average.
-        noise: standard deviation of the label noise; that of the utility within a list is 1.
+        lists: number of training lists.
+        features: number of features, at least 10.
+        grades: number of different labels: 2, 3 or 5.
+        mean_length: mean number of documents per list.
+        noise: standard deviation of the label noise; the utility has standard deviation 1 within a list.
         query_effect: standard deviation of the shift that all documents of a query share.
-        seed: of everything.
+        seed: random seed.
 
     Example:
         >>> data = synthetic(60, seed=1)
@@ -60,23 +61,23 @@ def synthetic(
         (Dataset('synthetic train', lists=60, documents=..., features=46), True)
     """
     _check(lists, features, grades, mean_length, noise, query_effect)
-    world_seed, *seeds = np.random.SeedSequence(seed).spawn(4)
-    world = _World.draw(np.random.default_rng(world_seed), features)
+    simulator_seed, *seeds = np.random.SeedSequence(seed).spawn(4)
+    simulator = _Simulator.draw(np.random.default_rng(simulator_seed), features)
     thirds = max(1, lists // 3)
     parts: list[Dataset] = []
-    cuts, queries = None, 0
+    thresholds, queries = None, 0
     for split, size, stream in zip(("train", "validation", "test"), (lists, thirds, thirds), seeds, strict=True):
-        # A stream for each purpose: other noise or another effect leave lengths and features as they were.
+        # A separate random stream per purpose: other noise or another effect does not change lengths and features.
         lengths_rng, values_rng, labels_rng = (np.random.default_rng(child) for child in stream.spawn(3))
         lengths = _lengths(lengths_rng, size, mean_length)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        x, utility = world.documents(values_rng, lengths)
+        x, utility = simulator.documents(values_rng, lengths)
         relative = utility - np.repeat(np.add.reduceat(utility, offsets[:-1]) / lengths, lengths)
         relative += np.repeat(query_effect * labels_rng.standard_normal(size), lengths)
         relative += noise * labels_rng.standard_normal(len(relative))
-        if cuts is None:  # set on train, the same for all
-            cuts = np.quantile(relative, np.cumsum(_PRIORS[grades])[:-1])
-        labels = np.searchsorted(cuts, relative).astype(np.float32)
+        if thresholds is None:  # from train, the same for all splits
+            thresholds = np.quantile(relative, np.cumsum(_PRIORS[grades])[:-1])
+        labels = np.searchsorted(thresholds, relative).astype(np.float32)
         qids = np.arange(queries, queries + size)
         parts.append(Dataset(x, labels, offsets, qids, name=f"synthetic {split}", best=utility.astype(np.float32)))
         queries += size
@@ -85,11 +86,11 @@ def synthetic(
 
 
 def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
-    """Lists in the numbers of WEB30K's Fold 1: 18,919 for training, 120 documents each on average, 136 features.
+    """Generate a set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
 
     Args:
         scale: share of the lists to generate; 1.0 takes 2 GB.
-        seed: as in `synthetic`.
+        seed: random seed.
 
     Example:
         >>> web30k_shape(0.001).train
@@ -99,14 +100,14 @@ def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
 
 
 def web30k(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
-    """The options of `synthetic` that `web30k_shape` takes."""
+    """Return the options of `synthetic` that `web30k_shape` uses."""
     if not scale > 0:
         bad_value("scale", "be above 0", scale)
     return {"lists": max(1, round(18_919 * min(scale, 1e9))), "features": 136, "mean_length": 120.0, "seed": seed}
 
 
 def check_synthetic(**options: Any) -> None:
-    """See that `synthetic` takes these options, and that memory could hold the lists; nothing is made."""
+    """Check the options of `synthetic`, and that the lists fit in memory; nothing is generated."""
     given = inspect.signature(synthetic).bind(**options)
     given.apply_defaults()
     seed = given.arguments.pop("seed")
@@ -116,10 +117,10 @@ def check_synthetic(**options: Any) -> None:
 
 
 def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -> float:
-    """The value of `metric` under the best achievable order: what a result can be shown as a share of.
+    """Return the value of `metric` for the best achievable order, as a reference for results.
 
     Args:
-        dataset: of `synthetic`, or any with `best`.
+        dataset: a data set of `synthetic`, or any other with `best`.
         metric: text such as `"nDCG@10"`, a metric object, or a function `(scores, labels, offsets=...)`.
 
     Example:
@@ -130,7 +131,7 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
         True
     """
     if dataset.best is None:
-        bad_value("dataset", "know its best achievable order, as that of synthetic() does", "best=None")
+        bad_value("dataset", "have scores of the best achievable order, as from synthetic()", "best=None")
     measure: Any = metric
     if isinstance(metric, str):
         from rankgrad.metrics import parse_metric
@@ -141,47 +142,47 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
 
 
 @dataclass(frozen=True)
-class _World:
-    """What all splits share: which column shows what, and how utility comes of the signals."""
+class _Simulator:
+    """Parameters that all splits share: the order of the columns, and the formula of the utility."""
 
-    shown: NDArray[np.int64]  # (features,), which made column each column shows
-    copied: NDArray[np.int64]  # (copies,), the signal behind each noisy copy
-    weights: NDArray[np.float64]  # (7,)
-    scale: float = 1.0
+    shown: NDArray[np.int64]  # (features,), generated column that each column shows
+    copied: NDArray[np.int64]  # (copies,), signal of each noisy copy
+    weights: NDArray[np.float64]  # (7,), of the terms of the utility
+    scale: float = 1.0  # of the utility
 
     @staticmethod
-    def draw(rng: np.random.Generator, features: int) -> "_World":
+    def draw(rng: np.random.Generator, features: int) -> "_Simulator":
         copies = (features - _SIGNALS) // 3
         weights = np.array([0.6, 0.5, 0.6, 0.7, 0.6, 0.8, 0.7]) * rng.uniform(0.9, 1.1, 7)
-        world = _World(rng.permutation(features), rng.integers(0, _SIGNALS, copies), weights)
-        # So that noise and query effect are in units of the utility's spread within a list.
+        simulator = _Simulator(rng.permutation(features), rng.integers(0, _SIGNALS, copies), weights)
+        # Noise and query effect are relative to the standard deviation of the utility within a list.
         lengths = np.full(200, 50)
-        utility = world.documents(rng, lengths)[1].reshape(200, 50)
-        return replace(world, scale=float(1 / utility.std(axis=1).mean()))
+        utility = simulator.documents(rng, lengths)[1].reshape(200, 50)
+        return replace(simulator, scale=float(1 / utility.std(axis=1).mean()))
 
     def documents(
         self, rng: np.random.Generator, lengths: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Features as shown, `(documents, features)`, and the utility, `(documents,)`."""
+        """Draw the features, `(documents, features)`, and compute the utility, `(documents,)`."""
         width, owner = len(self.shown), np.repeat(np.arange(len(lengths)), lengths)
         offsets = 0.7 * rng.standard_normal((width, len(lengths)), dtype=np.float32)
         x = np.empty((len(owner), width), dtype=np.float32)
         utility = np.empty(len(owner))
         for start in range(0, len(owner), _ROWS):
             block = slice(start, start + _ROWS)
-            # Columns are made side by side in memory, which is what makes this fast; (features, rows).
+            # One row per feature: contiguous memory makes this fast; (features, rows).
             made = rng.standard_normal((width, len(owner[block])), dtype=np.float32)
             made += offsets[:, owner[block]]
             made[_SIGNALS : _SIGNALS + len(self.copied)] += made[self.copied]
             for number, column in enumerate(made):
-                _LOOKS[number % 4](column)
+                _SHAPES[number % 4](column)
             utility[block] = self.scale * self._utility(made[:_SIGNALS])
             x[block] = made[self.shown].T
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Of the signals as shown, `(10, rows)`: what rounding took away, no ranker could know."""
-        a, w = _read_off(shown.astype(np.float64)), self.weights
+        """Utility of the signals, `(10, rows)`, after rounding: a ranker cannot know what rounding removed."""
+        a, w = _unshaped(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
         either: NDArray[np.float64] = w[5] * np.minimum(a[7], a[8]) + w[6] * np.maximum(a[9], 0.0)
@@ -189,19 +190,19 @@ class _World:
 
 
 def _heavy(column: NDArray[np.float32]) -> None:
-    """Heavy-tailed: links, clicks, lengths."""
+    """Make a column heavy-tailed, like numbers of links or clicks."""
     column *= 1.5
     np.exp(column, out=column)
 
 
 def _counted(column: NDArray[np.float32]) -> None:
-    """Small whole numbers: how often a term occurs."""
+    """Make a column of small whole numbers, like term frequencies."""
     column += 1.5
     np.floor(np.exp(column, out=column), out=column)
 
 
 def _bounded(column: NDArray[np.float32]) -> None:
-    """Between 0 and 1: ratios, probabilities."""
+    """Make a column of numbers between 0 and 1, like ratios or probabilities."""
     np.negative(column, out=column)
     np.exp(column, out=column)
     column += 1
@@ -209,16 +210,16 @@ def _bounded(column: NDArray[np.float32]) -> None:
 
 
 def _scaled(column: NDArray[np.float32]) -> None:
-    """On a scale of its own: BM25, language models."""
+    """Shift and scale a column, like scores of BM25 or of language models."""
     column *= 5
     column += 20
 
 
-_LOOKS = (_heavy, _counted, _bounded, _scaled)  # of columns, by turns; each works in place on normal values
+_SHAPES = (_heavy, _counted, _bounded, _scaled)  # of columns, in turn; each changes normal values in place
 
 
-def _read_off(shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Undo the looks, up to what rounding took away; `(signals, rows)`."""
+def _unshaped(shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Invert `_SHAPES`, except for rounding; `(signals, rows)`."""
     a = np.empty_like(shown)
     a[0::4] = np.log(shown[0::4]) / 1.5
     a[1::4] = np.log(shown[1::4] + 0.5) - 1.5
@@ -228,7 +229,7 @@ def _read_off(shown: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _lengths(rng: np.random.Generator, lists: int, mean: float) -> NDArray[np.int64]:
-    """Log-normal around `mean`, at least 1, at most 10 times the mean."""
+    """Draw log-normal lengths with this mean, at least 1 and at most 10 times the mean."""
     spread = 0.6
     drawn = np.exp(np.log(mean) - spread**2 / 2 + spread * rng.standard_normal(lists))
     return np.clip(np.round(drawn), 1, max(1, 10 * mean)).astype(np.int64)

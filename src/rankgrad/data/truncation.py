@@ -1,4 +1,4 @@
-"""Cut long lists for training. Never in evaluation: a metric of a cut list is a metric of another list."""
+"""Truncate long lists for training. Never for evaluation: the metric of a truncated list is that of another list."""
 
 from typing import Any
 
@@ -12,22 +12,22 @@ POLICIES = ("none", "top", "random")
 
 
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
-    """The data set with at most `k` documents per list, for training only; the documents left keep their order.
+    """Return the data set with at most `k` documents per list, for training only; their order does not change.
 
-    `"none"` leaves every list whole. `"top"` keeps the first `k` in the given order, or the highest under `by`.
-    `"random"` draws `k`, and if it draws no relevant document (label above 0) from a list that has one, the last drawn
-    gives way to a relevant one.
+    `"none"` changes nothing. `"top"` keeps the first `k` documents in the given order, or those with the highest `by`.
+    `"random"` draws `k` documents; if it draws no relevant document (label above 0) from a list that has one, a
+    relevant document replaces the last drawn one.
 
     Args:
-        dataset: with lists of any length; if none is longer than `k`, it is returned as it is.
-        k: at least 1.
+        dataset: lists of any length; if none is longer than `k`, the data set is returned unchanged.
+        k: maximum number of documents per list, at least 1.
         policy: `"none"`, `"top"` or `"random"`.
-        seed: of the draw.
-        by: for `"top"`: the number of a feature, or scores `(documents,)`.
+        seed: random seed of the draw.
+        by: for `"top"`: the index of a feature, or scores `(documents,)`.
 
     Example:
         >>> data = Dataset(np.eye(4, dtype=np.float32), np.array([0., 0., 0., 1.]), np.array([0, 4]), np.array([1]))
-        >>> cut(data, 2, "top").labels, cut(data, 2, "random").labels
+        >>> truncate(data, 2, "top").labels, truncate(data, 2, "random").labels
         (array([0., 0.]), array([0., 1.]))
     """
     one_of("policy", policy, POLICIES)
@@ -40,23 +40,23 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
     if policy == "random":
         return dataset.take_rows(*draw_rows(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
     keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
-    return dataset.take_rows(np.flatnonzero(keep), _cut_offsets(dataset.offsets, int(k)))
+    return dataset.take_rows(np.flatnonzero(keep), _truncated_offsets(dataset.offsets, int(k)))
 
 
 def draw_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that the policy `"random"` keeps, and their offsets."""
+    """Return the rows that the policy `"random"` keeps, and their offsets."""
     relevant = labels > 0
     keys = rng.random(len(relevant))
-    # The relevant document with the smallest key goes first. If the draw holds any, it holds this one already, so
-    # only a draw without a relevant document changes.
+    # The relevant document with the smallest key becomes first. A draw with a relevant document already has this one,
+    # so only a draw without a relevant document changes.
     first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
     keys[first & relevant] = -1.0
-    return np.flatnonzero(_ranks(keys, offsets) < k), _cut_offsets(offsets, k)
+    return np.flatnonzero(_ranks(keys, offsets) < k), _truncated_offsets(offsets, k)
 
 
-def _cut_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def _truncated_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), k))]).astype(np.int64)
 
 
@@ -66,16 +66,16 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
         return -np.arange(documents, dtype=np.float64)
     if isinstance(by, int | np.integer):
         if not 0 <= by < features:
-            bad_value("by", f"be a feature from 0 to {features - 1}", by)
+            bad_value("by", f"be the index of a feature, 0 to {features - 1}", by)
         return dataset.features[:, by].astype(np.float64)
     scores = np.asarray(by, dtype=np.float64)
     if scores.shape != (documents,):
-        bad_value("by", f"have one score a document, ({documents},)", scores.shape)
+        bad_value("by", f"have one score per document, ({documents},)", scores.shape)
     return scores
 
 
 def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places by rising key within each list, from 0, ties by position; NaN last."""
+    """Ranks by increasing key within each list, from 0; ties by position, NaN last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

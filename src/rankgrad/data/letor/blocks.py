@@ -1,4 +1,4 @@
-"""One block of lines at a time through the compiled parser: what was counted, what was parsed, what was wrong."""
+"""Count or parse one block of lines with the compiled parser, and collect its results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 from rankgrad.data.letor.errors import ParserLimits, explain
 from rankgrad.data.letor.streams import Block
 
-_SLOW_ROOM = 4096
+_SLOW_CAPACITY = 4096  # numbers left to Python that one call can hold, beyond those of one line
 
 
 @dataclass(frozen=True)
 class BlockCounts:
-    """What the first look saw in a block, or in a whole file."""
+    """Counts of the first pass, for a block or a whole file."""
 
     bytes: int
     lines: int
     documents: int
-    blank: int
-    comments: int
+    blank: int  # lines without text
+    comments: int  # lines with a comment only
     widest: int  # largest feature id
-    docid_width: int  # characters
+    docid_width: int  # characters of the longest document id
     commented: int  # documents with a comment
 
     def __add__(self, other: "BlockCounts") -> "BlockCounts":
@@ -40,12 +40,12 @@ class BlockCounts:
 
 @dataclass(frozen=True)
 class ParseTarget:
-    """Where parsed documents go."""
+    """Arrays for the parsed documents."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
-    docids: NDArray[np.uint32]  # (documents, width), one character a column; width 0 where none are kept
-    fill: float  # for values that are not finite, if the limits let them pass
+    docids: NDArray[np.uint32]  # (documents, width), one character per column; width 0 if ids are not kept
+    fill: float  # replaces values that are not finite, if the limits allow them
     limits: ParserLimits
 
     def rows(self, start: int, stop: int) -> "ParseTarget":
@@ -55,6 +55,8 @@ class ParseTarget:
 
 @dataclass(frozen=True)
 class BadLine:
+    """A line that cannot be parsed."""
+
     line: int
     wrong: str
     expected: str
@@ -62,53 +64,53 @@ class BadLine:
 
 @dataclass(frozen=True)
 class ParsedBlock:
-    """What the second look found in a block: runs of documents of one query, and counts."""
+    """Result of the second pass for a block: runs of documents of one query, and counts."""
 
-    rows: NDArray[np.int64]  # (runs,), the first row of each
-    lines: NDArray[np.int64]  # (runs,), its line in the file
-    qids: NDArray[Any]  # (runs,), integers where each is written the way `str` writes it, else text
+    rows: NDArray[np.int64]  # (runs,), first row of each run
+    lines: NDArray[np.int64]  # (runs,), line of that row in the file
+    qids: NDArray[Any]  # (runs,), integers if each is written as `str` writes it, otherwise text
     documents: int
-    missing: int
+    missing: int  # values that were not finite, and were filled
     replaced: int  # document ids that are not UTF-8
-    fewest: int  # features of the shortest document if all are given from 1 without a gap, else 0
+    fewest: int  # features of the shortest document if every document gives features from 1 without a gap, else 0
     most: int  # largest feature id
     bare: int  # documents without a feature
-    fault: BadLine | None
-    grew: bool  # more documents than the first look counted
+    bad_line: BadLine | None  # first line that cannot be parsed
+    grew: bool  # True if there are more documents than the first pass counted
 
 
 def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
-    """The first look at a block; feature ids above `limit` are left for the second to complain about."""
+    """Count a block in the first pass; feature ids above `limit` are ignored here, and an error in the second pass."""
     from rankgrad.data.letor import parser
 
-    tally = np.zeros(parser.SURVEYED, dtype=np.int64)
+    tally = np.zeros(parser.COUNTS, dtype=np.int64)
     tally[parser.WIDEST] = limit
-    parser.survey(np.frombuffer(block.text, dtype=np.uint8), docids, tally)
-    return BlockCounts(len(block.text) - block.cut, *map(int, tally))
+    parser.count_lines(np.frombuffer(block.text, dtype=np.uint8), docids, tally)
+    return BlockCounts(len(block.text) - block.unterminated, *map(int, tally))
 
 
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
-    """The second look at a block: fill the rows of `target`, which begins at `first_row` of the whole."""
+    """Parse a block in the second pass: fill the rows of `target`, which begins at row `first_row` of the result."""
     from rankgrad.data.letor import parser
 
     text = np.frombuffer(block.text, dtype=np.uint8)
     state = np.zeros(parser.STATES, dtype=np.int64)
     state[parser.LINE], state[parser.FEWEST] = block.line, np.iinfo(np.int64).max
     starts = np.empty((len(target.labels), 4), dtype=np.int64)
-    slow = np.empty((target.features.shape[1] + 1 + _SLOW_ROOM, 6), dtype=np.int64)
+    slow = np.empty((target.features.shape[1] + 1 + _SLOW_CAPACITY, 6), dtype=np.int64)
     fill, strict = np.float32(target.fill), not target.limits.missing
-    fault, ended = None, parser.FULL
-    while ended == parser.FULL and fault is None:
+    bad_line, ended = None, parser.FULL
+    while ended == parser.FULL and bad_line is None:
         ended = parser.parse_lines(
             text, state, target.features, target.labels, target.docids, fill, strict, starts, slow
         )
-        filled, bad = _settle(block.text, slow[: state[parser.SLOW]], target)
+        filled, bad = _convert_slow(block.text, slow[: state[parser.SLOW]], target)
         state[parser.MISSING] += filled
         state[parser.SLOW] = 0
         if bad is None and ended == parser.BAD:
             bad = (int(state[parser.LINE]), int(state[parser.AT]))
         if bad is not None:
-            fault = _fault(block, *bad, target.limits)
+            bad_line = _bad_line(block, *bad, target.limits)
     runs = starts[: state[parser.LISTS]]
     return ParsedBlock(
         rows=runs[:, 0] + first_row,
@@ -120,13 +122,13 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
         fewest=int(state[parser.FEWEST]),
         most=int(state[parser.MOST]),
         bare=int(state[parser.BARE]),
-        fault=fault,
-        grew=ended == parser.CROWDED,
+        bad_line=bad_line,
+        grew=ended == parser.NO_ROW,
     )
 
 
-def _settle(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers that the compiled parser left: how many were filled, and the first line that is bad."""
+def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
+    """Convert the numbers that the compiled parser left; return the number of filled values, and the first bad line."""
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
         with np.errstate(over="ignore"):
@@ -145,10 +147,12 @@ def _settle(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[
     return filled, None
 
 
-def _fault(block: Block, line: int, start: int, limits: ParserLimits) -> BadLine:
+def _bad_line(block: Block, line: int, start: int, limits: ParserLimits) -> BadLine:
     wrong, expected = explain(block.text[start : block.text.index(b"\n", start)], limits)
     return BadLine(
-        line, f"{wrong}, where the file ends without a newline (is it cut?)" if block.cut else wrong, expected
+        line,
+        f"{wrong}, where the file ends without a newline (is it truncated?)" if block.unterminated else wrong,
+        expected,
     )
 
 

@@ -1,4 +1,4 @@
-"""LETOR text of any size as a series of small data sets: one look, and no more in memory than some lists at a time."""
+"""Read LETOR text of any size as a series of small data sets: one pass, with only some lists in memory at a time."""
 
 import os
 import warnings
@@ -20,12 +20,12 @@ from rankgrad.data.query_groups import QueryRuns
 
 
 class ChunkRows(NamedTuple):
-    """Documents of a file, side by side, and which of them begin a list."""
+    """Consecutive documents of a file, and the lists that begin among them."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     docids: NDArray[np.str_]  # (documents,)
-    starts: NDArray[np.int64]  # (lists,)
+    starts: NDArray[np.int64]  # (lists,), first document of each list
     qids: NDArray[Any]  # (lists,)
 
 
@@ -38,17 +38,17 @@ def stream_letor(
     documents: int = 16_384,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Dataset]:
-    """The lists of a LETOR file in order, as data sets of some whole lists each; for scoring, not for training.
+    """Yield the lists of a LETOR file in order, as data sets of some whole lists each; for scoring, not for training.
 
-    What is wrong with a line is the error that `read_letor` raises; a query that returns is found at the end.
+    A bad line raises the same error as in `read_letor`; a query that occurs again is found only at the end of the file.
 
     Args:
-        path: plain, gzip or xz.
-        features: how many there are; a larger id is an error, ones that a line leaves out are 0.
-        missing: what NaN, infinities and values too large for float32 become; "error": they are one.
+        path: a file, plain, gzip or xz.
+        features: number of features; a larger id is an error, and features that a line omits are 0.
+        missing: number that replaces NaN, infinities and values too large for float32; "error": they are an error.
         docids: keep comments as document ids.
-        documents: in each data set, at least, but for the last.
-        progress: called with the bytes read so far.
+        documents: minimum number of documents in each data set, except the last.
+        progress: called with the number of bytes read so far.
 
     Example:
         >>> path = getfixture("tmp_path") / "test.txt"
@@ -58,7 +58,7 @@ def stream_letor(
     """
     path = Path(path)
     check_file(path)
-    runs, last = QueryRuns(), None  # `last` is the query of the last document so far
+    runs, last = QueryRuns(), None  # `last`: query of the last document so far
     waiting: list[ChunkRows] = []
     for rows in _blocks(path, features, fill_value(missing), docids, runs, progress):
         if last == str(rows.qids[0]):
@@ -66,7 +66,7 @@ def stream_letor(
         else:
             waiting.append(rows)
         last = str(rows.qids[-1])
-        # The last list may go on in the next block; those before it are whole.
+        # The last list may continue in the next block; the lists before it are complete.
         before = sum(len(each.labels) for each in waiting[:-1])
         if len(waiting[-1].starts) and before + waiting[-1].starts[-1] >= documents:
             whole, rest = _split(_joined(waiting))
@@ -84,16 +84,16 @@ def _blocks(
     runs: QueryRuns,
     progress: Callable[[int], object] | None,
 ) -> Iterator[ChunkRows]:
-    """The blocks of a file that hold documents, parsed in a few threads; raises at the first line that is bad."""
+    """Yield the blocks of a file that hold documents, parsed in a few threads; raise at the first bad line."""
     limits, read = ParserLimits(features, True, fill is not None), 0
 
-    def seen(piece: bytes) -> None:
+    def on_read(piece: bytes) -> None:
         nonlocal read
         read += len(piece)
         if progress is not None:
             progress(read)
 
-    def look(block: Block) -> tuple[Block, BlockCounts, ParseTarget, ParsedBlock]:
+    def parse(block: Block) -> tuple[Block, BlockCounts, ParseTarget, ParsedBlock]:
         counted = count_block(block, features, docids)
         rows, width = counted.documents, counted.docid_width
         arrays = np.zeros((rows, features), np.float32), np.zeros(rows, np.float32), np.zeros((rows, width), np.uint32)
@@ -102,14 +102,14 @@ def _blocks(
 
     shape, lines, found, widest = LineShape(), 0, 0, 0
     with ThreadPoolExecutor(threads()) as pool:
-        for block, counted, target, parsed in in_order(pool, look, blocks(path, seen)):
-            cut = shape.cut(path, block, parsed, counted)
-            if cut is None:
+        for block, counted, target, parsed in in_order(pool, parse, blocks(path, on_read)):
+            truncated = shape.truncated(path, block, parsed, counted)
+            if truncated is None:
                 runs.add(path, parsed)
-            fault = parsed.fault or cut
-            if fault is not None:
-                runs.check()  # a query that returned before this line is the first thing wrong
-                raise LetorError(path, fault.line, fault.wrong, fault.expected)
+            bad = parsed.bad_line or truncated
+            if bad is not None:
+                runs.check()  # a query that occurs again before this line is the first error
+                raise LetorError(path, bad.line, bad.wrong, bad.expected)
             shape.add(parsed, counted)
             lines, found, widest = lines + counted.lines, found + counted.documents, max(widest, counted.widest)
             if counted.documents:
@@ -122,7 +122,7 @@ def _blocks(
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")
     if widest < features:
-        warnings.warn(f"{path}: no feature beyond {widest}; the others of {features} are taken as 0", stacklevel=3)
+        warnings.warn(f"{path}: no feature id above {widest}; the others of {features} features are 0", stacklevel=3)
 
 
 def _joined(parts: list[ChunkRows]) -> ChunkRows:
@@ -143,7 +143,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
 
 
 def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """All lists but the last, and the last, which is copied: it must not keep the others in memory."""
+    """Return all lists except the last, and a copy of the last, which must not keep the others in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
     whole = ChunkRows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])

@@ -1,24 +1,24 @@
-"""Decimal text to the nearest double, in integers: the powers of ten that the Numba parser multiplies by.
+"""Powers of ten by which the Numba parser converts decimal text to the nearest double, in integer arithmetic.
 
-A number is read as `mantissa * 10**exponent`. Where both fit a double exactly (mantissa up to 2**53, exponent up to 22)
-one multiplication or division rounds correctly. Else the parser multiplies the mantissa by the first 128 bits of the
-power of five (Lemire, "Number Parsing at a Gigabyte per Second", 2021), which decides the rounding in all but rare
+A number is read as `mantissa * 10**exponent`. If both fit a double exactly (mantissa up to 2**53, exponent up to 22),
+one multiplication or division rounds correctly. Otherwise the parser multiplies the mantissa by the first 128 bits of
+the power of five (Lemire, "Number Parsing at a Gigabyte per Second", 2021), which decides the rounding in all but rare
 cases; those, and numbers of more than 19 digits, go to Python's `float`.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Values are stored in float32: with up to 19 digits of mantissa, what lies outside is 0 or too large for it.
+# Range of q. Values are stored in float32: with a mantissa of up to 19 digits, a value outside is 0 or too large.
 LOWEST, HIGHEST = -69, 39
 
 EXACT_POWERS: NDArray[np.float64] = np.array([float(10**power) for power in range(23)])
 
 
 def powers_of_five() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The upper and lower 64 bits of `5**q`, scaled to 128 bits, for q from `LOWEST` to `HIGHEST`.
+    """Return the upper and lower 64 bits of `5**q`, scaled to 128 bits, for q from `LOWEST` to `HIGHEST`.
 
-    As the paper's proof asks, all are cut off, but reciprocals of powers that fit 64 bits are rounded up.
+    As the proof in the paper requires, reciprocals of powers that fit 64 bits are rounded up, all others down.
 
     Example:
         >>> upper, lower = powers_of_five()

@@ -1,4 +1,4 @@
-"""What is wrong with a line of LETOR text, in words. Slow and careful: it only ever sees the one line that is bad."""
+"""Explain the error in a bad line of LETOR text. Slow and thorough: it reads only the one line that is bad."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-LONGEST_ID = 255  # characters of a query or document id: they are kept in arrays of fixed width
+LONGEST_ID = 255  # characters of a query or document id: ids are stored in arrays of fixed width
 SHAPE = "`label qid:ID feature:value ...`"
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -15,7 +15,7 @@ _DOCID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
 
 
 class LetorError(ValueError):
-    """A file that is not LETOR text: `file:line: what is wrong; expected what`."""
+    """Error about a file that is not LETOR text: `file:line: what is wrong; expected what`."""
 
     def __init__(self, path: Path, line: int | None, wrong: str, expected: str) -> None:
         self.path, self.line = path, line
@@ -25,36 +25,36 @@ class LetorError(ValueError):
 
 @dataclass(frozen=True)
 class ParserLimits:
-    """What the reader was told to accept."""
+    """Limits on the text that the parser accepts."""
 
     width: int  # largest feature id
-    stated: bool  # by the caller, as `features`
-    missing: bool  # values that are not finite are filled
+    stated: bool  # True if the caller gave the width, as `features`
+    missing: bool  # True if values that are not finite are filled
 
 
 def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
-    """What is wrong with a line, and what was expected; the line comes without its newline.
+    """Return what is wrong with a line, and what was expected; the line is given without its newline.
 
     Example:
-        >>> explain(b"2 qid:7 1:0.5 1:0.25", Limits(136, True, False))
-        ('feature 1 is given twice', 'ids that rise along the line')
+        >>> explain(b"2 qid:7 1:0.5 1:0.25", ParserLimits(136, True, False))
+        ('feature 1 is given twice', 'ids in increasing order')
     """
     line = line.removesuffix(b"\r")
     body, _, comment = line.partition(b"#")
-    fault = _not_text(line, body)
-    if fault:
-        return fault
+    error = _not_text(line, body)
+    if error:
+        return error
     tokens = body.split()
     if not tokens:
         return "line cannot be read", SHAPE
-    fault = _label(tokens[0]) or _qid(tokens)
-    if fault:
-        return fault
+    error = _label(tokens[0]) or _qid(tokens)
+    if error:
+        return error
     last = 0
     for place, token in enumerate(tokens[2:], 2):
-        fault = _pair(token, tokens[place + 1 : place + 2], last, limits)
-        if fault:
-            return fault
+        error = _pair(token, tokens[place + 1 : place + 2], last, limits)
+        if error:
+            return error
         last = int(token.partition(b":")[0])
     characters = len(docid(comment))
     if characters > LONGEST_ID:
@@ -64,7 +64,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
 
 
 def docid(comment: bytes) -> str:
-    """The document id in a comment: the one that LETOR 4.0 names, else the whole comment.
+    """Return the document id in a comment: the value of `docid =` as in LETOR 4.0, otherwise the whole comment.
 
     Example:
         >>> docid(b"docid = GX000-00-0000000 inc = 1 prob = 0.02"), docid(b" page 7 ")
@@ -105,11 +105,11 @@ def _qid(tokens: list[bytes]) -> tuple[str, str] | None:
     if len(tokens) < 2 or not tokens[1].startswith(b"qid:"):
         late = [token for token in tokens[2:] if token.startswith(b"qid:")]
         if late:
-            return f"{_show(late[0])} stands after {_show(tokens[1])}", SHAPE
+            return f"{_show(late[0])} is after {_show(tokens[1])}", SHAPE
         return "no qid after the label", SHAPE
     size = len(tokens[1]) - len("qid:")
     if size == 0:
-        return "qid is empty", "`qid:ID` in one piece"
+        return "qid is empty", "`qid:ID` without spaces"
     if size > LONGEST_ID:
         return f"qid is {size} bytes long", f"at most {LONGEST_ID}"
     return None
@@ -118,9 +118,9 @@ def _qid(tokens: list[bytes]) -> tuple[str, str] | None:
 def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits) -> tuple[str, str] | None:
     name, colon, value = token.partition(b":")
     if name == b"qid" and colon:
-        return f"a second qid, {_show(token)}", "one qid a line"
+        return f"a second qid, {_show(token)}", "one qid per line"
     if not colon:
-        return f"{_show(token)} has no colon", "`feature:value` in one piece"
+        return f"{_show(token)} has no colon", "`feature:value` without spaces"
     if not re.fullmatch(rb"-?\d+", name):
         return f"feature id {_show(name)} is not a whole number", "ids from 1"
     if len(name) > 18:
@@ -129,29 +129,32 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if feature < 1:
         return f"feature id {feature}", "ids from 1"
     if feature == last:
-        return f"feature {feature} is given twice", "ids that rise along the line"
+        return f"feature {feature} is given twice", "ids in increasing order"
     if feature < last:
-        return f"feature {feature} comes after feature {last}", "ids that rise along the line"
+        return f"feature {feature} comes after feature {last}", "ids in increasing order"
     if feature > limits.width and limits.stated:
-        return f"feature id {feature} is beyond features={limits.width}", f"ids from 1 to {limits.width}"
+        return f"feature id {feature} is above features={limits.width}", f"ids from 1 to {limits.width}"
     if feature > limits.width:
-        return f"feature id {feature} is beyond {limits.width}", "smaller ids, or their number as features="
+        return f"feature id {feature} is above {limits.width}", "smaller ids, or the number of features as features="
     if not value:
         apart = following and b":" not in following[0]
-        return f"feature {feature} has {'a space before its' if apart else 'no'} value", "`feature:value` in one piece"
+        return (
+            f"feature {feature} has {'a space before its' if apart else 'no'} value",
+            "`feature:value` without spaces",
+        )
     kind = _kind(value)
     if kind == "not a number":
         return f"value {_show(value)} of feature {feature} is not a number", "a decimal number"
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            "a finite number, or missing= a number to fill in",
+            "a finite number, or a number to fill in as missing=",
         )
     return None
 
 
 def _kind(token: bytes) -> str:
-    """What a token is as a number, in words."""
+    """Kind of number that a token is, as text for a message."""
     if _NOT_FINITE.fullmatch(token):
         return "not finite"
     if not _NUMBER.fullmatch(token):

@@ -1,9 +1,10 @@
-"""The Numba parser of LETOR text: one look to count, one to parse. Both release the GIL and run in several threads.
+"""The Numba parser of LETOR text: `count_lines` for the first pass, `parse_lines` for the second.
 
-A block is bytes that end in a newline, so no loop below needs to ask where the text ends. The parser only says *that* a
-line is bad; `rankgrad.data.letor.errors` reads the line again, slowly, and says what is wrong with it.
+Both release the GIL, so they run in several threads. A block is bytes that end in a newline, so no loop below needs to
+check for the end of the text. The parser only reports *that* a line is bad; `rankgrad.data.letor.errors` reads the line
+again, slowly, and explains the error.
 
-Compiled code is kept on disk under a hash of `_SOURCES`: whatever goes into it must be in one of these files.
+Compiled code is cached on disk under a hash of `_SOURCES`: all code that is compiled must be in these files.
 """
 
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
@@ -19,13 +20,13 @@ from rankgrad.data.letor.decimals import EXACT_POWERS, HIGHEST, LOWEST, powers_o
 from rankgrad.data.letor.errors import LONGEST_ID
 from rankgrad.kernels.numba_cache import folder_of, keep
 
-# How `parse` ended: at the end of the block, for want of room for slow numbers, or for rows, at a bad line.
-DONE, FULL, CROWDED, BAD = range(4)
+# Why `parse_lines` returned: end of the block, `slow` is full, no row is left for a document, or a bad line.
+DONE, FULL, NO_ROW, BAD = range(4)
 
-# What `survey` counts, and the place of each count in its tally.
-LINES, DOCUMENTS, BLANK, COMMENTS, WIDEST, DOCID_WIDTH, COMMENTED, SURVEYED = range(8)
+# Index of each count in the tally of `count_lines`.
+LINES, DOCUMENTS, BLANK, COMMENTS, WIDEST, DOCID_WIDTH, COMMENTED, COUNTS = range(8)
 
-# The state of `parse`, carried from call to call over one block.
+# Index of each number in the state of `parse_lines`, which is kept from call to call for one block.
 AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, BARE, TEXT_IDS, REPLACED, STATES = range(12)
 
 _NUMBER, _NOT_FINITE, _TOO_LONG, _NO_NUMBER = range(4)
@@ -55,7 +56,7 @@ def _product(a, b):
 
 @_inner
 def _nearest_double(mantissa, exponent):
-    """`mantissa * 10**exponent` correctly rounded, and whether 128 bits were enough to be sure."""
+    """`mantissa * 10**exponent` correctly rounded, and True if 128 bits were enough to decide the rounding."""
     shift = np.uint64(0)
     for step in (32, 16, 8, 4, 2, 1):
         if mantissa >> np.uint64(64 - step) == np.uint64(0):
@@ -72,19 +73,19 @@ def _nearest_double(mantissa, exponent):
     top = high >> np.uint64(63)
     drop = top + np.uint64(9)
     bits = high >> drop
-    # Exactly half way between two doubles: to the even one.
+    # Exactly half way between two doubles: round to the even one.
     if low <= np.uint64(1) and -4 <= exponent <= 23 and bits & np.uint64(3) == np.uint64(1) and bits << drop == high:
         bits &= ~np.uint64(1)
     bits = (bits + (bits & np.uint64(1))) >> np.uint64(1)
-    # 217706 / 2**16 is log2(10) closely enough for every exponent of the table.
+    # 217706 / 2**16 approximates log2(10) well enough for every exponent of the table.
     power = ((217706 * exponent) >> 16) + 63 + np.int64(top) - np.int64(shift)
-    # Added, not joined: bits that were rounded up to 2**53 carry into the exponent, as they should.
+    # Added, not combined by `or`: bits that were rounded up to 2**53 must carry into the exponent.
     return np.uint64((np.uint64(power + 1022) << np.uint64(52)) + bits).view(np.float64), True
 
 
 @_inner
 def _word(text, at, word):
-    """The end of `word`, given in lower case, if the text at `at` is it in any case; else -1."""
+    """End of `word`, given in lower case, if the text at `at` is this word in any case; otherwise -1."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -94,7 +95,7 @@ def _word(text, at, word):
 
 @_inner
 def _digits(text, at, value):
-    """Append the digits at `at` to `value`, modulo 2**64: the new value, and where they end."""
+    """Append the digits at `at` to `value`, modulo 2**64; return the new value and the end of the digits."""
     digit = np.uint64(text[at]) - np.uint64(_ZERO)
     while digit <= np.uint64(9):
         value = value * np.uint64(10) + digit
@@ -105,7 +106,7 @@ def _digits(text, at, value):
 
 @_inner
 def _number(text, at):
-    """Read a number at `at`: what it is, its value, where it ends."""
+    """Read a number at `at`; return its kind, its value and its end."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -160,13 +161,13 @@ def _number(text, at):
 
 @_inner
 def _blank(c):
-    """Whether a byte separates the tokens of a line."""
+    """True if a byte separates the tokens of a line."""
     return c == _SPACE or (_TAB <= c <= _RETURN and c != _NEWLINE)
 
 
 @_inner
 def _skip(text, at):
-    """Past the blanks at `at`; -1 where a carriage return does not end the line."""
+    """Position after the blanks at `at`; -1 if a carriage return among them does not end the line."""
     while _blank(text[at]):
         if text[at] == _RETURN and text[at + 1] != _NEWLINE:
             return -1
@@ -181,7 +182,7 @@ def _ends_token(c):
 
 @_inner
 def _character(text, at, stop):
-    """The UTF-8 character at `at` and where the next one starts; -1 and the next byte where it is not UTF-8."""
+    """The UTF-8 character at `at` and the start of the next one; -1 and the next byte if it is not UTF-8."""
     first = np.int64(text[at])
     if first < 0x80:
         return first, at + 1
@@ -193,7 +194,7 @@ def _character(text, at, stop):
         if text[i] & 0xC0 != 0x80:
             return -1, at + 1
         value = value << 6 | (np.int64(text[i]) & 0x3F)
-    # Longer than needed, half of a surrogate pair, or beyond Unicode.
+    # Encoding longer than needed, half of a surrogate pair, or beyond Unicode.
     if (more == 2 and value < 0x800) or 0xD800 <= value <= 0xDFFF or (more == 3 and not 0x10000 <= value <= 0x10FFFF):
         return -1, at + 1
     return value, at + 1 + more
@@ -201,7 +202,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """The document id in the comment whose `#` is at `at`: its bounds, the end of the line, whether it is sound."""
+    """Bounds of the document id in the comment at `at`, end of the line, and True if the comment is valid."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -229,10 +230,10 @@ def _docid(text, at):
 
 
 @_compiled
-def survey(text, docids, tally):
-    """Count the lines of a block, the largest feature id up to `tally[WIDEST]`'s limit, and the longest document id.
+def count_lines(text, docids, tally):
+    """Count the lines of a block; find the largest feature id, at most `tally[WIDEST]`, and the longest document id.
 
-    Ids rise along a line, so the last pair of each line is enough; a line where they do not is found by `parse`.
+    Ids increase along a line, so the last pair of each line is enough; `parse_lines` finds a line where they do not.
     """
     limit, at = tally[WIDEST], 0
     tally[:] = 0
@@ -273,7 +274,7 @@ def survey(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """0: a whole number written the one way `str` writes it; 1: other text; -1: no text, or too long."""
+    """0: a whole number, written as `str` writes it; 1: other text; -1: not valid text, or too long."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)
@@ -291,10 +292,10 @@ def _qid_kind(text, start, stop):
 
 @_compiled
 def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
-    """Parse lines from `state[AT]` on, until the block ends, a line is bad, or there may be no room for its numbers.
+    """Parse lines from `state[AT]` on, until the block ends, a line is bad, or `slow` may be too small for its numbers.
 
-    Rows of `starts`, one a list: row, line, bounds of the qid in the text. Rows of `slow`, one a number left to Python:
-    row, column (-1: the label), bounds in the text, line, start of the line.
+    `starts` has one row per list: row, line, bounds of the qid in the text. `slow` has one row per number that is left
+    to Python: row, column (-1: the label), bounds in the text, line, start of the line.
     """
     qid, qid_stop = 0, -1
     if state[LISTS] > 0:
@@ -317,10 +318,10 @@ def parse_lines(text, state, features, labels, docids, fill, strict, starts, slo
             continue
 
         if row == labels.size:
-            return CROWDED
+            return NO_ROW
         start = at
         kind, value, at = _number(text, at)
-        number = np.float32(value) + np.float32(0)  # -0.0 becomes 0.0, as where a sparse file leaves it out
+        number = np.float32(value) + np.float32(0)  # -0.0 becomes 0.0, like a value that a sparse file omits
         if not _blank(text[at]) or kind in (_NO_NUMBER, _NOT_FINITE) or not 0 <= number <= largest:
             return BAD
         if kind == _TOO_LONG:
@@ -355,7 +356,7 @@ def parse_lines(text, state, features, labels, docids, fill, strict, starts, slo
             start = at
             digits, at = _digits(text, at, np.uint64(0))
             feature = np.int64(digits)
-            # Checked by length too: a longer id could wrap around to one that looks right.
+            # The length is checked because a longer id could overflow to a valid one.
             if text[at] != _COLON or not last < feature <= width or at - start > 18:
                 return BAD
             start = at + 1

@@ -1,7 +1,7 @@
-"""Two looks at each file, in a few threads, with a bounded number of blocks in memory.
+"""Read each file in two passes, in a few threads, with a bounded number of blocks in memory.
 
-The first look counts documents, features and the length of document ids, so that the result is allocated once and
-exactly, in memory or mapped to a file; the second parses into it. So memory is that of the result, whatever the files.
+The first pass counts documents, features and the length of document ids, so that the result is allocated once with its
+exact size, in memory or mapped to a file. The second pass parses into it. So the memory is that of the result.
 """
 
 import os
@@ -27,9 +27,9 @@ from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.query_groups import QueryRuns, regroup, reorder
 
-LARGEST_ID = 1_000_000  # of a feature, where the caller does not state how many there are: one typo costs terabytes
-MOST_THREADS = 8  # each holds a block or two
-_ENOUGH = 10  # values without a gap, or comments, that show that a last line with less was cut
+LARGEST_ID = 1_000_000  # of a feature, if the caller does not give `features`: one typo could cost terabytes
+MOST_THREADS = 8  # each holds one or two blocks
+_ENOUGH = 10  # number of values without a gap, or of comments, before a last line with fewer is an error
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
 _In = TypeVar("_In")
@@ -38,15 +38,15 @@ _Out = TypeVar("_Out")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read; what a cache has to agree with."""
+    """Options of a read; a cache is used only if it was written with the same options."""
 
     features: int | None
     regroup: bool
-    missing: float | None  # None: an error
+    missing: float | None  # None: missing values are an error
     docids: bool
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "missing": repr(self.missing)}  # NaN is no JSON, and not equal to itself
+        return {**asdict(self), "missing": repr(self.missing)}  # NaN is not JSON, and not equal to itself
 
 
 def read_files(
@@ -56,9 +56,9 @@ def read_files(
     progress: Callable[[int, int], object] | None = None,
     hashes: list[Callable[[bytes], object]] | None = None,
 ) -> tuple[dict[str, Any], ReadSummary]:
-    """The arrays of a data set, made by `new(name, shape, dtype)`, and a summary.
+    """Read files into the arrays of a data set, made by `new(name, shape, dtype)`; return the arrays and a summary.
 
-    `hashes` are shown the bytes of their file, as they are on the disk, once.
+    `hashes` has one function per file, which gets the bytes of the file, as they are on disk, once.
     """
     begun = time.perf_counter()
     stamps = [_stamp(path) for path in files]
@@ -67,14 +67,14 @@ def read_files(
         reading = _Reading(options, pool)
         counts = []
         for place, path in enumerate(files):
-            counts.append(reading.count(path, meter.showing(hashes[place] if hashes else None)))
+            counts.append(reading.count(path, meter.on_read(hashes[place] if hashes else None)))
         total = reduce(add, (counted for file in counts for counted in file))
         if options.features is None and too_sparse(total.documents, total.widest, total.bytes):
             path, line = _widest(files, counts, total.widest)
             raise refuse_sparse(path, line, total.documents, total.widest)
         target = _allocate(total, reading, new)
         for path, counted in zip(files, counts, strict=True):
-            reading.parse(path, meter.showing(), counted, target)
+            reading.parse(path, meter.on_read(), counted, target)
     for path, stamp in zip(files, stamps, strict=True):
         if _stamp(path) != stamp or reading.row != total.documents:
             raise _changed(path)
@@ -99,13 +99,13 @@ def read_files(
 
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array of zeros, if the machine's memory could hold it."""
-    check_memory(name, shape, dtype, "go to a folder given as cache")
+    """Return an array of zeros; raise if it does not fit in memory."""
+    check_memory(name, shape, dtype, "be written to a folder given as cache")
     return np.zeros(shape, dtype)
 
 
 class _Reading:
-    """The state of a read: how far it is, and the lists so far."""
+    """State of a read: the number of rows, and the lists so far."""
 
     def __init__(self, options: ReadOptions, pool: Executor) -> None:
         self.options, self.pool = options, pool
@@ -114,33 +114,35 @@ class _Reading:
         self.runs = QueryRuns()
         self.row = self.missing = self.replaced = 0
 
-    def count(self, path: Path, seen: Callable[[bytes], None]) -> list[BlockCounts]:
-        """The first look at a file: what is in each block."""
-        look = partial(count_block, limit=self.limits.width, docids=self.options.docids)
-        counted = list(in_order(self.pool, look, blocks(path, seen)))
+    def count(self, path: Path, on_read: Callable[[bytes], None]) -> list[BlockCounts]:
+        """Count each block of a file, in the first pass."""
+        count = partial(count_block, limit=self.limits.width, docids=self.options.docids)
+        counted = list(in_order(self.pool, count, blocks(path, on_read)))
         if not counted:
             raise LetorError(path, 1, "empty file", "at least one document")
         return counted
 
-    def parse(self, path: Path, seen: Callable[[bytes], None], counted: list[BlockCounts], target: ParseTarget) -> None:
-        """The second look: fill the rows of the file, and raise at the first line that is bad."""
+    def parse(
+        self, path: Path, on_read: Callable[[bytes], None], counted: list[BlockCounts], target: ParseTarget
+    ) -> None:
+        """Parse a file into its rows, in the second pass; raise at the first bad line."""
 
-        def look(job: tuple[Block, int, int]) -> tuple[Block, ParsedBlock]:
+        def parse(job: tuple[Block, int, int]) -> tuple[Block, ParsedBlock]:
             block, start, stop = job
             return block, parse_block(block, start, target.rows(start, stop))
 
         ends = np.cumsum([self.row, *(block.documents for block in counted)]).tolist()
-        jobs = zip(blocks(path, seen), ends[:-1], ends[1:], strict=False)
+        jobs = zip(blocks(path, on_read), ends[:-1], ends[1:], strict=False)
         shape = LineShape()
-        for here, (block, parsed) in zip(counted, in_order(self.pool, look, jobs), strict=False):
-            cut = shape.cut(path, block, parsed, here)
-            if cut is None:
+        for here, (block, parsed) in zip(counted, in_order(self.pool, parse, jobs), strict=False):
+            truncated = shape.truncated(path, block, parsed, here)
+            if truncated is None:
                 self.runs.add(path, parsed)
-            fault = parsed.fault or cut
-            if fault is not None:
+            bad = parsed.bad_line or truncated
+            if bad is not None:
                 if not self.options.regroup:
-                    self.runs.check()  # a query that returned before this line is the first thing wrong
-                raise LetorError(path, fault.line, fault.wrong, fault.expected)
+                    self.runs.check()  # a query that occurs again before this line is the first error
+                raise LetorError(path, bad.line, bad.wrong, bad.expected)
             if parsed.grew or parsed.documents != here.documents:
                 raise _changed(path)
             shape.add(parsed, here)
@@ -152,7 +154,7 @@ class _Reading:
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
-        """Cut the rows into lists, by the options: the arrays, and how many runs of documents had to move."""
+        """Divide the rows into lists; return the arrays, and the number of runs of documents that were moved."""
         starts, qids = self.runs.joined()
         lengths, moved = np.diff(starts, append=self.row), 0
         if self.options.regroup:
@@ -173,10 +175,10 @@ class _Reading:
 
 
 class LineShape:
-    """What the lines of a file have in common, by which a last line that was cut is known.
+    """Properties that all lines of a file share, to detect a truncated last line.
 
-    Only a line that says less than all before it shows that it was cut. A cut inside the last value or comment does not
-    show, nor does one in a file whose lines differ.
+    A last line is known to be truncated only if it has less than all lines before it. Truncation inside the last value
+    or comment is not detected, nor truncation of a file whose lines differ.
     """
 
     def __init__(self) -> None:
@@ -189,9 +191,15 @@ class LineShape:
         self._bare += parsed.bare
         self._fewest, self._most = min(self._fewest, parsed.fewest), max(self._most, parsed.most)
 
-    def cut(self, path: Path, block: Block, parsed: ParsedBlock, counted: BlockCounts) -> BadLine | None:
-        """What shows that the line of a block without a newline was cut; a warning where too little does."""
-        if not block.cut or parsed.fault or not parsed.documents or counted.commented or not self._documents:
+    def truncated(self, path: Path, block: Block, parsed: ParsedBlock, counted: BlockCounts) -> BadLine | None:
+        """Return the error if a last line without a newline is truncated; if that is uncertain, only warn."""
+        if (
+            not block.unterminated
+            or parsed.bad_line
+            or not parsed.documents
+            or counted.commented
+            or not self._documents
+        ):
             return None
         if self._fewest == self._most > parsed.most == parsed.fewest:
             wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most} as on every line before"
@@ -202,15 +210,15 @@ class LineShape:
             wrong, expected, sure = "no feature", "some as on every line before", False
         else:
             return None
-        fault = BadLine(block.line, f"{wrong}, where the file ends without a newline (is it cut?)", expected)
+        bad = BadLine(block.line, f"{wrong}, where the file ends without a newline (is it truncated?)", expected)
         if sure:
-            return fault
-        warnings.warn(f"{path}:{fault.line}: {fault.wrong}; expected {fault.expected}", stacklevel=2)
+            return bad
+        warnings.warn(f"{path}:{bad.line}: {bad.wrong}; expected {bad.expected}", stacklevel=2)
         return None
 
 
 def _widest(files: list[Path], counts: list[list[BlockCounts]], widest: int) -> tuple[Path, int | None]:
-    """The file and the first line that has the largest feature id; the block that it is in is read again."""
+    """Return the file and the first line with the largest feature id; the file is read again up to its block."""
     for path, counted in zip(files, counts, strict=True):
         for here, block in zip(counted, blocks(path, lambda piece: None), strict=False):
             if here.widest == widest:
@@ -233,24 +241,24 @@ def _allocate(total: BlockCounts, reading: _Reading, new: New) -> ParseTarget:
 
 
 class _Meter:
-    """Counts the bytes read, and tells who wants to know."""
+    """Counts the bytes that are read, and reports the progress."""
 
     def __init__(self, total: int, progress: Callable[[int, int], object] | None) -> None:
         self.done, self.total, self.progress = 0, total, progress
 
-    def showing(self, also: Callable[[bytes], object] | None = None) -> Callable[[bytes], None]:
-        def seen(piece: bytes) -> None:
+    def on_read(self, also: Callable[[bytes], object] | None = None) -> Callable[[bytes], None]:
+        def count(piece: bytes) -> None:
             self.done += len(piece)
             if also is not None:
                 also(piece)
             if self.progress is not None:
                 self.progress(self.done, self.total)
 
-        return seen
+        return count
 
 
 def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """The results of `work` in the order of the items, with only a few items taken in advance."""
+    """Yield the results of `work` in the order of the items, with only a few items in progress."""
     waiting: deque[Future[_Out]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
@@ -261,7 +269,7 @@ def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) 
 
 
 def threads() -> int:
-    """How many to parse in."""
+    """Number of threads for parsing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 

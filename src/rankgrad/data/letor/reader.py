@@ -1,4 +1,4 @@
-"""Read LETOR / SVMLight text: `label qid:ID feature:value ... # comment`, one document a line."""
+"""Read LETOR / SVMLight text: `label qid:ID feature:value ... # comment`, one document per line."""
 
 import hashlib
 import logging
@@ -34,22 +34,24 @@ def read_letor(
     report: Callable[[ReadSummary], object] | None = None,
     progress: _Progress | None = None,
 ) -> Dataset:
-    """Read LETOR / SVMLight files, plain, gzip or xz, several as one; a bad line raises `LetorError` with its place.
+    """Read LETOR / SVMLight files, plain, gzip or xz, several as one; a bad line raises a `LetorError`.
 
-    Features that a line leaves out are 0. A value is `float(text)` rounded to float32. The documents of a query stand
-    side by side; a list may go on from the end of one file to the start of the next. A last line without a newline that
-    says less than all lines before it is taken for cut: an error, or a warning where the file is small or sparse.
+    Features that a line omits are 0. A value is `float(text)` rounded to float32. The documents of a query are on
+    consecutive lines; a list may continue from the end of one file to the start of the next. A last line without a
+    newline that has less than all lines before it is truncated: an error, or a warning if the file is small or sparse.
 
     Args:
         paths: a file, or files in order.
-        features: how many there are; None: the largest id seen, unless almost all of the matrix would be 0 and large.
-        regroup: bring queries that return together, in order of first sight; else they are an error.
-        missing: what NaN, infinities and values too large for float32 become; "error": they are one.
-        docids: keep comments as document ids: what `docid =` names, else the whole comment.
-        cache: a folder to keep the arrays in, and to map them from while sources and options stay the same.
-        verify: compare whole hashes of sources and cache, not only of their first and last megabytes.
-        report: called with a `ReadSummary` of what was read; `print` will do.
-        progress: called with the bytes done and the bytes to do.
+        features: number of features; None: the largest id in the files, but an error if the matrix would be large and
+            almost all 0.
+        regroup: group the documents by query, in order of first appearance; False: a query that occurs again is an
+            error.
+        missing: number that replaces NaN, infinities and values too large for float32; "error": they are an error.
+        docids: keep comments as document ids: the value of `docid =`, otherwise the whole comment.
+        cache: folder for the arrays; later calls map them from it if sources and options are the same.
+        verify: compare hashes of the whole sources and cache, not only of their first and last megabytes.
+        report: called with a `ReadSummary`, for example `print`.
+        progress: called with the number of bytes done and the total number of bytes.
 
     Example:
         >>> path = getfixture("tmp_path") / "train.txt"
@@ -84,12 +86,14 @@ def _through_cache(
         if manifest["options"] != options.to_json():
             raise caches.CacheError(folder, "made with other options", "those of this call")
         if not caches.all_match(files, manifest["sources"], verify):
-            raise caches.CacheError(folder, "made from other files, or they have changed", "the files of this call")
+            raise caches.CacheError(
+                folder, "made from other files, or the files have changed", "the files of this call"
+            )
         data, summary = caches.load_cache(folder, manifest, verify)
         return data, replace(summary, seconds=time.perf_counter() - begun)
     except (caches.CacheError, FileNotFoundError) as why:
         if folder.exists():
-            _log.warning("%s; writing it again", why)
+            _log.warning("%s; writing the cache again", why)
     with caches.writing_cache(folder) as writer:
         hashes = [hashlib.sha256() for _ in files]
         _, summary = read_files(files, options, writer.new, progress, [digest.update for digest in hashes])
@@ -98,7 +102,7 @@ def _through_cache(
             for path, digest in zip(files, hashes, strict=True)
         ]
         writer.finish(name, options.to_json(), sources, summary)
-        # Mapped before it takes its place, where another writer could replace it; a map survives the rename.
+        # Mapped before the rename, after which another writer could replace it; a map survives the rename.
         data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
     return data, summary
 
@@ -114,7 +118,7 @@ def _width(features: int | None) -> int | None:
 
 
 def fill_value(missing: float | str) -> float | None:
-    """The number to fill in, None for an error."""
+    """Return the number to fill in, or None if missing values are an error."""
     if missing == "error":
         return None
     if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):

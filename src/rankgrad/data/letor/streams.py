@@ -1,4 +1,4 @@
-"""Text files, plain or compressed, as blocks of whole lines: a few megabytes at a time, however large the file."""
+"""Read plain or compressed text files of any size as blocks of whole lines, a few megabytes at a time."""
 
 import lzma
 import zlib
@@ -12,8 +12,10 @@ from rankgrad.data.letor.errors import LetorError
 BLOCK = 4 << 20
 LONGEST_LINE = 28 << 20
 _PIECE = 1 << 20
-_XZ_MEMORY = 1 << 29  # of the dictionary that a file asks for: `xz -9` needs an eighth of it, a hostile header 4 GiB
-_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+_XZ_MEMORY = (
+    1 << 29
+)  # limit on the dictionary of a file: `xz -9` needs an eighth of it, a hostile header asks for 4 GiB
+_MARK = b"\xef\xbb\xbf"  # UTF-8 byte order mark
 
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text",
@@ -30,11 +32,11 @@ class Block:
 
     text: bytes
     line: int  # number of the first line in the file, from 1
-    cut: bool = False  # the last line of a file that does not end in a newline; it is then alone in its block
+    unterminated: bool = False  # True for a last line that had no newline in the file; it is alone in its block
 
 
 def check_file(path: Path) -> None:
-    """See that a path names a file that can be read twice."""
+    """Check that a path is a file that can be read twice."""
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected a file of LETOR text")
     if not path.exists():
@@ -43,15 +45,15 @@ def check_file(path: Path) -> None:
         raise LetorError(path, None, "not a regular file", "one that can be read twice: first to count, then to parse")
 
 
-def blocks(path: Path, seen: Callable[[bytes], None]) -> Iterator[Block]:
-    """The lines of a file in blocks of about `BLOCK` bytes; gzip and xz are known by their first bytes, not by name.
+def blocks(path: Path, on_read: Callable[[bytes], None]) -> Iterator[Block]:
+    """Yield the lines of a file in blocks of about `BLOCK` bytes; gzip and xz are detected by the first bytes.
 
-    `seen` is shown every piece as it comes from the disk, before it is unpacked.
+    `on_read` is called with every piece of the file as it is on disk, before decompression.
     """
     parts: list[bytes | memoryview] = []
     size, line = 0, 1
     with open(path, "rb") as file:
-        pieces = _unpacked(file, path, seen)
+        pieces = _decompressed(file, path, on_read)
         while True:
             try:
                 piece = next(pieces, None)
@@ -77,11 +79,11 @@ def blocks(path: Path, seen: Callable[[bytes], None]) -> Iterator[Block]:
     if stop:
         yield Block(rest[:stop], line)
     if stop < len(rest):
-        yield Block(rest[stop:] + b"\n", line + rest.count(b"\n"), cut=True)
+        yield Block(rest[stop:] + b"\n", line + rest.count(b"\n"), unterminated=True)
 
 
-def _unpacked(file: BinaryIO, path: Path, seen: Callable[[bytes], None]) -> Iterator[bytes]:
-    """The bytes of a file after decompression, without a byte order mark."""
+def _decompressed(file: BinaryIO, path: Path, on_read: Callable[[bytes], None]) -> Iterator[bytes]:
+    """Yield the bytes of a file after decompression, without a byte order mark."""
     start = file.read(6)
     for mark, what in _FOREIGN.items():
         if start.startswith(mark):
@@ -90,13 +92,13 @@ def _unpacked(file: BinaryIO, path: Path, seen: Callable[[bytes], None]) -> Iter
             )
     file.seek(0)
     if start.startswith(b"\x1f\x8b"):
-        pieces = _inflate(_raw(file, seen, _PIECE // 16), lambda: zlib.decompressobj(wbits=31), "gzip")
+        pieces = _inflate(_raw(file, on_read, _PIECE // 16), lambda: zlib.decompressobj(wbits=31), "gzip")
     elif start == b"\xfd7zXZ\0":
         pieces = _inflate(
-            _raw(file, seen, _PIECE // 16), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
+            _raw(file, on_read, _PIECE // 16), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
         )
     else:
-        pieces = _raw(file, seen, BLOCK)
+        pieces = _raw(file, on_read, BLOCK)
     start = b""
     for piece in pieces:
         start += piece
@@ -106,14 +108,14 @@ def _unpacked(file: BinaryIO, path: Path, seen: Callable[[bytes], None]) -> Iter
     yield from pieces
 
 
-def _raw(file: BinaryIO, seen: Callable[[bytes], None], size: int) -> Iterator[bytes]:
+def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterator[bytes]:
     while piece := file.read(size):
-        seen(piece)
+        on_read(piece)
         yield piece
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more streams that follow each other, a bounded piece at a time whatever their ratio."""
+    """Decompress one or more consecutive streams; the size of a piece is bounded at any compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):
@@ -135,4 +137,4 @@ def _broken(error: Exception) -> tuple[str, str]:
     if isinstance(error, EOFError):
         return f"{error} data ends early", "the whole file; is it still being copied?"
     kind = "gzip" if isinstance(error, zlib.error) else "xz"
-    return f"{kind} data is damaged ({error})", f"a sound {kind} file"
+    return f"{kind} data is damaged ({error})", f"an undamaged {kind} file"

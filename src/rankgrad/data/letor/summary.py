@@ -1,4 +1,4 @@
-"""What a reader read, in numbers and in words."""
+"""Summary of a read: its counts, and their text form."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """What `read_letor` found in the files; `print` it, or ask for a number.
+    """Counts of what `read_letor` read; `print` shows them as text.
 
     Example:
         >>> print(ReadSummary(("a.txt",), 2_000_000, 7, 5, 2, 46, 1, 1, missing=3, seconds=0.5))
@@ -16,19 +16,19 @@ class ReadSummary:
         2.0 MB in 0.50 s (4 MB/s)
     """
 
-    files: tuple[str, ...]  # their paths, in the order of reading
-    bytes: int  # of text, after decompression
+    files: tuple[str, ...]  # paths of the files, in the order of reading
+    bytes: int  # number of bytes of text, after decompression
     lines: int  # number of lines, of all kinds
     documents: int  # number of documents
     lists: int  # number of lists, one per query
     features: int  # number of features per document
-    blank_lines: int  # lines without text
-    comment_lines: int  # lines that begin with #
-    missing: int = 0  # values that were not finite, and were filled
-    regrouped: int = 0  # runs of documents that were moved to join their query
-    replaced_docids: int = 0  # document ids with bytes that are not UTF-8, each shown as U+FFFD
-    seconds: float = 0.0  # how long reading took
-    cached: bool = False  # mapped from a cache; the other numbers are from when it was written
+    blank_lines: int  # number of lines without text
+    comment_lines: int  # number of lines that begin with #
+    missing: int = 0  # number of values that were not finite and were filled
+    regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
+    replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
+    seconds: float = 0.0  # duration of the read
+    cached: bool = False  # True if mapped from a cache; the other numbers are those of its first read
 
     @property
     def megabytes_per_second(self) -> float:
@@ -58,10 +58,10 @@ class ReadSummary:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ReadSummary":
-        """Make a summary from what `to_json` gave.
+        """Return a summary from the result of `to_json`.
 
         Args:
-            values: what `to_json` gave.
+            values: result of `to_json`.
         """
         return cls(**{**values, "files": tuple(values["files"])})
 

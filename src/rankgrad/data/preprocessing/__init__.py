@@ -1,4 +1,4 @@
-"""Preprocessing of features: `pipeline` applies `steps` in order, fits them on the training data and saves them."""
+"""Preprocess features: `pipeline` fits the `steps` on the training data, applies them in order, and saves them."""
 
 from rankgrad.data.preprocessing.pipeline import Preprocessing
 

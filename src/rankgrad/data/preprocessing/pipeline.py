@@ -1,4 +1,4 @@
-"""Preprocessing: steps one after another, fitted on the training data, saved with the model, applied to everything."""
+"""A sequence of preprocessing steps: fitted on the training data, saved with the model, applied to all data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 _MOST_STEPS = 100
-_ROWS = 32_768  # rows a block; whole lists, so a longer list is a block of its own
+_ROWS = 32_768  # rows per block; lists are not divided, so a longer list is a block by itself
 
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Steps one after another, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
+    """A sequence of preprocessing steps, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
 
     Example:
         >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
@@ -55,26 +55,26 @@ class Preprocessing:
         'log1p,standardise'
     """
 
-    steps: tuple[PreprocessingStep, ...] = ()  # each fitted or not; applied in this order
+    steps: tuple[PreprocessingStep, ...] = ()  # applied in this order; fitted or not
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
-        """Make steps from their text; `none` or nothing is no step at all.
+        """Parse the text of a sequence of steps; `none` or an empty text means no step.
 
         Args:
-            text: names with commas between; the first option of a step after `=` (`clip=10`), or several options in
+            text: names, separated by commas; the first option of a step follows `=` (`clip=10`), several options are in
                 brackets (`quantile(output=uniform, sample=1000)`). Case does not matter.
         """
         steps: list[PreprocessingStep] = []
-        for said in sequence("preprocessing", text):
-            name = said.name.replace("-", "_").replace("standardize", "standardise")
-            if said == ("none", None, {}):
+        for spec in sequence("preprocessing", text):
+            name = spec.name.replace("-", "_").replace("standardize", "standardise")
+            if spec == ("none", None, {}):
                 continue
             if steps and name in _settings(steps[-1]):
                 must = f"put several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
                 bad_value("preprocessing", must, show(text))
             one_of("preprocessing", name, KINDS)
-            steps.append(_make(name, no_cutoff("preprocessing", said, text).options))
+            steps.append(_make(name, no_cutoff("preprocessing", spec, text).options))
         if len(steps) > _MOST_STEPS:
             bad_value("preprocessing", f"have at most {_MOST_STEPS} steps", len(steps))
         return Preprocessing(tuple(steps))
@@ -83,10 +83,10 @@ class Preprocessing:
         return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Preprocessing":
-        """Return a fitted copy; each step is fitted on what the steps before it make of the data. Give it train only.
+        """Return a fitted copy; each step is fitted on the output of the steps before it. Use training data only.
 
         Args:
-            dataset: the training lists.
+            dataset: training lists.
         """
         done: tuple[PreprocessingStep, ...] = ()
         for step in self.steps:
@@ -95,12 +95,12 @@ class Preprocessing:
         return Preprocessing(done)
 
     def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
-        """Features after all steps, float32.
+        """Return the features after all steps, float32.
 
         Args:
             features: `(documents, f)`, or padded `(..., n, f)` with a mask; NumPy or PyTorch.
             offsets: `(lists + 1,)`, for flat lists.
-            mask: `(..., n)`, for padded ones; padding comes out as anything.
+            mask: `(..., n)`, for padded lists; the output at padding is undefined.
         """
         if is_tensor(features):
             return self._apply(features.float(), offsets, mask)
@@ -113,7 +113,7 @@ class Preprocessing:
         return out
 
     def to_config(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-        """What JSON can hold, and the arrays, for safetensors."""
+        """Return the names and settings of the steps, for JSON, and the fitted arrays, for safetensors."""
         config = [{"name": step.name, **_settings(step)} for step in self.steps]
         arrays = {
             f"{number}.{name}": getattr(step, name)
@@ -125,11 +125,11 @@ class Preprocessing:
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Preprocessing":
-        """Make the steps that `to_config` wrote down.
+        """Return the steps from the result of `to_config`.
 
         Args:
-            config: the names and settings of the steps.
-            arrays: what the steps were fitted to, by name.
+            config: names and settings of the steps.
+            arrays: fitted arrays of the steps, by name.
         """
         steps = []
         for number, entry in enumerate(config["steps"]):
@@ -147,7 +147,7 @@ class Preprocessing:
         return x
 
     def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
-        """The transformed rows, some whole lists at a time; without offsets, some rows at a time."""
+        """Yield the transformed rows, some whole lists at a time; without offsets, some rows at a time."""
         if offsets is None:
             for start in range(0, len(features), _ROWS):
                 yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
@@ -166,7 +166,7 @@ def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
     defaults = _settings(kind())
     if "" in options:
         if not defaults:
-            bad_value("preprocessing", f"give {name} no setting", show(str(options[""])))
+            bad_value("preprocessing", f"give no option to {name}", show(str(options[""])))
         options = {next(iter(defaults)): options[""]}
     known_options(name, options, defaults)
     given: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _settings(step: PreprocessingStep) -> dict[str, Any]:
 
 
 def _text(step: PreprocessingStep) -> str:
-    """A step as text: `clip=3`, or in brackets where an option other than the first is not at its default."""
+    """Text of a step: `clip=3`, or with brackets if an option other than the first differs from its default."""
     defaults = _settings(type(step)())
     options = {
         option: write_number(value) if isinstance(value, float) else value

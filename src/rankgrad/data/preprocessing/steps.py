@@ -1,8 +1,8 @@
-"""The single steps of preprocessing; `preprocessing` puts them together.
+"""The steps of preprocessing; `pipeline` combines them.
 
-A step is a small frozen value. `fit` returns a fitted copy; statistics are made in float64, block by block, so mapped
-data is never copied whole. `transform` takes NumPy arrays or PyTorch tensors and gives float32 of the same kind, by
-plain arithmetic alone. A feature that is constant in training becomes 0, never NaN.
+A step is a small frozen object. `fit` returns a fitted copy; statistics are computed in float64, block by block, so
+mapped data is never copied as a whole. `transform` takes NumPy arrays or PyTorch tensors and returns float32 of the
+same type, by plain arithmetic. A feature that is constant in training becomes 0, never NaN.
 """
 
 import sys
@@ -21,28 +21,28 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether this is a PyTorch tensor, found out without importing PyTorch: reading data must not cost its memory."""
+    """True if `x` is a PyTorch tensor. PyTorch is not imported: reading data must not need its memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class PreprocessingStep:
-    """One step. Fields are its settings; those named in `fitted` are arrays, None until it is fitted."""
+    """One step. The fields are its options, and the arrays that are named in `fitted`, which are None before `fit`."""
 
     name: ClassVar[str] = ""
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
-        """A fitted copy, from the rows of the training data, `(rows, f)` a block."""
+        """Return a copy that is fitted on the training data, given as blocks of rows `(rows, f)`."""
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """`x (..., f)`, transformed; lists by `offsets` (flat) or `mask` (padded) for the steps that ask for them."""
+        """Transform `x (..., f)`; steps that work per list need `offsets` (flat lists) or `mask` (padded lists)."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
-        """A fitted array, of the kind and on the device of `like`."""
+        """Return a fitted array, of the type and on the device of `like`."""
         value = getattr(self, name)
         if value is None:
             bad_value("steps", "be fitted before transform", f"an unfitted {self.name!r}")
@@ -57,19 +57,19 @@ class PreprocessingStep:
 
 @dataclass(frozen=True, eq=False)
 class Standardise(PreprocessingStep):
-    """Each feature to mean 0 and standard deviation 1 over all training documents: `(x - mean) * inverse`."""
+    """Scale each feature to mean 0 and standard deviation 1 over all training documents: `(x - mean) * inverse`."""
 
     name: ClassVar[str] = "standardise"
     fitted: ClassVar[tuple[str, ...]] = ("mean", "inverse")
     mean: NDArray[np.float32] | None = None  # (f,)
-    inverse: NDArray[np.float32] | None = None  # (f,), 0 for a constant feature
+    inverse: NDArray[np.float32] | None = None  # (f,), 1 / standard deviation; 0 for a constant feature
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "Standardise":
         count, mean, squares, low, high = 0, 0.0, 0.0, np.inf, -np.inf
         for block in blocks:
             x = block.astype(np.float64)
             rows, delta = len(x), x.mean(0) - mean
-            # Chan's merge of two means and sums of squares: no cancellation, whatever the offset.
+            # Chan's merge of two means and sums of squares: no cancellation, even for a large offset.
             squares = squares + ((x - x.mean(0)) ** 2).sum(0) + delta**2 * (count * rows / (count + rows))
             mean = mean + delta * (rows / (count + rows))
             low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
@@ -87,7 +87,7 @@ class Standardise(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class StandardisePerQuery(PreprocessingStep):
-    """Each feature to mean 0 and standard deviation 1 within its list; 0 where a list has one value only."""
+    """Scale each feature to mean 0 and standard deviation 1 within its list; 0 if a list has a single value."""
 
     name: ClassVar[str] = "standardise_per_query"
 
@@ -104,13 +104,13 @@ class StandardisePerQuery(PreprocessingStep):
             spread = ((_sums(centred**2, owner, count) / count) ** 0.5)[owner]
         else:
             bad_value("offsets or mask", "be given to standardise_per_query", "neither")
-        spread = spread + (spread == 0)  # what is centred is 0 there already
+        spread = spread + (spread == 0)  # `centred` is already 0 there
         return (centred / spread).float() if is_tensor(x) else (centred / spread).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class SignedLog1p(PreprocessingStep):
-    """`sign(x) log(1 + |x|)`: tames heavy tails, keeps sign and zero."""
+    """`sign(x) log(1 + |x|)`: reduces heavy tails, keeps sign and zero."""
 
     name: ClassVar[str] = "log1p"
 
@@ -122,7 +122,7 @@ class SignedLog1p(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class Clip(PreprocessingStep):
-    """Values beyond `-limit` and `limit` are moved to them."""
+    """Clip values to the range from `-limit` to `limit`."""
 
     name: ClassVar[str] = "clip"
     limit: float = 10.0
@@ -137,18 +137,18 @@ class Clip(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class Quantile(PreprocessingStep):
-    """Each feature to its quantile in training, as a normal score or a number from 0 to 1.
+    """Map each feature to its quantile in training, as a normal score or a number from 0 to 1.
 
-    The map is linear between `knots`, flat beyond the outer two, and a value shared by many documents goes to the
-    middle of the quantiles it spans. Knots come from at most `sample` rows, drawn at random.
+    The map is linear between `knots` and constant outside of them. A value that many documents share maps to the
+    middle of its quantiles. Knots are computed from at most `sample` rows, drawn at random.
     """
 
     name: ClassVar[str] = "quantile"
     fitted: ClassVar[tuple[str, ...]] = ("knots", "values")
     output: str = "normal"
     sample: int = 50_000
-    knots: NDArray[np.float32] | None = None  # (knots, f), rising; the last repeated where a feature has fewer
-    values: NDArray[np.float32] | None = None  # (knots, f), what the knots become
+    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; the last is repeated if a feature has fewer
+    values: NDArray[np.float32] | None = None  # (knots, f), output at the knots
 
     def __post_init__(self) -> None:
         one_of("output", self.output, ("normal", "uniform"))
@@ -161,8 +161,8 @@ class Quantile(PreprocessingStep):
         knots = np.empty((len(levels), x.shape[1]), dtype=np.float32)
         values = np.empty_like(knots)
         for j in range(x.shape[1]):
-            cuts = np.quantile(x[:, j], levels, method="inverted_cdf").astype(np.float32)
-            unique, first, count = np.unique(cuts, return_index=True, return_counts=True)
+            quantiles = np.quantile(x[:, j], levels, method="inverted_cdf").astype(np.float32)
+            unique, first, count = np.unique(quantiles, return_index=True, return_counts=True)
             middle = (levels[first] + levels[first + count - 1]) / 2
             if self.output == "normal":
                 from scipy.special import ndtri
@@ -199,7 +199,7 @@ KINDS: dict[str, type[PreprocessingStep]] = {
 
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
-    """The list of each row, `(rows,)`, and the rows of each list, at least 1, `(lists, 1)`."""
+    """Index of the list of each row, `(rows,)`, and number of rows of each list, at least 1, `(lists, 1)`."""
     if is_tensor(x):
         import torch
 
@@ -211,7 +211,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
-    """Sums over each list, `(lists, f)`; 0 for one without documents."""
+    """Sums over each list, `(lists, f)`; 0 for a list without documents."""
     if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
@@ -222,7 +222,7 @@ def _sums(x: Array, owner: Array, count: Array) -> Array:
 
 
 def _sampled(blocks: Iterable[NDArray[np.float32]], size: int) -> NDArray[np.float32]:
-    """At most `size` rows, each equally likely, in one pass; the same ones every time."""
+    """Draw at most `size` rows, each equally likely, in one pass; always the same rows."""
     rng, kept, keys = np.random.default_rng(0), None, np.zeros(0)
     for block in blocks:
         keys = np.concatenate([keys, rng.random(len(block))])
