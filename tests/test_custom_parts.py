@@ -259,11 +259,11 @@ class Unknown(Rows):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (TwoScores(), r"model must give one score per document, \(5,\) for features \(5, 10\); got \(5, 2\) from"),
+        (TwoScores(), r"model must return one score per document, \(5,\) for features \(5, 10\); got \(5, 2\) from"),
         (Unknown(), r"forward takes \(features\), .*; got .*Unknown with forward\(x, context\)"),
         (nn.Linear(4, 1), r"model must score documents of 10 features; got torch.nn.modules.linear.Linear: mat1"),
-        (nn.Flatten(0), r"model must give one score per document.*; got \(50,\) from torch.nn.modules.flatten.Flatten"),
-        (lambda features: features, "model must make an nn.Module, as .*lambda> does not; got int"),
+        (nn.Flatten(0), r"model must return one score per document.*; got \(50,\) from torch.*Flatten"),
+        (lambda features: features, "model must return an nn.Module; got int from .*lambda>"),
         (lambda: nn.Linear(10, 1), r"model must be text .*, an nn.Module, or a function of .*; got .*lambda>\(\)"),
         (4, "model must be text such as .*; got int"),
         ("own:a.B", "model must be given as an object again; got 'own:a.B', which is only a description"),
@@ -275,7 +275,7 @@ def test_what_is_wrong_with_a_network_is_told_in_one_sentence(model, message):
 
 
 def test_an_own_network_has_no_name():
-    with pytest.raises(ValueError, match=r"model must be a network that can be made by its name; .* got 'own'"):
+    with pytest.raises(ValueError, match=r"model must be a network that can be built by name; .* got 'own'"):
         rg.rankers.build("own", features=3)
 
 
