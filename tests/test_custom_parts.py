@@ -340,8 +340,8 @@ def test_own_metrics_in_an_evaluation():
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        (lambda scores, labels: scores, r"metric must give one number per list; got \d+ from own"),
-        (lambda scores, labels: None, "metric must give one number per list; got NoneType from own"),
+        (lambda scores, labels: scores, r"metric must return one number per list; got \d+ from own"),
+        (lambda scores, labels: None, "metric must return one number per list; got NoneType from own"),
         (lambda scores: 1.0, r"metric must be a function of \(scores, labels\); got"),
         ("own:a.b", "metric must be given as an object again; got 'own:a.b', which is only a description"),
         (4, "metric must be a text such as 'nDCG@10', a Metric, or a function of .*; got int"),
