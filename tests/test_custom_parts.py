@@ -133,11 +133,11 @@ def one_argument(scores):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (two_values, r"give one value per list, \(\) for scores \((\d+),\); got \(\1,\) from own:.*two_values"),
-        (lambda scores, labels, mask: scores, r"give one value per list, \(8,\) or their mean \(\) for scores"),
-        (lambda scores, labels, offsets: scores.sum(), r"give one value per list, \(8,\) for scores .*; got \(\)"),
+        (two_values, r"return one value per list, \(\) for scores \((\d+),\); got \(\1,\) from own:.*two_values"),
+        (lambda scores, labels, mask: scores, r"return one value per list, \(8,\) or their mean \(\) for scores"),
+        (lambda scores, labels, offsets: scores.sum(), r"return one value per list, \(8,\) for scores .*; got \(\)"),
         (no_graph, "loss must be differentiable by the scores; got values without a graph from own:.*no_graph"),
-        (no_tensor, "loss must give a tensor, as own:.*no_tensor does not; got float"),
+        (no_tensor, "loss must return a tensor; got float from own:.*no_tensor"),
         (one_argument, r"loss must be a function of \(scores, labels\), .*; got .*one_argument\(scores\)"),
         (rg.losses.LearnDCG, r"loss must be an object or a function, such as LearnDCG\(\); got the class LearnDCG"),
         (3, "loss must be text such as 'lambdaloss@5', a function or an nn.Module; got int"),
