@@ -1,4 +1,4 @@
-"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are written as text."""
+"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are made from text."""
 
 import math
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def metric_text(metric: Any) -> str:
     """Return the text of a metric, or a description if the metric cannot be made from text.
 
     Args:
-        metric: as `as_metric` takes it.
+        metric: text, a `Metric` or a function; see `as_metric`.
     """
     if isinstance(metric, str):
         return metric

@@ -1,4 +1,4 @@
-"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are written as text."""
+"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are made from text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -134,7 +134,7 @@ def check_model(model: Any) -> None:
     """Check a model as far as this is possible without data.
 
     Args:
-        model: as `as_ranker` takes it.
+        model: text, a network or a function; see `as_ranker`.
     """
     if isinstance(model, str):
         only_described("model", model)
@@ -152,7 +152,7 @@ def model_text(model: Any) -> str:
     """Return the text of a model, or a description if the model cannot be made from text.
 
     Args:
-        model: as `as_ranker` takes it.
+        model: text, a network or a function; see `as_ranker`.
     """
     return model if isinstance(model, str) else f"{OWN}{describe(model)}"
 

@@ -38,7 +38,7 @@ def _context_aware(width: int, batch: int) -> Preset:
     return Preset(
         model="context_aware",
         options=options,
-        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code; there only some features are logged",
+        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code, where only some features have log1p",
         preprocess="log1p,standardise",
         optimiser="adam",
         lr=1e-3,
@@ -76,7 +76,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "norm_momentum": 0.001,
                 "dropout": [0.5, 0.5, 0.8],
             },
-            source="LambdaLoss@K, Experiments; learning rates 0.01 to 10 were tried; the norm's place is TF-Ranking's",
+            source="LambdaLoss@K, Experiments; learning rates 0.01 to 10 were tried; norm position of TF-Ranking",
             preprocess="log1p",
         ),
         "smoothi-dnn": Preset(
@@ -88,7 +88,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "input_norm": "batch",
                 "init": "xavier_normal",
             },
-            source="SmoothI, supplement, section 4; the model of the lowest validation loss was kept",
+            source="SmoothI, supplement, section 4; the model with the lowest validation loss was kept",
             optimiser="adam",
             lr=1e-3,
             batch=128,

@@ -19,7 +19,7 @@ class neural_sort(Relaxation):
     then rows. `transposed` scales the transpose instead, so that at the end the columns sum to 1.
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact order.
+        temperature: tau, above 0; a smaller value is closer to the exact order.
         sinkhorn_rounds: number of rounds of scaling; 0 for none.
         transposed: scale the transpose; without rounds it has no effect.
 

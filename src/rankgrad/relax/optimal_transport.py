@@ -20,7 +20,7 @@ class optimal_transport(Relaxation):
     `temperature`, needs more rounds, in proportion to 1 / epsilon.
 
     Args:
-        temperature: epsilon, above 0; the smaller, the closer to the exact order.
+        temperature: epsilon, above 0; a smaller value is closer to the exact order.
         rounds: number of Sinkhorn rounds, at least 1.
 
     Example:

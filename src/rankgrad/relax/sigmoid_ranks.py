@@ -18,7 +18,7 @@ class sigmoid_ranks(Relaxation):
     If no two scores are closer than delta, the error is below (n - 1) / (exp(delta / tau) + 1) (LearnDCG Eq. 8).
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact ranks.
+        temperature: tau, above 0; a smaller value is closer to the exact ranks.
 
     Example:
         >>> sigmoid_ranks(temperature=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))

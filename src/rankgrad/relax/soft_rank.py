@@ -18,7 +18,7 @@ class soft_rank(Relaxation):
     Columns sum to 1. It takes n steps of size n x n, O(n^3) in total: use it for short lists.
 
     Args:
-        sigma: standard deviation of the noise, above 0, in units of the score; the smaller, the closer to the exact
+        sigma: standard deviation of the noise, above 0, in units of the score; a smaller value is closer to the exact
             order.
 
     Example:

@@ -17,7 +17,7 @@ class soft_sort(Relaxation):
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\bigl(-|s_{(r)} - s_j|^p / \tau\bigr)
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact order.
+        temperature: tau, above 0; a smaller value is closer to the exact order.
         p: power of the distance between scores, 1 or 2.
 
     Example:
