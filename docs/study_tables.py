@@ -1,7 +1,7 @@
-"""What studies came to, for the pages about them: `python docs/study_tables.py` reads `docs/studies/*.tar.xz`.
+"""Summarise studies for the documentation: `python docs/study_tables.py` reads `docs/studies/*.tar.xz`.
 
-A study is kept as `rankgrad experiment RECIPE --out docs/studies/NAME --pack` wrote it. Its table, with tests and
-intervals, goes to `docs/tables/study-NAME.json`, of which the pages are made.
+`rankgrad experiment RECIPE --out docs/studies/NAME --pack` writes a study. This script writes its table, with tests and
+intervals, to `docs/tables/study-NAME.json`, from which `docs/build.py` generates the pages.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.experiments import load
+from rankgrad.experiments import load_recipe
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.chart_data import trained_seconds
 from rankgrad.experiments.report.study import study
@@ -23,25 +23,25 @@ from rankgrad.experiments.tables.table import tables
 
 DOCS = Path(__file__).parent
 RECIPES = DOCS.parent / "recipes"
-# A packed file may hold the cells of several recipes.
+# A packed file may contain the cells of several recipes.
 STUDIES = {
     "mq2008-study": ("mq2008-study",),
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
 }
-# The row that all others are held against, and by which metric.
-BESIDE = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
+# The row that all others are compared with, and the metric.
+COMPARED_WITH = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
 
 
 def main() -> None:
     for name, recipes in STUDIES.items():
         packed = DOCS / "studies" / f"{name}.tar.xz"
         if packed.exists():
-            known = {recipe: read_results(packed, load(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
+            known = {recipe: read_results(packed, load_recipe(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}
-                if name in BESIDE:
-                    found["beside"] = beside(results, *BESIDE[name])
+                if name in COMPARED_WITH:
+                    found["beside"] = compared_with(results, *COMPARED_WITH[name])
                 text = json.dumps(found, indent=1)
                 (DOCS / "tables" / f"study-{recipe}.json").write_text(text + "\n")
                 print(f"{recipe}: {found['final runs']} final runs, {found['missing']} missing")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def figures(known: dict[str, Results]) -> None:
-    """The pictures of the findings on LearnDCG: its scalars by folds, and quality against cost."""
+    """Draw the pictures of the findings on LearnDCG: its scalars per fold, and quality against cost."""
     for recipe, model, charts_of in (
         ("learndcg-rq1", "MLP", ("learned-gain_base", "learned-discount_base", "learned-alpha")),
         ("learndcg-rq4", "Context-Aware Ranker", ("cost",)),
@@ -65,7 +65,7 @@ def figures(known: dict[str, Results]) -> None:
 
 
 def summary(results: Results) -> dict[str, Any]:
-    """A study's tables, its runs and what they cost."""
+    """Return the tables of a study, its number of runs and their cost."""
     runs, recipe = results.cells, results.recipe
     assert recipe is not None
     return {
@@ -82,19 +82,22 @@ def summary(results: Results) -> dict[str, Any]:
 
 
 def spent(runs: list[Any]) -> dict[str, Any]:
-    """What runs cost."""
+    """Return the number of runs, their hours and their machines."""
     hours = round(sum(run.seconds for run in runs) / 3600, 2)
     return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
 
 
-def beside(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
-    """Every row against one, whatever its ranker: paired t-tests on means over seeds, with Holm's correction."""
+def compared_with(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
+    """Compare every row of all rankers with one row: paired t-tests on means over seeds, with Holm's correction."""
     runs: dict[tuple[str, str], dict[Any, list[Any]]] = {}
     for run in results.final():
         runs.setdefault((run.cell.model, run.cell.loss), {}).setdefault(run.cell.fold, []).append(run)
     values = {}
     for row, folds in runs.items():
-        each = [over_seeds([run.queries for run in own], [run.values(metric) for run in own]) for own in folds.values()]
+        each = [
+            over_seeds([run.queries for run in seeds], [run.values(metric) for run in seeds])
+            for seeds in folds.values()
+        ]
         values[row] = over_folds([queries for queries, _ in each], [numbers for _, numbers in each])
     others = [row for row in values if row != (model, loss)]
     pairs = {row: align(*values[row], *values[model, loss]) for row in others}
@@ -112,10 +115,10 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
     recipe = results.recipe
     assert recipe is not None
     for row in table.rows:
-        own = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
+        runs = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
         entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
-        searched = recipe.models[row.model].searched(recipe.search) if own else ()
-        if own:
+        searched = recipe.models[row.model].searched(recipe.search) if runs else ()
+        if runs:
             rows.append(
                 {
                     "model": row.model,
@@ -123,11 +126,11 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "entries": entries,
                     "trials": [trial * max(1, len(row.variants)) for trial in row.trials],
                     "chosen": _counted(
-                        _setting(run, searched) for run in own if run.cell.settings.get("seed") == table.seeds[0]
+                        _setting(run, searched) for run in runs if run.cell.settings.get("seed") == table.seeds[0]
                     ),
-                    "seconds": round(float(np.mean([trained_seconds(run) for run in own])), 3),
-                    "epochs": round(float(np.mean([len(run.history) for run in own])), 1),
-                    "learned": _learned(own),
+                    "seconds": round(float(np.mean([trained_seconds(run) for run in runs])), 3),
+                    "epochs": round(float(np.mean([len(run.history) for run in runs])), 1),
+                    "learned": _learned(runs),
                 }
             )
     known = {"data": table.data, "metrics": list(table.metrics), "folds": len(table.folds), "seeds": len(table.seeds)}
@@ -149,10 +152,10 @@ def _setting(run: Any, searched: Iterable[str]) -> str:
 
 
 def _learned(runs: list[Any]) -> dict[str, list[float]]:
-    """Least, mean and greatest value over the runs, by parameter of the loss."""
+    """Return the minimum, mean and maximum over the runs, for each parameter of the loss."""
     names = runs[0].learned if runs else {}
     values = {name: [run.learned[name] for run in runs] for name in names}
-    return {name: [round(float(f(own)), 4) for f in (np.min, np.mean, np.max)] for name, own in values.items()}
+    return {name: [round(float(f(numbers)), 4) for f in (np.min, np.mean, np.max)] for name, numbers in values.items()}
 
 
 def _counted(values: Any) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rankgrad.experiments import load
+from rankgrad.experiments import load_recipe
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.runs import results
 from rankgrad.experiments.runs.cell import FORMAT
@@ -36,7 +36,7 @@ def make(
         "notes": "Nothing here was trained: scores are the labels, under noise.",
     }  # fmt: skip
     (folder / "recipe.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
-    recipe = load(folder / "recipe.yaml")
+    recipe = load_recipe(folder / "recipe.yaml")
     places = {row: place for place, row in enumerate((model, loss) for model in models for loss in losses)}
     for cell in recipe.cells_to_tune():
         _tuned(folder, cell, places[cell.model, cell.loss], epochs)

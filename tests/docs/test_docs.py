@@ -1,6 +1,7 @@
-"""The documentation is what the code says: no page is stale, no public name is undocumented."""
+"""Documentation: no page is stale, no public name is undocumented, every template is filled."""
 
 import importlib.util
+import re
 import shutil
 import sys
 
@@ -67,9 +68,45 @@ def test_pictures_are_text_and_name_their_loss():
 
 
 def test_links_lead_somewhere():
-    import re
-
     for page in DOCS.rglob("*.md"):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            if page.name != "which-loss.in.md" and not target.startswith("http"):
+            if page.parent.name != "templates" and not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.fixture
+def templates(build, monkeypatch, tmp_path):
+    """docs/pages/templates.py with an empty folder of templates."""
+    monkeypatch.setattr(sys.modules["pages.templates"], "TEMPLATES", tmp_path)
+    return sys.modules["pages.templates"]
+
+
+def test_places_of_a_template_are_filled(templates, tmp_path):
+    long = " ".join(["word"] * 30)
+    (tmp_path / "page.md").write_text(
+        "# {{ title }}\n\nA line\nof {{ long }}.\n\n{{ table }}\n\n{{ nothing }}\n\nEnd.\n"
+    )
+    table = templates.table(["a", "b"], [["1", "2"]])
+    text = templates.fill("page", title="Title", long=long, table=table, nothing="")
+    assert text.startswith("# Title\n\nA line of word word")
+    assert text.endswith("word.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\nEnd.\n")
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("values", [{}, {"title": "x", "author": "y"}], ids=["unfilled place", "unknown value"])
+def test_places_and_values_must_match(templates, tmp_path, values):
+    (tmp_path / "page.md").write_text("# {{ title }}\n")
+    with pytest.raises(ValueError, match=r"values must match the places of docs/templates/page.md"):
+        templates.fill("page", **values)
+
+
+def test_no_page_has_an_unfilled_place():
+    for page in DOCS.rglob("*.md"):
+        assert page.parent.name == "templates" or "{{" not in page.read_text(), page.name
+
+
+def test_every_template_is_used():
+    code = "".join(path.read_text() for path in (DOCS / "pages").glob("*.py"))
+    for template in (DOCS / "templates").glob("*.md"):
+        name = re.sub("-(cpu|gpu)$", "-{device}", template.stem)
+        assert f'"{name}"' in code, template.name

@@ -1,4 +1,4 @@
-"""The section on Rax says what its tables say: who is faster, and nothing where nothing was measured."""
+"""Page about speed: the section on Rax follows from the tables, and is left out without measurements."""
 
 import importlib
 import json
@@ -14,11 +14,10 @@ SETTING = {"commit": "abc", "torch": "2", "chip": "a chip", "JAX": "0.11.2", "Ra
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """The page's module, with a folder of tables of its own."""
+    """The generator of the page, with an empty folder of tables."""
     monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
-    pieces = importlib.import_module("pieces")
-    monkeypatch.setattr(pieces, "TABLES", tmp_path)
-    return importlib.import_module("performance_page")
+    monkeypatch.setattr(importlib.import_module("pages.measurements"), "TABLES", tmp_path)
+    return importlib.import_module("pages.performance").page
 
 
 def write(folder, name, *rows):
@@ -33,17 +32,17 @@ def row(loss, shape=(64, 240, False), **seconds):
 
 def test_without_rax_there_is_no_section(page, tmp_path):
     write(tmp_path, "losses-gpu", row("ranknet", fused=1e-4, graph=1e-5))
-    text = page.performance_page()
-    assert "## Beside Rax" not in text
+    text = page()
+    assert "## Comparison with Rax" not in text
     assert "Rax, which needs JAX, was not measured here." in text
 
 
 def test_a_gpu_table_of_rax_takes_the_sentence_away(page, tmp_path):
     write(tmp_path, "losses-gpu", row("ranknet", fused=1e-4, graph=1e-5))
     write(tmp_path, "rax-cpu", row("ranknet", fused=1e-3, rax=2e-3))
-    assert "not measured" in page.performance_page()
+    assert "not measured" in page()
     write(tmp_path, "rax-gpu", row("ranknet", fused=1e-4, rax=2e-4))
-    text = page.performance_page()
+    text = page()
     assert "not measured" not in text
     assert "CPU: a chip, torch 2, commit abc, Rax 0.4.0, JAX 0.11.2" in text
     assert "GPU: a chip" in text
@@ -57,7 +56,7 @@ def test_where_rax_is_faster_is_said(page, tmp_path):
         row("softmax", (8, 1000, False), fused=1e-4, value_and_grad=0.5e-4, rax=2e-4, graph=1e-5, rax_inside=5e-6),
         row("ranknet", (64, 240, True), fused=1e-4, value_and_grad=0.5e-4, rax=1e-3, graph=2e-5, rax_inside=9e-4),
     )
-    text = " ".join(page.performance_page().split())
+    text = " ".join(page().split())
     assert "Rax is faster than a call of ours with its backward pass in 1 of 3 rows: `softmax` at 64 x 240." in text
     assert "Rax is faster than our value_and_grad in 0 of 3 rows." in text
     assert "Rax is faster inside a compiled step in 2 of 3 rows: `softmax`." in text
@@ -67,7 +66,7 @@ def test_where_rax_is_faster_is_said(page, tmp_path):
 def test_memory_is_shown_and_a_wrong_contender_has_no_time(page, tmp_path):
     long = {**row("hinge", (1, 8192, False), fused=1e-3), "rax bytes a document": 65_540.0}
     write(tmp_path, "rax-cpu", row("hinge", fused=1e-3, rax=2e-3), long)
-    text = page.performance_page()
+    text = page()
     assert "| hinge | 64 x 240 | 1.00 ms | 2.00 ms | 2.0 |  |" in text
     assert "| hinge | 1 x 8,192 | 1.00 ms |  |  | 65,540 |" in text
 
@@ -83,9 +82,9 @@ def test_the_benchmark_without_rax_says_so():
 
 
 def test_the_c_module_has_a_section_where_it_was_measured(page, tmp_path):
-    assert "## With and without C++" not in page.performance_page()
+    assert "## With and without C++" not in page()
     times = {"eager off": {"seconds": 123e-6}, "value_and_grad on": {"seconds": 21e-6}}
     write(tmp_path, "native-gpu", {"loss": "ranknet", "lists": 64, "documents": 240, **SETTING, **times})
-    text = page.performance_page()
+    text = page()
     assert "Calls on 64 lists of 240 documents" in text
     assert "| ranknet | 123 µs |  |  | 21 µs |" in text

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from rankgrad.cli import app, main
 from rankgrad.cli.terminal_text import screen, shown
-from rankgrad.experiments import RecipeError, load, parse_recipe
+from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 from rankgrad.experiments.recipes.search_space import draws
 from rankgrad.experiments.runs.packed_results import members
 from rankgrad.experiments.runs.results import pack, read_results, unpack
@@ -179,7 +179,7 @@ def test_a_recipe_that_is_hostile_or_no_text_is_named(case, tmp_path):
     text, said = FILES[case]
     (tmp_path / "bad.yaml").write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(RecipeError, match=re.escape(said)) as error:
-        load(tmp_path / "bad.yaml")
+        load_recipe(tmp_path / "bad.yaml")
     assert str(error.value).startswith(f"{tmp_path / 'bad.yaml'} must")
     assert len(str(error.value).splitlines()) == 1
 

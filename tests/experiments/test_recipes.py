@@ -5,7 +5,7 @@ import yaml
 from paths import ROOT, SHARED
 from small_recipe import finish
 
-from rankgrad.experiments import load, parse_recipe
+from rankgrad.experiments import load_recipe, parse_recipe
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.tables import published
@@ -30,7 +30,7 @@ def test_every_table_and_figure_has_its_recipe():
 
 @every_recipe
 def test_recipes_load_and_answer_their_table(path):
-    made = load(path)
+    made = load_recipe(path)
     assert made.name == path.stem
     assert made.notes
     assert made.answers == (path.stem if "table" in path.stem else None)
@@ -50,7 +50,7 @@ def test_recipes_load_and_answer_their_table(path):
 @every_recipe
 @pytest.mark.parametrize(("form", "cells", "epochs"), [("quick", 45, 60), ("smoke", 16, 2)])
 def test_reduced_forms_are_small(path, form, cells, epochs):
-    small = load(path).reduced(form)
+    small = load_recipe(path).reduced(form)
     assert len(small.cells_to_tune()) + small.final_count <= cells
     assert {source.name for source in small.data} <= {"MQ2008", "MSLR-sample"}
     assert small.settings["epochs"] <= epochs
@@ -60,7 +60,7 @@ def test_reduced_forms_are_small(path, form, cells, epochs):
 
 @every_recipe
 def test_a_recipe_comes_to_as_many_cells_as_it_says(path):
-    made = load(path)
+    made = load_recipe(path)
     final = made.final_cells(made.chosen(finish(made.cells_to_tune(), made.choose)))
     assert len(final) == made.final_count
     assert len({cell.key for cell in [*final, *made.cells_to_tune()]}) == len(final) + len(made.cells_to_tune())
@@ -72,13 +72,13 @@ STUDIES = {"mq2008-study": ["mq2008-study"], "learndcg": [f"learndcg-rq{number}"
 
 @pytest.mark.parametrize(("packed", "name"), [(packed, name) for packed in STUDIES for name in STUDIES[packed]])
 def test_the_studies_in_the_docs_are_whole(packed, name):
-    found = read_results(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load(ROOT / "recipes" / f"{name}.yaml"))
+    found = read_results(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load_recipe(ROOT / "recipes" / f"{name}.yaml"))
     assert found.final()
     assert not found.missing  # a recipe that changed has cells that nobody ran
 
 
 def test_a_loss_may_have_its_own_form_of_the_ranker():
-    made = load(ROOT / "recipes" / "neuralndcg-table3.yaml")
+    made = load_recipe(ROOT / "recipes" / "neuralndcg-table3.yaml")
     found = {(cell.data, cell.loss): cell.settings for cell in made.cells_to_tune()}
     assert found["WEB30K", "NeuralNDCG@5"]["model"] == "neuralndcg-web30k"
     assert found["Istella", "NeuralNDCG-T@max"]["model"] == "neuralndcg-istella"
@@ -87,7 +87,7 @@ def test_a_loss_may_have_its_own_form_of_the_ranker():
 
 
 def test_a_data_set_says_what_differs_for_its_trees():
-    made = load(ROOT / "recipes" / "softmax-table1.yaml")
+    made = load_recipe(ROOT / "recipes" / "softmax-table1.yaml")
     found = {(cell.data, cell.binary, cell.loss): cell.settings for cell in made.final_cells() if cell.model != "MLP"}
     sizes = ("learning_rate", "trees", "patience", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
     said = {key: [settings[name] for name in sizes] for key, settings in found.items()}
@@ -102,7 +102,7 @@ def test_a_data_set_says_what_differs_for_its_trees():
 def test_the_sample_has_a_validation_part_held_out():
     if not (DATA / "MSLR-sample").is_dir():
         pytest.skip("needs ../shared/data/MSLR-sample")
-    made = load(ROOT / "recipes" / "softmax-table1.yaml").reduced("quick")
+    made = load_recipe(ROOT / "recipes" / "softmax-table1.yaml").reduced("quick")
     assert made.available(DATA) == (["MSLR-sample", "MSLR-sample-b"], {})
     splits = data_sets.read_cell_data("MSLR-sample", root=DATA)
     assert splits.validation is not None

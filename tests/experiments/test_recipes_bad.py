@@ -4,7 +4,7 @@ import pytest
 import yaml
 from small_recipe import recipe, with_trees
 
-from rankgrad.experiments import RecipeError, load, parse_recipe
+from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 
 BAD = {
     "titel": (recipe(titel="x"), "recipe: key must be a known one; got 'titel'; did you mean 'title'?"),
@@ -97,7 +97,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text(yaml.safe_dump(recipe(trials=0, settings={"epoch": 1, "lr": "fast"}, metrics=["nDCG@0"])))
     with pytest.raises(RecipeError) as error:
-        load(path)
+        load_recipe(path)
     first, *lines = str(error.value).splitlines()
     assert first == f"{path} has 4 problem(s):"
     assert [line.partition(":")[0] for line in lines] == ["settings", "settings", "trials", "metrics[0]"]

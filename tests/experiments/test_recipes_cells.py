@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_recipe import TREES, finish, recipe, with_trees
 
-from rankgrad.experiments import RecipeError, load, parse_recipe
+from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.recipes.reader import merge
 from rankgrad.experiments.recipes.search_space import draws
@@ -157,13 +157,13 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
     path = tmp_path / "mine.yaml"
     text = yaml.safe_dump(recipe(search=None, trials=1))
     path.write_text(text + "settings: {lr: 1e-3, weight_decay: 1E-5}\n")
-    assert load(path).settings == {"lr": 0.001, "weight_decay": 1e-5}
+    assert load_recipe(path).settings == {"lr": 0.001, "weight_decay": 1e-5}
     path.write_text(text + "seeds: [1]\n")
     with pytest.raises(RecipeError, match="'seeds' twice"):
-        load(path)
+        load_recipe(path)
     path.write_text("title: [")
     with pytest.raises(RecipeError, match="must be YAML"):
-        load(path)
+        load_recipe(path)
 
 
 def test_overrides_are_merged_deeply():

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from made_results import make
 
-from rankgrad.experiments import load
+from rankgrad.experiments import load_recipe
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.runs.results import pack, read_results
 
@@ -41,7 +41,7 @@ def case(rng, folder):
     path = kind(files, rng, folder)
     try:
         if kind is _recipe:
-            load(path)
+            load_recipe(path)
         results = read_results(folder / "own" if path.is_relative_to(folder / "own") else path)
         list(results.final())
         writer.gather(folder / "own" if path.is_relative_to(folder / "own") else path, lists=False)

@@ -9,7 +9,7 @@ from torch import nn
 
 from rankgrad import losses, trees
 from rankgrad.data import load
-from rankgrad.losses import LearnDCG, bce, gumbel, lambdaloss, parse, relaxed, softmax, weighted_sum
+from rankgrad.losses import LearnDCG, bce, gumbel, lambdaloss, parse_loss, relaxed, softmax, weighted_sum
 from rankgrad.losses.composed import WeightedSum
 from rankgrad.metrics import AP
 from rankgrad.relax import neural_sort
@@ -35,7 +35,9 @@ def arranged(layout, *values):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("loss", [parse(TEXT), weighted_sum((0.7, softmax), (0.3, "bce"))], ids=["text", "objects"])
+@pytest.mark.parametrize(
+    "loss", [parse_loss(TEXT), weighted_sum((0.7, softmax), (0.3, "bce"))], ids=["text", "objects"]
+)
 def test_values_and_gradients_are_those_of_the_sum(loss, layout, reduction, weighted):
     (scores, labels, weights), lists = arranged(layout, SCORES, LABELS, WEIGHTS)
     lists |= {"reduction": reduction} | ({"weights": weights} if weighted else {})
@@ -49,27 +51,29 @@ def test_values_and_gradients_are_those_of_the_sum(loss, layout, reduction, weig
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradcheck(layout):
     (scores, labels), lists = arranged(layout, SCORES, LABELS)
-    loss = parse(f"{TEXT}+0.5*approx_ndcg:temperature=0.5+2*lambdaloss@2")
+    loss = parse_loss(f"{TEXT}+0.5*approx_ndcg:temperature=0.5+2*lambdaloss@2")
     assert torch.autograd.gradcheck(lambda x: loss(x, labels, **lists), scores.requires_grad_())
 
 
 def test_the_mean_is_the_sum_of_the_means_over_the_lists_of_each_term():
-    values = parse(TEXT)(SCORES, LABELS, offsets=OFFSETS, reduction="none")
+    values = parse_loss(TEXT)(SCORES, LABELS, offsets=OFFSETS, reduction="none")
     assert values.shape == (3,)
     terms = [loss(SCORES, LABELS, offsets=OFFSETS, reduction="sum") for loss in (softmax, bce)]
     # No document is relevant in the second list: it carries signal for the pointwise loss only.
-    torch.testing.assert_close(parse(TEXT)(SCORES, LABELS, offsets=OFFSETS), 0.7 * terms[0] / 2 + 0.3 * terms[1] / 3)
+    torch.testing.assert_close(
+        parse_loss(TEXT)(SCORES, LABELS, offsets=OFFSETS), 0.7 * terms[0] / 2 + 0.3 * terms[1] / 3
+    )
 
 
 @pytest.mark.parametrize(
     ("loss", "takes"),
     [
-        (parse(TEXT), True),
-        (parse("softmax:gumbel=2+bce"), True),
-        (parse("softmax+learndcg"), False),
+        (parse_loss(TEXT), True),
+        (parse_loss("softmax:gumbel=2+bce"), True),
+        (parse_loss("softmax+learndcg"), False),
         (weighted_sum((1, gumbel(softmax)), (1, partial(lambdaloss, k=2))), True),
         (weighted_sum((1, softmax), (2, relaxed(AP, neural_sort()))), False),
-        (weighted_sum((1, weighted_sum((1, bce))), (1, parse("softmax"))), True),
+        (weighted_sum((1, weighted_sum((1, bce))), (1, parse_loss("softmax"))), True),
     ],
 )
 def test_weights_are_taken_where_every_term_takes_them(loss, takes):
@@ -83,13 +87,13 @@ def test_weights_are_taken_where_every_term_takes_them(loss, takes):
 
 
 def test_learned_scalars_of_all_terms():
-    one = parse("0.5*learndcg:alpha=4+0.5*bce")
-    assert one.learned() == parse("learndcg:alpha=4").learned()
-    two = parse("0.5*learndcg:alpha=4+0.5*softmax+0.5*learndcg@2")
+    one = parse_loss("0.5*learndcg:alpha=4+0.5*bce")
+    assert one.learned() == parse_loss("learndcg:alpha=4").learned()
+    two = parse_loss("0.5*learndcg:alpha=4+0.5*softmax+0.5*learndcg@2")
     assert two.learned()["term1.alpha"] == pytest.approx(4)
     assert two.learned()["term3.alpha"] == pytest.approx(1)
     assert len(two.learned()) == 6
-    assert parse(TEXT).learned() == {}
+    assert parse_loss(TEXT).learned() == {}
 
 
 def test_parameters_of_terms_train():
@@ -107,11 +111,13 @@ def test_parameters_of_terms_train():
 
 @pytest.mark.parametrize("text", [TEXT, "0.25*relaxed(metric=nDCG(gain=linear)@2,operator=neural_sort)+1*softmax"])
 def test_text_of_a_sum(text):
-    loss = parse(text)
-    assert str(loss) == text == str(parse(str(loss)))
+    loss = parse_loss(text)
+    assert str(loss) == text == str(parse_loss(str(loss)))
     assert (loss.adapt, loss.options, type(loss.function)) == ("joint", {}, WeightedSum)
     loss.only_joint("trees")
-    torch.testing.assert_close(parse(str(loss))(SCORES, LABELS, offsets=OFFSETS), loss(SCORES, LABELS, offsets=OFFSETS))
+    torch.testing.assert_close(
+        parse_loss(str(loss))(SCORES, LABELS, offsets=OFFSETS), loss(SCORES, LABELS, offsets=OFFSETS)
+    )
 
 
 def test_print():
@@ -129,7 +135,7 @@ def test_print():
         ([(1, 5)], TypeError, "loss must be text, a function or a module; got int"),
         ([(1, "sofmax")], ValueError, "loss must be a known name; got 'sofmax'; did you mean 'softmax'"),
         ([(1, "learndcg:adapt=heldout")], ValueError, "adapt must be 'joint' with a weighted sum; got 'heldout'"),
-        ([(1, parse("learndcg:adapt=heldout"))], ValueError, "adapt must be 'joint' with a weighted sum"),
+        ([(1, parse_loss("learndcg:adapt=heldout"))], ValueError, "adapt must be 'joint' with a weighted sum"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(terms, error, told):

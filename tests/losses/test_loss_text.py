@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankgrad import losses
-from rankgrad.losses import parse
+from rankgrad.losses import parse_loss
 
 SCORES, LABELS = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 2.0]])
 
@@ -19,8 +19,8 @@ SCORES, LABELS = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 2.0]]
     ],
 )
 def test_a_text_is_its_loss(text, expected):
-    torch.testing.assert_close(parse(text)(SCORES, LABELS), expected)
-    assert str(parse(str(parse(text)))) == str(parse(text))
+    torch.testing.assert_close(parse_loss(text)(SCORES, LABELS), expected)
+    assert str(parse_loss(str(parse_loss(text)))) == str(parse_loss(text))
 
 
 @pytest.mark.parametrize(
@@ -41,23 +41,23 @@ def test_a_text_is_its_loss(text, expected):
 )
 def test_what_is_wrong_is_one_sentence(text, told):
     with pytest.raises(ValueError, match=told):
-        parse(text)
+        parse_loss(text)
 
 
 @pytest.mark.parametrize(("text", "way"), [("learndcg:gumbel=2", "joint"), ("learndcg@3:ADAPT=heldout", "heldout")])
 def test_a_text_says_how_its_parameters_are_learned(text, way):
-    loss = parse(text)
-    assert loss.adapt == parse(str(loss)).adapt == way
+    loss = parse_loss(text)
+    assert loss.adapt == parse_loss(str(loss)).adapt == way
     assert loss.learned() == pytest.approx({"gain_base": 2, "discount_base": 2, "alpha": 1})
 
 
 def test_who_cannot_hold_lists_out_says_so():
-    parse("learndcg:adapt=joint").only_joint("trees")
+    parse_loss("learndcg:adapt=joint").only_joint("trees")
     with pytest.raises(ValueError, match="adapt must be 'joint' with trees; got 'heldout'"):
-        parse("learndcg:adapt=heldout").only_joint("trees")
+        parse_loss("learndcg:adapt=heldout").only_joint("trees")
 
 
 @pytest.mark.parametrize("folder", ["5", "2024-11-15", "2024-01"])
 def test_a_path_is_text(folder):
     with pytest.raises(ValueError, match=f"path must be a folder with weights.safetensors.*; got {folder}$"):
-        parse(f"neuralloss:path={folder}")
+        parse_loss(f"neuralloss:path={folder}")

@@ -12,7 +12,7 @@ from rankgrad import losses
 from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.cli.pretrain_loss import pretrain_loss
 from rankgrad.data import load
-from rankgrad.losses import NeuralLoss, parse
+from rankgrad.losses import NeuralLoss, parse_loss
 from rankgrad.losses.neural_loss import SHIPPED
 from rankgrad.losses.surrogate_networks import FORMAT, WEIGHTS, read_network
 from rankgrad.metrics import ndcg
@@ -67,7 +67,7 @@ def test_the_text_is_the_loss():
         ("neuralloss:grades=5", NeuralLoss()),
         ("NeuralLoss:grades=3,form=published", NeuralLoss(3, "published")),
     ):
-        parsed = parse(text)
+        parsed = parse_loss(text)
         assert parsed.learned() == {}
         assert not list(parsed.parameters())
         torch.testing.assert_close(parsed(SCORES, LABELS), loss(SCORES, LABELS), rtol=0, atol=0)
@@ -239,7 +239,7 @@ def test_the_command_makes_a_loss(tmp_path):
     assert "with DCG" in done.output
     rows = json.loads((tmp_path / FIDELITY).read_text())["rows"]
     assert len(rows) == len(LENGTHS) * (len(SHAPES) + 1)
-    loss = parse(f"neuralloss:path={tmp_path}")
+    loss = parse_loss(f"neuralloss:path={tmp_path}")
     assert loss(SCORES, LABELS) != losses.NeuralLoss()(SCORES, LABELS)
     assert loss(SCORES, LABELS).isfinite()
     assert "add --resume" in str(run(*arguments).exception)

@@ -24,8 +24,8 @@ FIDELITY = "fidelity.json"
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a form is pretrained, unless told otherwise."""
+class PretrainDefaults:
+    """Default settings of pretraining for one form of the network."""
 
     lengths: tuple[int, int]
     lists: int  # an epoch
@@ -37,8 +37,8 @@ class Recipe:
 
 
 RECIPES = {
-    "published": Recipe((40, 50), 220_000, 512, 1e-3, "step:every=10,factor=0.5", "published", "dcg"),
-    "mended": Recipe((1, 200), 51_200, 128, 1e-2, "cosine", "mixed", "ndcg"),
+    "published": PretrainDefaults((40, 50), 220_000, 512, 1e-3, "step:every=10,factor=0.5", "published", "dcg"),
+    "mended": PretrainDefaults((1, 200), 51_200, 128, 1e-2, "cosine", "mixed", "ndcg"),
 }
 
 
@@ -69,7 +69,7 @@ class PretrainSpec:
                 bad_value(name, "be at least 1", value)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> PretrainDefaults:
         """The recipe of the form, with what the plan changes in it."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)

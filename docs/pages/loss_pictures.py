@@ -1,6 +1,5 @@
-"""Pictures drawn from the code: each loss as one score moves, and Figures 1 and 2 of the NeuralNDCG paper."""
+"""Draw pictures from the code: each loss as a function of one score, and Figures 1 and 2 of the NeuralNDCG paper."""
 
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from rankgrad import losses, metrics
 
-DOCS = Path(__file__).parent
 GRID = torch.linspace(-2, 6, 161, dtype=torch.float64)
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 
@@ -18,12 +16,12 @@ Row = dict[str, Any]
 
 
 def moving(fixed: list[float], grid: Tensor = GRID) -> Tensor:
-    """Scores of one list for each place of its last document, `(places, n)`."""
+    """Return the scores of one list for each score of its last document, `(scores, n)`."""
     return torch.cat([torch.tensor(fixed, dtype=torch.float64).expand(len(grid), -1), grid[:, None]], -1)
 
 
 def loss_picture(name: str, advice: dict[str, Any]) -> str:
-    """The loss of y = [2, 1, 0, 0, 0] as the score of the last document moves, and minus the exact metric."""
+    """Draw the loss of y = [2, 1, 0, 0, 0] as a function of the last score, and minus the exact metric."""
     loss = getattr(losses, name)
     loss = loss().double() if isinstance(loss, type) else loss
     scores, labels = moving([4, 1, 0, 0]), torch.tensor([2.0, 1, 0, 0, 0]).expand(len(GRID), -1)
@@ -39,7 +37,7 @@ def loss_picture(name: str, advice: dict[str, Any]) -> str:
 
 
 def figure_1() -> str:
-    """NeuralNDCG at temperature 1 with and without Sinkhorn scaling, beside true NDCG."""
+    """Draw NeuralNDCG at temperature 1 with and without Sinkhorn scaling, and exact NDCG."""
     scores, labels = moving([4, 1, 0, 0]), torch.tensor([2.0, 1, 0, 0, 0]).expand(len(GRID), -1)
     lines = {
         "NDCG": metrics.ndcg(scores, labels, reduction="none"),
@@ -50,7 +48,7 @@ def figure_1() -> str:
 
 
 def figure_2() -> str:
-    """NeuralNDCG at three temperatures, beside true NDCG."""
+    """Draw NeuralNDCG at three temperatures, and exact NDCG."""
     grid = torch.linspace(-2, 8, 161, dtype=torch.float64)
     scores, labels = moving([1, 2, 3, 4], grid), torch.arange(1.0, 6).expand(len(grid), -1)
     lines = {"NDCG": metrics.ndcg(scores, labels, reduction="none")}
@@ -74,7 +72,7 @@ def rows(grid: Tensor, **lines: Tensor) -> list[Row]:
 
 def chart(data: list[Row], title: str, height: int = 220) -> alt.Chart:
     names = list(dict.fromkeys(row["line"] for row in data))
-    # The exact metric is what the rest is measured by: grey and dashed, a step where documents change places.
+    # The exact metric is the reference: grey and dashed, with a step where documents change ranks.
     exact = [name for name in names if name.startswith("minus ") or name == "NDCG"]
     colours = iter(COLOURS)
     colour = alt.Scale(domain=names, range=["#888888" if name in exact else next(colours) for name in names])

@@ -1,0 +1,3 @@
+"""pytest skips the page templates: their examples run in the generated pages."""
+
+collect_ignore = ["templates"]

@@ -1,0 +1,40 @@
+"""Page that helps to choose a loss, from `docs/when.yaml` and the measurements of `benchmarks/plain_losses.py`."""
+
+from typing import Any
+
+from rankgrad import losses
+
+from .losses import FAMILIES, Advice
+from .measurements import read
+from .templates import fill, table
+
+
+def page(when: dict[str, Advice]) -> str:
+    """Return the page."""
+    measured = read("plain-losses")
+    times = {row["loss"]: row for row in measured["rows"]}
+    shapes = measured["shapes"]
+    rows = []
+    for name in sorted(losses.__all__, key=lambda name: FAMILIES.index(when[name]["family"])):
+        entry = when[name]
+        ratios = [_ratio(times.get(name, {}).get(shape, {})) for shape in shapes]
+        link = f"[{name}](losses/{name}.md)"
+        rows.append([link, entry["labels"], entry["lists"], entry["metric"], f"O({entry['cost']})", *ratios])
+    facts = [
+        f"- [{name}](losses/{name}.md). {fact}" for name in losses.__all__ for fact in when[name].get("papers", [])
+    ]
+    head = ["loss", "labels", "list length", "metric", "cost", *(f"time at {shape}" for shape in shapes)]
+    return fill(
+        "which-loss",
+        unit=", ".join(f"{times['softmax'][shape]['ms']:.2g} ms at {shape}" for shape in shapes),
+        setting=measured["setting"],
+        table=table(head, rows),
+        papers="\n".join(facts),
+    )
+
+
+def _ratio(cell: dict[str, Any]) -> str:
+    """Return a time as a multiple of softmax, or the reason why there is none."""
+    if "ratio" not in cell:
+        return f"too large ({cell['kept_mb'] / 1e3:.0f} GB)" if cell else "-"
+    return f"{cell['ratio']:.0f}" if cell["ratio"] >= 10 else f"{cell['ratio']:.1f}"
