@@ -11,7 +11,7 @@ Gain = str | Callable[[Tensor], Tensor]
 
 
 def log2_discount(ranks: Tensor) -> Tensor:
-    """What a gain at this rank is divided by: `log2(1 + rank)`."""
+    """Return the divisor of a gain at this rank: `log2(1 + rank)`."""
     return torch.log2(1.0 + ranks)
 
 

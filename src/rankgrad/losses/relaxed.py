@@ -131,7 +131,7 @@ def _still_looking(chance: Tensor) -> Tensor:
 
 
 def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
-    """What precision divides by: k, or the length of the list."""
+    """Divisor of precision: k, or the length of the list."""
     return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
 
 
