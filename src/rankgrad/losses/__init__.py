@@ -1,4 +1,4 @@
-"""Losses: functions of scores and labels to minimise. All losses share these rules.
+"""Losses are functions of scores and labels to minimise. All losses share these rules.
 
 **Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document, in any pattern; None: all
 are documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may have any values,

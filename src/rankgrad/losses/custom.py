@@ -68,7 +68,7 @@ def loss_text(loss: Any) -> str:
 
 
 def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
-    """Weighted sum of losses: each loss times its weight, added up.
+    """Return the weighted sum of losses as one loss.
 
     Args:
         terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`

@@ -12,7 +12,7 @@ from rankgrad.relax import gumbel_noise
 
 
 class gumbel(nn.Module):
-    r"""Gumbel: the mean of a loss over scores with Gumbel noise, `loss(scores + scale * noise, labels)`.
+    r"""The mean of a loss over scores with Gumbel noise, `loss(scores + scale * noise, labels)`.
 
     .. math:: \ell(s, y) = \frac{1}{S} \sum_{g} \mathrm{loss}(s + \beta g, y), \quad g_i \sim \mathrm{Gumbel}(0, 1)
 

@@ -264,7 +264,7 @@ def p_listmle(
 
 
 def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean") -> Tensor:
-    r"""RankCosine: cosine distance between the scores and the labels.
+    r"""RankCosine: half the cosine distance between the scores and the labels.
 
     .. math:: \ell(s, y) = \frac{1}{2} \Bigl(1 - \frac{\sum_i s_i y_i}{\lVert s \rVert \lVert y \rVert}\Bigr)
 

@@ -18,7 +18,7 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 @dataclass(frozen=True)
 class relaxed:
-    r"""Relaxed: a metric on a differentiable ranking; minus its soft value is the loss (plus, for ARP).
+    r"""A metric on a differentiable ranking, as a loss: minus its soft value (plus, for ARP).
 
     If the operator defines a soft permutation P, the metric uses the mean over the documents at each rank r, with
     weights from row r of P. If it defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use

@@ -26,7 +26,7 @@ def neural_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NeuralNDCG: minus NDCG of gains that NeuralSort with Sinkhorn scaling sorts (NeuralNDCG paper, Eq. 5 and 6).
+    r"""NeuralNDCG: minus NDCG of gains sorted by NeuralSort with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}

@@ -123,7 +123,7 @@ def rbp(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Rank-biased precision: a reader continues to the next document with probability p.
+    r"""Rank-biased precision, for a reader who continues to the next document with probability p.
 
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 
