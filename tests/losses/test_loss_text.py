@@ -28,15 +28,15 @@ def test_a_text_is_its_loss(text, expected):
     [
         ("lamdaloss", "did you mean 'lambdaloss'"),
         ("mse@3", "mse takes none"),
-        ("rmse", "loss must say levels: rmse:levels=...; got 'rmse'"),
+        ("rmse", "loss must give levels: rmse:levels=...; got 'rmse'"),
         ("approx_ndcg:temprature=1", "did you mean 'temperature'"),
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
         ("lambdaloss@0", "at least 1 after @"),
         ("ranknet:", "name\\[@k\\]"),
         ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout'; got 'held'"),
-        ("lambdaloss@5:adapt=heldout", "have parameters that are learned, to say adapt; got 'lambdaloss@5:adapt="),
+        ("lambdaloss@5:adapt=heldout", "have learned parameters if adapt is given; got 'lambdaloss@5:adapt="),
         ("learndcg:gumbel=2,adapt=heldout", "adapt must be 'joint' with gumbel; got 'heldout'"),
-        ("learndcg:learn=none,adapt=heldout", "loss must have parameters that are learned, to say adapt"),
+        ("learndcg:learn=none,adapt=heldout", "loss must have learned parameters if adapt is given"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(text, told):

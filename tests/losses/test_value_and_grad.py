@@ -87,7 +87,7 @@ def test_no_grad_and_a_network_before_it():
 
 
 def test_one_value_a_list_has_no_one_gradient():
-    with pytest.raises(ValueError, match="reduction must be 'mean' or 'sum' where a gradient is asked for; got 'none'"):
+    with pytest.raises(ValueError, match="reduction must be 'mean' or 'sum' to compute a gradient; got 'none'"):
         value_and_grad(losses.softmax, *batch(2, 5), reduction="none")
 
 

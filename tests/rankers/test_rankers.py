@@ -273,12 +273,12 @@ def test_padded_exports_with_any_shape(case):
 
 def test_moves_are_differentiated_exactly():
     """To padded lists and back, twice differentiable, with rows of no list and an empty list."""
-    places = ListIndex.flat(torch.tensor([0, 2, 2, 5]), 7, 4)
+    index = ListIndex.flat(torch.tensor([0, 2, 2, 5]), 7, 4)
     rows = torch.randn(7, 2, dtype=torch.float64, requires_grad=True)
 
     def there_and_back(rows):
-        padded = torch.where(places.mask[..., None], places.pad(rows), 0.0)
-        return (places.unpad(padded**3) + places.each(padded.sum(1)) ** 2)[:5]
+        padded = torch.where(index.mask[..., None], index.pad(rows), 0.0)
+        return (index.unpad(padded**3) + index.each(padded.sum(1)) ** 2)[:5]
 
     assert torch.autograd.gradcheck(there_and_back, rows)
     assert torch.autograd.gradgradcheck(there_and_back, rows)
@@ -287,10 +287,10 @@ def test_moves_are_differentiated_exactly():
 def test_attention_weights_are_dropped_in_training_only():
     torch.manual_seed(0)
     attention = SelfAttention(4, 2, dropout=0.5)
-    rows, places = torch.randn(6, 4), ListIndex.flat(torch.tensor([0, 6]), 6, 6)
-    assert not torch.equal(attention(rows, places), attention(rows, places))
+    rows, index = torch.randn(6, 4), ListIndex.flat(torch.tensor([0, 6]), 6, 6)
+    assert not torch.equal(attention(rows, index), attention(rows, index))
     attention.eval()
-    assert torch.equal(attention(rows, places), attention(rows, places))
+    assert torch.equal(attention(rows, index), attention(rows, index))
 
 
 @pytest.mark.parametrize("text", ["mlp:noise=0.5", "dasalc:width=4,head_size=3,dropout=0,noise=0.5"])

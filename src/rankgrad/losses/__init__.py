@@ -1,22 +1,23 @@
-"""Losses that turn scores and labels into something to minimise. What they share is said here, once.
+"""Losses are functions of scores and labels to minimise. All losses share these rules.
 
-**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a real document, any pattern; None: all
-are), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may hold anything, NaN included,
-and takes no gradient. Lists of one or no document are legal.
+**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document, in any pattern; None: all
+are documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may have any values,
+also NaN, and gets no gradient. A list may have one document or none.
 
-**One value per list.** `reduction="none"` gives one value per list, `"sum"` adds them, `"mean"` averages over the lists
-that carry signal: a document (pointwise), two different labels (pairwise, ListMLE), a relevant document (the rest). A
-list without signal gives 0. So the size of the gradient does not depend on the batch size or the padding.
+**One value per list.** `reduction="none"` returns one value per list, `"sum"` adds them, `"mean"` averages over the
+lists that have signal: a document (pointwise), two different labels (pairwise, ListMLE), a relevant document (all
+others). The value of a list without signal is 0. So the size of the gradient does not depend on the batch size or the
+padding.
 
-**Weights**, where a loss takes them, are one number per document: a pair counts with the weight of its higher-labelled
-document, the softmax family multiplies each document's share of the target.
+**Weights** are one number per document; not every loss takes them. In a pairwise loss the weight of a pair is that of
+its document with the higher label. In a softmax loss the weight multiplies the document's share of the target.
 
 **Numbers.** Half precision is computed in float32, float64 stays float64. Values and gradients are finite for finite
 scores, up to 1e30 in float32.
 
-`relaxed(metric, operator)` makes a loss of any metric and any operator of `rankgrad.relax`; `gumbel(loss)` averages any
-loss over noisy scores; `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses; `parse_loss("lambdaloss@5")` makes a
-loss from its text, `as_loss(function)` from a function; `value_and_grad(loss, scores, labels)` gives the gradient
+`relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
+any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes
+a loss from text, `as_loss(function)` from a function. `value_and_grad(loss, scores, labels)` returns the gradient
 without a backward pass.
 """
 

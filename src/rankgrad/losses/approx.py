@@ -1,4 +1,4 @@
-"""Metrics at sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and its kin. All return minus the metric."""
+"""Metrics at sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and similar losses. All return minus the metric."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ def approx_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxNDCG: minus NDCG at ranks counted with sigmoids (LambdaLoss@K paper, Eq. 8, without its j = i term).
+    r"""ApproxNDCG: minus NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without its j = i term).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_i \frac{2^{y_i} - 1}{\log_2(1 + \pi_i)}\,
               \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
@@ -33,9 +33,9 @@ def approx_ndcg(
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
-        temperature: tau; the smaller, the closer to NDCG and the fewer pairs have a gradient.
-        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
+        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        temperature: tau; a smaller value is closer to NDCG, and fewer pairs have a gradient.
+        beta: sharpness of the soft cutoff; not used without `k`.
 
     Example:
         >>> approx_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -64,16 +64,16 @@ def approx_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus precision at k, at sigmoid ranks with a sigmoid cutoff.
+    r"""Approximate precision: minus precision at k, with sigmoid ranks and a sigmoid cutoff.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by the sigmoid with sharpness `beta`; also the divisor.
-        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
-        beta: sharpness of the sigmoid that cuts off at `k`.
-        threshold: t; a document is relevant when its label is above it.
+        k: soft cutoff, the sigmoid with sharpness `beta`; also the divisor.
+        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        beta: sharpness of the soft cutoff.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> approx_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=2)
@@ -103,20 +103,20 @@ def approx_mrr(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus the reciprocal rank: the largest 1 / rank among relevant documents, by a softmax-weighted mean.
+    r"""ApproxMRR: minus the reciprocal rank, a softmax-weighted mean of 1 / rank over the relevant documents.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
 
-    The relevant document of the highest score has the smallest rank, so the weights tend to pick the maximum at the
-    pace at which the ranks tend to whole numbers.
+    The relevant document with the highest score has the smallest rank. As the temperature decreases, its weight tends
+    to 1 as fast as the ranks tend to whole numbers.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
-        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
-        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
-        threshold: t; a document is relevant when its label is above it.
+        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        beta: sharpness of the soft cutoff; not used without `k`.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> approx_mrr(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -149,17 +149,17 @@ def approx_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus average precision: both the rank and the relevant documents above it are counted with sigmoids.
+    r"""ApproxAP: minus average precision; ranks and relevant documents above a rank are counted with sigmoids.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by the sigmoid with sharpness `beta`; None for the whole list, without it.
-        temperature: tau; the smaller, the closer to the exact ranks and the fewer pairs have a gradient.
-        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
-        threshold: t; a document is relevant when its label is above it.
+        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        beta: sharpness of the soft cutoff; not used without `k`.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> approx_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 1.]]))
@@ -182,5 +182,5 @@ def approx_ap(
 
 
 def _params(temperature: float) -> tuple[float, float, float]:
-    """What LearnDCG's kernel learns, held fixed: log of the gain base 2, the printed discount (0), alpha."""
+    """Parameters of LearnDCG's kernel as constants: log of the gain base 2, published discount (0), alpha."""
     return math.log(2.0), 0.0, 1.0 / temperature

@@ -13,14 +13,14 @@ from rankgrad.losses.learned import LearnDCG
 
 
 class WeightedSum(nn.Module):
-    r"""Add losses, each times its weight; `rankgrad.losses.weighted_sum` makes one.
+    r"""Weighted sum of losses; made by `rankgrad.losses.weighted_sum`.
 
     .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
 
-    Arguments are those of every loss. `reduction="none"` gives the weighted sum of the terms' values per list; `"mean"`
-    gives the weighted sum of the terms' means, each over the lists that carry signal for that term, so terms with
-    different signal divide by different numbers of lists. `takes_weights` says whether all terms take document weights.
-    Terms with parameters are submodules: their parameters train with the rest.
+    Arguments are those of every loss. `reduction="none"` returns the weighted sum of the terms' values per list;
+    `"mean"` returns the weighted sum of the terms' means, each over the lists that have signal for that term, so the
+    terms may divide by different numbers of lists. `takes_weights` is True if all terms take document weights. Terms
+    with parameters are submodules: their parameters are also trained.
 
     Args:
         terms: weights above 0, and losses: functions or modules of `rankgrad.losses`.
@@ -56,7 +56,7 @@ class WeightedSum(nn.Module):
         return total
 
     def learned(self) -> dict[str, float]:
-        """The learned scalars of all terms by name; names that two terms share begin with `term1.`, `term2.`, ..."""
+        """Return the learned scalars of all terms by name; a name in several terms gets the prefix `term1.`, ..."""
         found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {
@@ -66,12 +66,12 @@ class WeightedSum(nn.Module):
         }
 
     def extra_repr(self) -> str:
-        """The sum, for print."""
+        """Return the sum as text, for print."""
         return " + ".join(f"{weight:g} * {_name(loss)}" for weight, loss in self.terms)
 
 
 def takes_weights(loss: Callable[..., Tensor]) -> bool:
-    """Whether a loss takes document weights.
+    """Return True if a loss takes document weights.
 
     Args:
         loss: a function or module of `rankgrad.losses`.
@@ -85,15 +85,15 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
 
 
 def learned_scalars(loss: nn.Module) -> dict[str, float]:
-    """The learned scalars of a loss, or of the first loss inside it that has some; empty for most.
+    """Return the learned scalars of a loss, or of the first loss inside it that has some; empty for most losses.
 
     Args:
         loss: any module.
     """
-    own = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
-    return {} if own is None else own.learned()
+    learning = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
+    return {} if learning is None else learning.learned()
 
 
 def _name(loss: Any) -> str:
-    """A loss for print: its text or its name."""
+    """Return the text or the name of a loss, for print."""
     return str(getattr(loss, "text", None) or getattr(loss, "__name__", None) or type(loss).__name__)

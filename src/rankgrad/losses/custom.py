@@ -1,4 +1,4 @@
-"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are written as text."""
+"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are made from text."""
 
 import functools
 import inspect
@@ -17,21 +17,21 @@ from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
 _FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
-# Names of the training log that no parameter of a loss may take.
-_TAKEN = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
+# Names of the training log: a parameter of a loss with such a name is logged as `loss.name`.
+_RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 
 
 def as_loss(loss: Any) -> TextLoss:
-    """Make a loss of a text, a function or a module; a module is copied, and its parameters can be trained.
+    """Make a loss from text, a function or a module; a module is copied, and its parameters can be trained.
 
-    What the loss is given follows from the names of its parameters:
+    The parameter names of the function decide what it receives:
 
     - `(scores, labels, *, offsets, reduction)`, as every loss of `rankgrad.losses`: flat lists.
-    - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a real document.
+    - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
     - `(scores, labels)`: one list at a time, `(n,)`.
 
-    The result is one value per list. In the padded form it may be one value, the mean over the lists. A loss that also
-    has a parameter `weights` is given the weights of the documents, in the same layout.
+    It returns one value per list. In the padded form it may return one value, the mean over the lists. A loss with a
+    parameter `weights` also receives the weights of the documents, in the same layout.
 
     Args:
         loss: text, a function, `functools.partial`, an `nn.Module` or any other callable object.
@@ -57,10 +57,10 @@ def as_loss(loss: Any) -> TextLoss:
 
 
 def loss_text(loss: Any) -> str:
-    """The text of a loss; a description where no text makes the loss again.
+    """Return the text of a loss, or a description if the loss cannot be made from text.
 
     Args:
-        loss: as `as_loss` takes it.
+        loss: text, a function or a module; see `as_loss`.
     """
     if isinstance(loss, str | TextLoss):
         return str(loss)
@@ -68,7 +68,7 @@ def loss_text(loss: Any) -> str:
 
 
 def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
-    """Make one loss of several: the sum of each loss times its weight.
+    """Return the weighted sum of losses as one loss.
 
     Args:
         terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
@@ -100,19 +100,19 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
         return float(weight), loss
     # Not copied: the parameters of a sum are those of its terms.
-    own = CustomLoss(loss, copied=False)
-    return float(weight), loss if own.form == "flat" and own._takes("mask") else own
+    custom = CustomLoss(loss, copied=False)
+    return float(weight), loss if custom.form == "flat" and custom._takes("mask") else custom
 
 
 class CustomLoss(TextLoss):
-    """A caller's loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
+    """A custom loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
 
     def __init__(self, loss: Any, *, copied: bool = True) -> None:
         about = _about(loss)
         loss = own_copy("loss", loss) if copied else loss
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
-            loss, options = loss.func, dict(loss.keywords)  # a module's parameters are found where it is an attribute
+            loss, options = loss.func, dict(loss.keywords)  # as an attribute, the module registers its parameters
         takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
         super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes
@@ -132,7 +132,7 @@ class CustomLoss(TextLoss):
 
     @property
     def packaged(self) -> bool:
-        """Whether all of it is code of this package, which never waits for a GPU."""
+        """True if the loss uses only code of this package, which never waits for a GPU."""
         return self.form == "flat" and _packaged(self.function)
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
@@ -147,14 +147,14 @@ class CustomLoss(TextLoss):
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 
     def learned(self) -> dict[str, float]:
-        """The values of the loss's parameters by name: what its `learned()` says, else its parameters of one number."""
-        tell = [getattr(part, "learned", None) for part in self.modules() if part is not self]
-        found = next((said for each in tell if callable(each) and (said := each())), None)
+        """Return the values of the parameters by name: those of `learned()`, otherwise all scalar parameters."""
+        methods = [getattr(part, "learned", None) for part in self.modules() if part is not self]
+        found = next((values for each in methods if callable(each) and (values := each())), None)
         if found is None:
             named = ((name.partition(".")[2], value) for name, value in self.named_parameters())
             found = {name: value.detach() for name, value in named if value.requires_grad and value.numel() == 1}
         found = {str(name): float(value) for name, value in found.items()}
-        return {f"loss.{name}" if name in _TAKEN else name: value for name, value in found.items()}
+        return {f"loss.{name}" if name in _RESERVED else name: value for name, value in found.items()}
 
     def _flat(self, lists: Lists) -> Tensor:
         scores, labels, mask, offsets, weights = lists.given
@@ -185,8 +185,8 @@ class CustomLoss(TextLoss):
         lengths = offsets.diff().tolist()
         if not lengths:
             return scores.new_zeros(shape) + scores.sum()
-        heavy = [None] * len(lengths) if weights is None else weights.split(lengths)
-        parts = zip(scores.split(lengths), labels.to(scores.dtype).split(lengths), heavy, strict=True)
+        parts_of_weights = [None] * len(lengths) if weights is None else weights.split(lengths)
+        parts = zip(scores.split(lengths), labels.to(scores.dtype).split(lengths), parts_of_weights, strict=True)
         return torch.stack([self._of_one(*part) for part in parts]).reshape(shape)
 
     def _of_one(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
@@ -198,18 +198,18 @@ class CustomLoss(TextLoss):
         return value.reshape(()).to(scores.dtype)
 
     def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """Call the loss with those of the arguments that it takes and that are there."""
+        """Call the loss with those arguments that it takes and that are not None."""
         given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
         found = self.function(scores, labels, **self.options, **given)
         if not isinstance(found, Tensor):
-            bad_type("loss", f"give a tensor, as {self} does not", type(found).__name__)
+            bad_type("loss", "return a tensor", f"{type(found).__name__} from {self}")
         return found
 
     def _takes(self, name: str) -> bool:
         return self.takes_weights if name == "weights" else name in self.takes.named or self.takes.any
 
     def _in_graph(self, values: Tensor, scores: Tensor) -> Tensor:
-        """The values, which depend on the scores; where all lists are without signal, they may be constants of 0."""
+        """Return values that are in the graph of the scores; constants are allowed only if all are 0 (no signal)."""
         if values.requires_grad or not scores.requires_grad or not torch.is_grad_enabled():
             return values
         if bool((values != 0).any()):
@@ -217,12 +217,12 @@ class CustomLoss(TextLoss):
         return values + 0.0 * scores.sum()
 
     def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
-        must = f"give one value per list, {expected} for scores {tuple(scores.shape)}"
+        must = f"return one value per list, {expected} for scores {tuple(scores.shape)}"
         bad_value("loss", must, f"{tuple(values.shape)} from {self}")
 
 
 def _flattened(lists: Lists) -> ListInputs:
-    """The lists in the flat layout."""
+    """Return the lists in the flat layout."""
     given = lists.given
     if given.offsets is not None:
         return given
@@ -232,26 +232,26 @@ def _flattened(lists: Lists) -> ListInputs:
 
 
 def _known_name(loss: Any) -> str | None:
-    """The text of a function of `rankgrad.losses`, which says more than a description."""
+    """Return the name of a function of `rankgrad.losses`; None for other losses."""
     return next((name for name, known in KNOWN.items() if known is loss), None)
 
 
 def _about(loss: Any) -> str:
-    """The description of a loss; a module also says what it prints of itself."""
-    said = loss.extra_repr() if isinstance(loss, nn.Module) else ""
-    return on_one_line(f"{describe(loss)}({said})" if said else describe(loss))
+    """Return the description of a loss; that of a module includes its `extra_repr`."""
+    extra = loss.extra_repr() if isinstance(loss, nn.Module) else ""
+    return on_one_line(f"{describe(loss)}({extra})" if extra else describe(loss))
 
 
 def _packaged(part: Any) -> bool:
-    """Whether a callable and the callables that it holds were defined in this package, or are containers of PyTorch."""
+    """True if a callable and all callables in it are defined in this package or are modules of PyTorch."""
     if isinstance(part, list | tuple):
         return all(map(_packaged, part))
     if isinstance(part, functools.partial):
         return _packaged(part.func)
     if not callable(part) or isinstance(part, type):
         return True
-    home = getattr(part if inspect.isroutine(part) else type(part), "__module__", "") or ""
+    module = getattr(part if inspect.isroutine(part) else type(part), "__module__", "") or ""
     if not isinstance(part, nn.Module):
-        return home.startswith("rankgrad.")
-    known = home.startswith(("rankgrad.", "torch.nn.modules."))
+        return module.startswith("rankgrad.")
+    known = module.startswith(("rankgrad.", "torch.nn.modules."))
     return known and all(map(_packaged, [*part.children(), *vars(part).values()]))

@@ -1,4 +1,4 @@
-"""Make losses from their text, as the command line, recipes and saved models write it; `rankgrad.spec` reads it."""
+"""Make losses from text, as used by the command line, recipes and saved models; `rankgrad.spec` parses it."""
 
 import inspect
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
-# How training moves the parameters of a loss: with the ranker's, or by what they do to lists that are held out.
+# Training of the parameters of a loss: with those of the ranker, or by the metric on lists that are held out.
 ADAPTS = ("joint", "heldout")
-# Arguments that come with the lists, not with the text.
+# Arguments that are given with the lists, not in the text.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
-# The losses by their names in lower case; `rankgrad.losses` fills it with everything in its `__all__`.
+# Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
 KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
-    """A loss with its options, from text. `str(loss)` is the text again; `takes_weights` says whether it does.
+    """A loss with options, from text. `str(loss)` is the text; `takes_weights` is True if it takes document weights.
 
-    `adapt` is no option of the loss but of its training: `"joint"` or `"heldout"`, for losses with parameters.
+    `adapt` is not an option of the loss but of its training: `"joint"` or `"heldout"`, for losses with parameters.
     """
 
     def __init__(
@@ -43,22 +43,22 @@ class TextLoss(nn.Module):
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` where `takes_weights`.
+            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` if `takes_weights`.
         """
         return self.function(scores, labels, **self.options, **lists)
 
     if TYPE_CHECKING:
-        __call__ = forward  # PyTorch's own would give Any
+        __call__ = forward  # PyTorch's declaration returns Any
 
     def learned(self) -> dict[str, float]:
-        """The values of the loss's own parameters by name; empty for most losses."""
+        """Return the values of the loss's learned parameters by name; empty for most losses."""
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise where the text asks for `adapt=heldout`, which `what` does not do.
+        """Raise if the text contains `adapt=heldout`, which `what` does not support.
 
         Args:
-            what: the name of what does not, for the error.
+            what: name of the feature without support, for the error.
         """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
@@ -68,14 +68,14 @@ class TextLoss(nn.Module):
 
 
 def parse_loss(text: str) -> TextLoss:
-    """Make a loss from its text: a name of `rankgrad.losses`, in any case, its cutoff and its options.
+    """Make a loss from text: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
-    is any metric on any operator, whose options follow. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
-    `0.7*softmax+0.3*bce` is a weighted sum of losses, each with its own cutoff and options.
+    is any metric with any operator and its options. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses; each may have a cutoff and options.
 
     Args:
-        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each after `weight*`.
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each with `weight*`.
 
     Example:
         >>> loss = parse_loss("lambdaloss@5")
@@ -98,14 +98,14 @@ def parse_loss(text: str) -> TextLoss:
 
 
 def _one(text: str) -> TextLoss:
-    """The loss of a text that is no sum."""
+    """Make a loss from text that is not a sum."""
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
     one_of("loss", name, (*KNOWN, "relaxed"))
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
     weights = takes_weights(function)
-    with backend("plain"), torch.no_grad():  # the loss itself checks its options, here on two documents
+    with backend("plain"), torch.no_grad():  # the loss checks its options, here on two documents
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)
@@ -113,14 +113,14 @@ def _one(text: str) -> TextLoss:
     if adapt is not None:
         one_of("adapt", adapt, ADAPTS)
         if not any(parameter.requires_grad for parameter in loss.parameters()):
-            bad_value("loss", "have parameters that are learned, to say adapt", repr(canonical))
+            bad_value("loss", "have learned parameters if adapt is given", repr(canonical))
     if samples is not None:
-        loss.only_joint("gumbel")  # differences of the loss would be those of its noise
+        loss.only_joint("gumbel")  # finite differences of the loss would measure its noise
     return loss
 
 
 def _samples(options: dict[str, Any]) -> int | None:
-    """Take `gumbel`, the number of noisy copies, out of the options; None where it is not said."""
+    """Remove `gumbel`, the number of noisy copies, from the options and return it; None if it is not given."""
     if "gumbel" not in options:
         return None
     samples = options.pop("gumbel")
@@ -131,14 +131,14 @@ def _samples(options: dict[str, Any]) -> int | None:
 
 
 def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """The function and what to call it with; a loss with parameters is made here, and takes its options now."""
+    """Return the function and the options of its call; a loss with parameters is constructed here with its options."""
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)
     for option, parameter in inspect.signature(loss).parameters.items():
         if option in takes and option not in options and parameter.default is parameter.empty:
-            bad_value("loss", f"say {option}: {name}:{option}=...", repr(name))
-    if "learn" in options:  # parts of LearnDCG joined by "-", or none
+            bad_value("loss", f"give {option}: {name}:{option}=...", repr(name))
+    if "learn" in options:  # parameters of LearnDCG joined by "-", or none
         options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
     options = fit_options(name, options, loss)
     if k is not None:
@@ -156,14 +156,14 @@ def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     metric = parse_metric(str(options.pop("metric")))
     if k is not None and metric.k is not None:
         bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")
-    said = str(options.pop("operator"))
-    operator, _, own = no_cutoff("operator", spell("operator", said), said)
-    makes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
-    one_of("operator", operator, [name for name in makes if name != "Relaxation"])
+    text = str(options.pop("operator"))
+    operator, _, operator_options = no_cutoff("operator", spell("operator", text), text)
+    classes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
+    one_of("operator", operator, [name for name in classes if name != "Relaxation"])
     make = getattr(relax, operator)
-    for option in own:
+    for option in operator_options:
         if option in options:
-            bad_value("loss", f"give {option} once", f"operator={said} with {option}={show(options[option])}")
-    options |= own
+            bad_value("loss", f"give {option} once", f"operator={text} with {option}={show(options[option])}")
+    options |= operator_options
     known_options(operator, options, inspect.signature(make).parameters)
     return relaxed(metric if k is None else metric @ k, make(**fit_options(operator, options, make)))

@@ -1,4 +1,4 @@
-"""The bridge from losses to kernels: which lists a kernel takes, and in which form."""
+"""Call a fused kernel for a loss, if there is one for its device, options and inputs."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -12,10 +12,10 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import KernelOptions
 from rankgrad.lists import REDUCTIONS, Lists
 
-# The devices whose compiler is installed.
+# Devices whose compiler is installed.
 _DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)
-# `torch.compile` cannot look into a context variable: a compiled loss keeps the backend it was compiled under. This is
-# all that `torch.compiler.assume_constant_result` does, but for the two seconds of importing torch._dynamo.
+# `torch.compile` cannot read a context variable: a compiled loss keeps the backend that it was compiled with. This line
+# does the same as `torch.compiler.assume_constant_result`, without the two seconds of importing torch._dynamo.
 current._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -27,11 +27,11 @@ def fused(
     params: Sequence[float | Tensor] = (),
     lacking: str | None = None,
 ) -> Tensor | None:
-    """The reduced loss by the kernel of this name; None where the plain loss must do.
+    """Return the reduced loss from the kernel of this name, or None if the plain loss must be used.
 
-    `"auto"` passes where there is no kernel for the device, or for the option that `lacking` names, where labels,
-    weights or an option require a gradient, and inside `torch.func` transforms; `"fused"` insists. `params` are what a
-    kernel has the derivative by, if all of them are tensors.
+    Backend `"auto"` returns None if there is no kernel for the device or for the option in `lacking`, if labels,
+    weights or an option require a gradient, and inside `torch.func` transforms; `"fused"` raises if the kernel cannot
+    be used. The kernel computes derivatives by `params` if all of them are tensors.
     """
     choice = current()
     scores = lists.given.scores
@@ -60,7 +60,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
     scores, labels, mask, offsets, weights = lists.given
     if scores.numel() == 0:
-        # No documents: 0 for every list, in the graph.
+        # Without documents the loss is 0 for every list, in the graph.
         shape = scores.shape[:-1] if offsets is None else (offsets.numel() - 1,)
         empty = scores.sum() + torch.zeros(shape, dtype=scores.dtype, device=scores.device)
         for param in params:
@@ -71,7 +71,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
 
 def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
-    """What requires a gradient that no kernel computes, in the words of an error."""
+    """Text, for an error, that names an input whose gradient no kernel computes; None if there is none."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):
         if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):
@@ -80,7 +80,7 @@ def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
 
 
 def _transformed(tensor: Tensor | None) -> bool:
-    """Whether this is a tensor of `torch.func.grad`, `vmap` and the like, which kernels cannot see through."""
+    """True for a tensor inside `torch.func.grad`, `vmap` and similar transforms, which kernels cannot read."""
     if tensor is None or torch.compiler.is_compiling():
         return False
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

@@ -1,4 +1,4 @@
-"""Any loss, averaged over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and the rest."""
+"""Average any loss over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and others."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,18 @@ from rankgrad.relax import gumbel_noise
 
 
 class gumbel(nn.Module):
-    r"""A loss of noisy scores: the mean of `loss(scores + scale * noise, labels)` over Gumbel samples.
+    r"""The mean of a loss over scores with Gumbel noise, `loss(scores + scale * noise, labels)`.
 
     .. math:: \ell(s, y) = \frac{1}{S} \sum_{g} \mathrm{loss}(s + \beta g, y), \quad g_i \sim \mathrm{Gumbel}(0, 1)
 
     `gumbel(approx_ndcg)` is GumbelApproxNDCG (LambdaLoss@K paper, Eq. 9-10).
 
     Args:
-        loss: any function or module of `rankgrad.losses`; keywords given to the wrapper go to it.
-        samples: how many noisy copies to average.
-        scale: beta, of the noise.
-        seed: of its own stream of noise; None takes PyTorch's.
-        options: keywords that every call of `loss` gets, such as `temperature=0.1`.
+        loss: any function or module of `rankgrad.losses`; it receives the keywords of the call.
+        samples: number of noisy copies to average.
+        scale: beta, the scale of the noise.
+        seed: random seed of a separate generator; None: PyTorch's default generator.
+        options: keywords of every call of `loss`, such as `temperature=0.1`.
 
     Example:
         >>> from rankgrad.losses import approx_ndcg
@@ -47,11 +47,11 @@ class gumbel(nn.Module):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
-        """Compute the mean loss over the samples; `noise` replaces the draw.
+        """Compute the mean loss over the samples; `noise` replaces the random noise.
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            noise: like `scores`, or `(samples, *scores.shape)`; None draws it.
+            noise: of the shape of `scores`, or `(samples, *scores.shape)`; None draws it.
             arguments: other keywords of `loss`, such as `mask` and `reduction`.
         """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
@@ -70,7 +70,7 @@ class gumbel(nn.Module):
         return torch.stack(values).mean(0)
 
     if TYPE_CHECKING:
-        __call__ = forward  # PyTorch's own would give Any
+        __call__ = forward  # PyTorch's declaration returns Any
 
     def _draw(self, scores: Tensor) -> Tensor:
         generator = None

@@ -1,4 +1,4 @@
-"""Gains as shares of the ideal DCG, in which large labels cannot overflow."""
+"""Compute gains divided by the ideal DCG, without overflow for large labels."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ Gain = str | Callable[[Tensor], Tensor]
 
 
 def log2_discount(ranks: Tensor) -> Tensor:
-    """What a gain at this rank is divided by: `log2(1 + rank)`."""
+    """Return the divisor of a gain at this rank: `log2(1 + rank)`."""
     return torch.log2(1.0 + ranks)
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Gains of the labels, `(..., n)`: `2^y - 1` for `"exp"`; `scaled` divides those by 2^max(y) of their list."""
+    """Return gains of labels, `(..., n)`: `2^y - 1` for `"exp"`; `scaled` divides those by 2^max(y) of the list."""
     if callable(gain):
         return torch.where(mask, gain(labels), 0.0)
     one_of("gain", gain, ("exp", "linear"))
@@ -27,7 +27,7 @@ def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True)
 
 
 def ideal_dcg(gains: Tensor, k: int | None = None, discount: Callable[[Tensor], Tensor] = log2_discount) -> Tensor:
-    """The largest DCG@k that these gains allow, `(...)`."""
+    """Return the largest possible DCG@k of these gains, `(...)`."""
     best = gains.sort(-1, descending=True).values[..., :k]
     ranks = torch.arange(1, best.shape[-1] + 1, dtype=gains.dtype, device=gains.device)
     return (best / discount(ranks)).sum(-1)
@@ -40,7 +40,7 @@ def share_of_ideal(
     gain: Gain = "exp",
     discount: Callable[[Tensor], Tensor] = log2_discount,
 ) -> Tensor:
-    """`G(y_i) / ideal DCG@k`, `(..., n)`; 0 throughout a list that has no gain."""
+    """Return `G(y_i) / ideal DCG@k`, `(..., n)`; 0 for a list without gain."""
     gained = gains(labels, mask, gain)
     ideal = ideal_dcg(gained, k, discount)[..., None]
     return torch.where(ideal > 0, gained / torch.where(ideal > 0, ideal, 1.0), 0.0)

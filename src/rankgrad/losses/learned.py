@@ -1,4 +1,4 @@
-"""Losses with parameters of their own, to be trained beside the ranker."""
+"""Losses with learned parameters, which are trained together with the ranker."""
 
 import math
 from collections.abc import Collection
@@ -21,21 +21,21 @@ LEARNABLE = ("gain", "discount", "alpha")
 
 
 class LearnDCG(nn.Module):
-    r"""LearnDCG: ApproxNDCG whose gain base, discount base and sharpness are learned (LearnDCG paper, Eq. 1-7).
+    r"""LearnDCG: ApproxNDCG with learned gain base, discount base and sharpness (LearnDCG paper, Eq. 1-7).
 
     .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
-    `discount="log"` is the printed d(r) = ln(1 + r) / ln(b_d). There ln(b_d) divides out of the ratio: the loss does
-    not depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
-    / ln(b_d), is a form that can be learned: log2(1 + r) at b_d = 2, r as b_d -> 1, ever flatter as b_d grows.
+    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). There ln(b_d) cancels in the ratio: the loss does not
+    depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
+    / ln(b_d), can be learned: it is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
 
     Args:
-        gain_base, discount_base, alpha: b_g and b_d, above 1, and alpha, above 0, to start from.
+        gain_base, discount_base, alpha: initial values of b_g and b_d, above 1, and of alpha, above 0.
         discount: `"log"` or `"curved"`.
-        learn: which of `"gain"`, `"discount"`, `"alpha"` are learned; with none it equals `approx_ndcg`.
-        k: cutoff, by a sigmoid of sharpness `beta`; None for the whole list.
-        beta: sharpness of the sigmoid that cuts off at `k`; without `k` it is not used.
+        learn: the learned parameters among `"gain"`, `"discount"`, `"alpha"`; without any it equals `approx_ndcg`.
+        k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
+        beta: sharpness of the soft cutoff; not used without `k`.
 
     Example:
         >>> learn = LearnDCG(discount="curved")
@@ -89,7 +89,7 @@ class LearnDCG(nn.Module):
         return softplus(self.raw_alpha)
 
     def learned(self) -> dict[str, float]:
-        """b_g, b_d and alpha as they are now."""
+        """Return the current values of b_g, b_d and alpha."""
         return {name: float(getattr(self, name).detach()) for name in ("gain_base", "discount_base", "alpha")}
 
     def forward(
@@ -117,35 +117,35 @@ class LearnDCG(nn.Module):
         return MetricFormula("nDCG", self.k).loss(lists, value, reduction)
 
     if TYPE_CHECKING:
-        __call__ = forward  # PyTorch's own would give Any
+        __call__ = forward  # PyTorch's declaration returns Any
 
     def _gain(self, labels: Tensor) -> Tensor:
-        """`g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and down to b_g = 1."""
+        """Return `g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and also near b_g = 1."""
         if labels.shape[-1] == 0:
-            return labels * self.raw_gain.to(labels.dtype)  # nothing, but in the graph: a gradient of 0, not None
+            return labels * self.raw_gain.to(labels.dtype)  # empty, but in the graph: the gradient is 0, not None
         log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
         top = labels.amax(-1, keepdim=True)
         top = torch.where(top > 0, top, 1.0)
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """d(r); in the printed form without ln(b_d), which cancels."""
+        """Return d(r); in the published form without ln(b_d), which cancels."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
         return torch.log1p(slope * ranks) / torch.log1p(slope)
 
     def extra_repr(self) -> str:
-        """The learned values, for print."""
+        """Return the learned values, for print."""
         values = ", ".join(f"{name}={value:.4g}" for name, value in self.learned().items())
         return f"{values}, discount={self.discount!r}, k={self.k}"
 
 
-# Where softplus has underflowed to 0, its limit: small enough to be the limit, large enough to divide by.
+# Replaces a softplus that underflows to 0: small enough for the limit, large enough to divide by.
 _TINY = 1e-30
 
 
 def _raw(value: float, learned: bool) -> nn.Parameter:
-    """The parameter whose softplus is `value`."""
+    """Return the parameter whose softplus is `value`."""
     inverse = value + math.log(-math.expm1(-value))
     return nn.Parameter(torch.tensor(inverse), requires_grad=learned)

@@ -1,4 +1,4 @@
-"""The Plackett-Luce likelihood of an order of documents, which `listmle` and `p_listmle` sum up."""
+"""The Plackett-Luce likelihood of an order of documents, for `listmle` and `p_listmle`."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from rankgrad.metrics.sort_order import order
 
 
 def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) -> Tensor:
-    """The negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 where none is left."""
+    """Return the negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 for padding."""
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
     chosen = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
@@ -17,38 +17,38 @@ def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) ->
     first = _first_tied(lists.labels.gather(-1, by_label)) if together else None
     if first is not None:
         high, total = high.gather(-1, first), total.gather(-1, first)
-    terms = torch.where(real, (high - chosen) + total.log(), 0.0)  # padding comes last, and so adds nothing
+    terms = torch.where(real, (high - chosen) + total.log(), 0.0)  # padding is last and adds nothing
     if position_aware:
         terms = terms * _position_weights(first, real, lists.scores.dtype)
     return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """What each choice counts in `p_listmle`, by the place at which its run of equal labels begins, `(..., n)`."""
+    """Weight of each choice in `p_listmle`, by the start of its run of equal labels, `(..., n)`."""
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
     share = torch.exp2(-rank)
     if first is not None:
-        # How many tie. Padding comes last, and may tie with the lowest: it does not count.
+        # Number of tied documents. Padding is last and may tie with the lowest label: it does not count.
         size = torch.zeros_like(count).scatter_add(-1, first, count).clamp(min=1)
         share = (share * (2.0 - torch.exp2(1.0 - size)) / size).gather(-1, first)
     return ((share - last) / (1.0 - last)).clamp(min=0)
 
 
 def _first_tied(labels: Tensor) -> Tensor:
-    """The place at which the run of equal labels begins that each stands in, `(..., n)`."""
-    place = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
+    """Return the start of the run of equal labels at each position, `(..., n)`."""
+    position = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
-    return torch.where(begins, place, 0).cummax(-1).values
+    return torch.where(begins, position, 0).cummax(-1).values
 
 
 def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The highest of `v_j` over j >= i, and the sum of `e^(v_j - highest)`, `(..., n)`; the highest has no derivative.
+    """Return the highest of `v_j` over j >= i, without a derivative, and the sum of `e^(v_j - highest)`, `(..., n)`.
 
-    The reach doubles from step to step: 1, 2, 4, ... places. Not the logarithm of the sum in one number: beside 1e30
-    it cannot hold how many tie there, and their derivatives would be wrong.
+    The reach doubles in each step: 1, 2, 4, ... positions. The logarithm of the sum in one number would not do: added
+    to 1e30 it loses the number of ties, and their derivatives would be wrong.
     """
     high = values.detach()
     total = (values - high).exp()  # 1, with a derivative
@@ -63,5 +63,5 @@ def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lowest(scores: Tensor) -> float:
-    """What stands for -inf where an infinity would make the derivative NaN."""
+    """Lowest finite number, instead of -inf, which would make the derivative NaN."""
     return torch.finfo(scores.dtype).min

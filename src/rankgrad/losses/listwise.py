@@ -22,7 +22,7 @@ from rankgrad.relax.optimal_transport import least_scale
 def softmax(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    r"""Softmax cross entropy with the labels as they are (LambdaLoss@K paper, Eq. 7).
+    r"""Softmax: cross entropy between the labels, not normalised, and the softmax of the scores (LambdaLoss@K, Eq. 7).
 
     .. math:: \ell(s, y) = -\sum_i w_i y_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}
 
@@ -57,7 +57,7 @@ def listnet(
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
 
-    For binary labels it bounds -log MRR and -log NDCG from above.
+    For binary labels it is an upper bound of -log MRR and of -log NDCG.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -89,14 +89,14 @@ def xe_ndcg(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""XE-NDCG: the cross entropy whose target bounds NDCG for graded labels too.
+    r"""XE-NDCG: a cross entropy that bounds NDCG, also for graded labels.
 
     .. math:: \ell(s, y) = -\sum_i \phi_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        gamma: a number in [0, 1], or a tensor of them like `labels` (the paper draws them anew at each step).
+        gamma: a number in [0, 1], or a tensor with the shape of `labels` (the paper draws new numbers in each step).
 
     Example:
         >>> xe_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), gamma=1.0)
@@ -118,7 +118,7 @@ def xe_ndcg(
             bad_value("gamma", must, tuple(gamma.shape))
         gammas = as_lists(gamma, labels, mask=mask, offsets=offsets).scores.to(lists.scores.dtype)
     top = _top(lists.labels)
-    # Both terms over 2^max(y), which cancels in the distribution, so that large labels cannot overflow.
+    # Both terms are divided by 2^max(y), which cancels in the distribution: large labels cannot overflow.
     mass = torch.where(lists.mask, torch.exp2(lists.labels - top) - gammas * torch.exp2(-top), 0.0)
     return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
 
@@ -133,7 +133,7 @@ def poly1_softmax(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Softmax cross entropy plus the first term of its polynomial expansion.
+    r"""Poly-1 softmax: softmax cross entropy plus the first term of its polynomial expansion.
 
     .. math:: \ell(s, y) = \mathrm{softmax}(s, y) + \epsilon \Bigl(1 - \sum_i \frac{w_i y_i}{\sum_j w_j y_j}
               \frac{e^{s_i}}{\sum_j e^{s_j}}\Bigr)
@@ -162,7 +162,7 @@ def poly1_softmax(
 def unique_softmax(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    r"""Softmax cross entropy of each document against those of lower label only.
+    r"""Unique softmax: cross entropy of each document against documents with a lower label only.
 
     .. math:: \ell(s, y) = -\sum_i w_i (2^{y_i} - 1) \log \frac{e^{s_i}}{e^{s_i} + \sum_{j:\, y_j < y_i} e^{s_j}}
 
@@ -182,7 +182,7 @@ def unique_softmax(
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
     field = torch.where(rivals, lists.scores[..., None, :], lowest(lists.scores))  # (..., n, n)
-    # Not logsumexp less the score: its derivative forgets how many tie at the top of a field far from 0.
+    # Not logsumexp minus the score: for large scores its derivative loses the number of ties at the top.
     terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
     return lists.reduce((gain * terms).sum(-1), reduction, has_relevant(lists))
@@ -198,16 +198,16 @@ def listmle(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListMLE: the Plackett-Luce likelihood of the order of the labels.
+    r"""ListMLE: negative Plackett-Luce log-likelihood of the order of the labels.
 
     .. math:: \ell(s, y) = -\sum_i w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               \pi \text{ sorts } y \text{ downwards}
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        ties: `"together"`: a document competes with all that are not above it, its ties among them (Breslow's
-            likelihood), so that the order of tied documents means nothing. `"position"`: they are to be ranked in the
-            order in which they happen to stand, which is what a ranker then learns: for labels that are an order.
+        ties: `"together"`: a document competes with all documents whose label is not higher, tied ones included
+            (Breslow's likelihood), so the input order of tied documents has no effect. `"position"`: tied documents
+            should be ranked in their input order, and a ranker learns that order: for labels that are an order.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -234,18 +234,18 @@ def p_listmle(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Position-aware ListMLE: the term of rank i counts 2^(n - i) - 1 times, so that the top decides.
+    r"""Position-aware ListMLE: the term of rank i has weight 2^(n - i) - 1, so the top ranks dominate.
 
     .. math:: \ell(s, y) = -\sum_i v_i\, w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
 
-    Divided by the weight of the first rank, which the paper does not do: 2^n overflows float32 from 128 documents on,
-    and the size of the loss would double with each document.
+    Unlike the paper, the loss is divided by the weight of the first rank: otherwise 2^n overflows float32 from 128
+    documents on, and the loss doubles with each document.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        ties: as in `listmle`. Of documents that tie `"together"` each counts the mean of the v of their ranks: from
-            rank a on, m of them count `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
+        ties: as in `listmle`. With `"together"`, tied documents have the mean weight v of their ranks: m tied
+            documents from rank a on each have `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -264,11 +264,11 @@ def p_listmle(
 
 
 def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean") -> Tensor:
-    r"""RankCosine: the angle between the scores and the labels.
+    r"""RankCosine: half the cosine distance between the scores and the labels.
 
     .. math:: \ell(s, y) = \frac{1}{2} \Bigl(1 - \frac{\sum_i s_i y_i}{\lVert s \rVert \lVert y \rVert}\Bigr)
 
-    A list whose scores are all 0 has no angle: its value is 1/2 and its gradient 0.
+    A list with only scores of 0 has no angle: its value is 1/2 and its gradient is 0.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -287,18 +287,18 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
 
 
 def has_relevant(lists: Lists) -> Tensor:
-    """Whether a list has a label above 0, `(...)`."""
+    """True for a list with a label above 0, `(...)`."""
     return (lists.labels > 0).any(-1)
 
 
 def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:
-    """`-sum_i target_i log softmax(s)_i`, `(...)`; 0 in lists without a relevant document."""
+    """Return `-sum_i target_i log softmax(s)_i`, `(...)`; 0 for lists without a relevant document."""
     targets = torch.where(has_relevant(lists)[..., None], targets, 0.0)
     return (targets * -_log_softmax(lists)).sum(-1)
 
 
 def _log_softmax(lists: Lists) -> Tensor:
-    """Over the real documents; 0 at padding, `(..., n)`."""
+    """Log-softmax over the documents of each list, `(..., n)`; 0 for padding."""
     filled = torch.where(lists.mask, lists.scores, lowest(lists.scores))
     return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
 
@@ -308,7 +308,7 @@ def _weighted(lists: Lists, mass: Tensor) -> Tensor:
 
 
 def _distribution(mass: Tensor) -> Tensor:
-    """Mass divided by its sum; 0 throughout where the sum is 0."""
+    """Return mass divided by its sum; 0 for a list with sum 0."""
     total = mass.sum(-1, keepdim=True)
     return torch.where(total > 0, mass / torch.where(total > 0, total, 1.0), 0.0)
 
@@ -318,9 +318,9 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """The values of each list as a vector of length 1.
+    """Scale the values of each list to a vector of length 1.
 
-    They are divided by their largest entry first, so that the square of 1e30 fits.
+    They are first divided by their largest entry, so that the square of 1e30 does not overflow.
     """
     largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)
@@ -330,7 +330,7 @@ def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
 
 
 def _top(values: Tensor) -> Tensor:
-    """The largest entry of each list, `(..., 1)`; an empty list has 0."""
+    """Return the largest entry of each list, `(..., 1)`; 0 for a list without documents."""
     if values.shape[-1] == 0:
         return values.new_zeros((*values.shape[:-1], 1))
     return values.amax(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""A metric as the losses see it: its name, its cutoff and what its formula needs, with no checks left to do."""
+"""A metric for the losses: its name, its cutoff and the checked options of its formula."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from rankgrad.metrics.ranked_lists import check_cutoff
 
 
 class MetricFormula(NamedTuple):
-    """The options of a metric, flat; plain enough for `torch.compile` to see through."""
+    """Name, cutoff and options of a metric in one tuple, which `torch.compile` can trace."""
 
     name: str
     k: int | None = None
@@ -25,11 +25,11 @@ class MetricFormula(NamedTuple):
     max_label: float = 4.0
 
     def discounted(self, ranks: Tensor) -> Tensor:
-        """What a gain at this rank is divided by."""
+        """Return the divisor of a gain at this rank."""
         return self.discount(ranks) if callable(self.discount) else log2_discount(ranks)
 
     def gains(self, lists: Lists) -> Tensor:
-        """Gains of the documents, `(..., n)`; for nDCG as shares of the ideal DCG."""
+        """Return the gains of the documents, `(..., n)`; for nDCG divided by the ideal DCG."""
         if self.name == "nDCG":
             return share_of_ideal(lists.labels, lists.mask, self.k, self.gain, self.discounted)
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
@@ -40,21 +40,21 @@ class MetricFormula(NamedTuple):
         return torch.where(ideal > 0, ideal, 1.0)
 
     def relevant(self, lists: Lists) -> Tensor:
-        """Which documents are relevant, `(..., n)`; for RR with `first="best"`, which are the best of those."""
+        """True for relevant documents, `(..., n)`; for RR with `first="best"`, only those with the highest label."""
         relevant = lists.mask & (lists.labels > self.threshold)
         if self.first == "best" and relevant.shape[-1]:
             relevant = relevant & (lists.labels == lists.labels.amax(-1, keepdim=True))
         return relevant
 
     def loss(self, lists: Lists, value: Tensor, reduction: str) -> Tensor:
-        """Minus the metric's value (plus, for ARP), 0 for a list without a relevant document."""
+        """Return minus the metric's value (plus, for ARP), reduced; 0 for a list without a relevant document."""
         signal = self.relevant(lists).any(-1)
         worse = value if self.name == "ARP" else -value
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
-    """The formula of a metric, which must be among the `known` ones; `k`, where given, is its cutoff."""
+    """Return the formula of a metric, which must be one of `known`; `k`, if given, is its cutoff."""
     metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)

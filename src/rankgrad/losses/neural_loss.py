@@ -1,4 +1,4 @@
-"""NeuralLoss: a network, trained beforehand on generated lists, that stands for the metric."""
+"""NeuralLoss: a network, pretrained on generated lists, replaces the metric."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +17,20 @@ GRADES = (3, 5)
 
 
 class NeuralLoss(nn.Module):
-    r"""NeuralLoss: minus the NDCG that a network, trained on generated lists and frozen, reads off scores and labels.
+    r"""NeuralLoss: minus the NDCG that a frozen network, pretrained on generated lists, estimates.
 
     .. math:: \ell_{mended}(s, y) = -\sum_i \frac{2^{y_i} - 1}{\mathrm{ideal}} f_i(s), \quad
               \ell_{published}(s, y) = -\frac{f(\sigma(s), y)}{f(y / G, y) + 10^{-6}}
 
-    `"published"`: f is a Transformer that estimates DCG with linear gain; it saw lists of 40 to 50 documents and G
-    grades, and its estimate of the ideal order is the ideal. `"mended"`, ours: f_i estimates the discount of a document
-    from counts, by sigmoids at three temperatures, of those ahead of it; gain and ideal are exact. It saw 1 to 200
-    documents, takes any labels, and does not depend on the scale of the scores.
+    `"published"`: f is a Transformer that estimates DCG with linear gain. It was trained on lists of 40 to 50 documents
+    and G grades; its estimate for the ideal order is the divisor. `"mended"`, our form: f_i estimates the discount of a
+    document from the number of documents with higher scores, counted with sigmoids at three temperatures; gain and
+    ideal are exact. It was trained on 1 to 200 documents, accepts any labels, and is independent of the score scale.
 
     Args:
-        grades: G, of the published form: 3 or 5; labels are 0 to G - 1.
+        grades: G of the published form, 3 or 5; labels are 0 to G - 1.
         form: `"mended"` or `"published"`.
-        path: a folder that `rankgrad pretrain-loss` wrote, whose form and grades count instead.
+        path: folder written by `rankgrad pretrain-loss`; its form and grades replace the two arguments.
 
     Example:
         >>> loss = NeuralLoss()
@@ -50,11 +50,11 @@ class NeuralLoss(nn.Module):
         network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
         self.grades: int = network.config.get("grades", grades)
-        # Buffers that are not saved: no optimiser sees them, a saved model does not carry them, devices still do.
+        # Buffers that are not saved: no optimiser updates them, a saved model does not contain them, `to` moves them.
         self._names = {name.replace(".", "_"): name for name, _ in network.named_parameters()}
         for buffer, name in self._names.items():
             self.register_buffer(buffer, network.get_parameter(name).detach(), persistent=False)
-        self._network = (network.to("meta"),)  # in a tuple, which hides it from PyTorch: how, not with what
+        self._network = (network.to("meta"),)  # a tuple hides the module from PyTorch; only its code is used
 
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
@@ -71,40 +71,40 @@ class NeuralLoss(nn.Module):
         if n == 0:
             return MetricFormula("nDCG").loss(lists, lists.scores.sum(-1), reduction)
         flat = [part.reshape(-1, n) for part in (lists.scores, lists.labels, lists.mask)]
-        # Half precision, which autocast would choose, is no precision for a metric.
+        # Autocast would choose half precision, which is too coarse for a metric.
         with torch.autocast(lists.scores.device.type, enabled=False):
             value = self._ndcg(*flat).reshape(lists.scores.shape[:-1])
         return MetricFormula("nDCG").loss(lists, value, reduction)
 
     if TYPE_CHECKING:
-        __call__ = forward  # PyTorch's own would give Any
+        __call__ = forward  # PyTorch's declaration returns Any
 
     def _ndcg(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         if self.form == "mended":
             return self.estimate(scores, labels, mask)
         ideal = self.estimate(labels / self.grades, labels, mask)
-        # On lists unlike those it saw the estimate may fall below 0, and nothing must divide by that.
+        # On lists unlike the training lists the estimate may be below 0; the divisor must stay positive.
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """What the network makes of lists `(lists, n)`: nDCG (mended), or DCG of scores in [0, 1] (published).
+        """Return the network's estimate per list, `(lists,)`: nDCG (mended), or DCG of scores in [0, 1] (published).
 
         Args:
             scores: `(lists, n)`.
             labels: `(lists, n)`, at least 0.
-            mask: boolean `(lists, n)`, True for a real document.
+            mask: boolean `(lists, n)`, True for a document.
         """
         if not values_are_cheap(mask) or not bool((mask[:, 1:] <= mask[:, :-1]).all()):
             return self._estimate(scores, labels, mask)
-        # Lists of like length together: a network is too dear to be run on padding.
+        # Lists of similar length are computed together: the network is too expensive to run on padding.
         lengths = mask.sum(-1).clamp(min=8)
-        parts, places = [], []
+        parts, rows = [], []
         for size in (exponents := lengths.log2().ceil()).unique():
-            place = (exponents == size).nonzero()[:, 0]
-            width = int(mask[place].sum(-1).max())
-            parts.append(self._estimate(*(each[place, : max(width, 1)] for each in (scores, labels, mask))))
-            places.append(place)
-        return torch.cat(parts)[torch.cat(places).argsort()] if parts else self._estimate(scores, labels, mask)
+            row = (exponents == size).nonzero()[:, 0]
+            width = int(mask[row].sum(-1).max())
+            parts.append(self._estimate(*(each[row, : max(width, 1)] for each in (scores, labels, mask))))
+            rows.append(row)
+        return torch.cat(parts)[torch.cat(rows).argsort()] if parts else self._estimate(scores, labels, mask)
 
     def _estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         weights = {name: getattr(self, buffer).to(scores.dtype) for buffer, name in self._names.items()}
@@ -112,7 +112,7 @@ class NeuralLoss(nn.Module):
         return found
 
     def _check_grades(self, lists: Lists) -> None:
-        """On the CPU; on a GPU it would force a synchronisation, and labels are rounded and cut instead."""
+        """Check the labels on the CPU. On a GPU, to avoid a synchronisation, they are only rounded and clamped."""
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
             must = f"be whole numbers from 0 to {self.grades - 1} for a network of {self.grades} grades"
@@ -121,5 +121,5 @@ class NeuralLoss(nn.Module):
                 bad_value("labels", must, f"{float(others[0]):g}")
 
     def extra_repr(self) -> str:
-        """The form, for print."""
+        """Return grades and form, for print."""
         return f"grades={self.grades}, form={self.form!r}"

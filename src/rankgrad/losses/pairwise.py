@@ -1,4 +1,4 @@
-"""Losses over the ordered pairs of a list: RankNet, hinge, and the lambda losses that weigh each pair by a metric."""
+"""Losses over the ordered pairs of a list: RankNet, hinge, and lambda losses, which weight each pair by a metric."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,11 +37,10 @@ def ranknet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: count only pairs with a document ranked in the top k (or, with `pairs="both"`, with both there); None counts
-            all.
-        pairs: which pairs `k` keeps: `"any"`, those with at least one document in the top k, or `"both"`; without `k`
-            all pairs count.
-        sigma: steepness of the logistic.
+        k: count only pairs with documents in the top k, see `pairs`; None counts all pairs.
+        pairs: pairs that `k` keeps: `"any"`, with at least one document in the top k, or `"both"`, with both documents
+            in the top k. It has no effect without `k`.
+        sigma: steepness of the logistic function.
 
     Example:
         >>> ranknet(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -68,13 +67,13 @@ def hinge(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Pairwise hinge loss: the higher-labelled document should be ahead by a margin.
+    r"""Hinge: the document with the higher label should have the higher score by a margin.
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \max(0, m - (s_i - s_j))
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        margin: m, how far ahead the higher-labelled document should be, in units of the score.
+        margin: m, the score difference that a pair should have at least.
 
     Example:
         >>> hinge(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -101,19 +100,19 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: each pair weighs what swapping its documents would change in the metric (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: weights each pair by the change of the metric if its documents swap ranks (LambdaLoss@K, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
               \left|\frac{[\pi_i \le k]}{D(\pi_i)} - \frac{[\pi_j \le k]}{D(\pi_j)}\right|
 
-    The weights are constants of the gradient. Ranks break ties by position.
+    The weights of the pairs are constants in the gradient. Tied scores are ranked by position.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff of the metric; None for its own, or the whole list.
-        metric: whose swap differences weigh the pairs: `nDCG`, `P@k`, `AP` or `RR`.
-        sigma: steepness of the logistic.
+        k: cutoff of the metric; None for the cutoff in `metric`, otherwise the whole list.
+        metric: metric whose change weights the pairs: `nDCG`, `P@k`, `AP` or `RR`.
+        sigma: steepness of the logistic function.
 
     Example:
         >>> lambdarank(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -155,13 +154,14 @@ def lambdaloss(
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff of the metric; None for the whole list.
-        scheme: the weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
+        scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
             (LambdaRank's plus `mu` times ndcg2's), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
-        truncation: `"sound"`, Eq. 16-17, the default of `ndcg2`: a pair with a document beyond k is weighted up by
-            1 / (1 - 1 / D(max rank)); `"heuristic"`, Eq. 15 (V1), all other schemes: pairs wholly beyond k are dropped.
-        metric: `P@k`, `AP` or `RR` weigh the pairs by that metric's swap difference instead of by a scheme.
+        truncation: `"sound"` (Eq. 16-17, default of `ndcg2`): the weight of a pair with a document beyond k is
+            multiplied by 1 / (1 - 1 / D(max rank)); `"heuristic"` (Eq. 15, V1; all other schemes): pairs with both
+            documents beyond k are dropped.
+        metric: with `P@k`, `AP` or `RR` the change of that metric weights the pairs, as in `lambdarank`, not a scheme.
         mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
-        sigma: steepness of the logistic.
+        sigma: steepness of the logistic function.
 
     Example:
         >>> lambdaloss(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
@@ -186,21 +186,21 @@ def lambdaloss(
 
 
 def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
-    """Check the options of `ranknet`, and translate them for its kernel."""
+    """Check the options of `ranknet` and convert them for its kernel."""
     check_cutoff(k)
     one_of("pairs", pairs, ("any", "both"))
     return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
 
 
 def lambdarank_options(sigma: float, form: MetricFormula) -> PairwiseOptions:
-    """Translate the options of `lambdarank` for its kernel."""
+    """Convert the options of `lambdarank` for its kernel."""
     return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
 
 
 def lambdaloss_options(
     sigma: float, form: MetricFormula, scheme: str, truncation: str | None, mu: float
 ) -> PairwiseOptions:
-    """Check the options of `lambdaloss`, and translate them for its kernel."""
+    """Check the options of `lambdaloss` and convert them for its kernel."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
     one_of("truncation", truncation, ("sound", "heuristic"))
@@ -222,17 +222,17 @@ def _gain(form: MetricFormula) -> Gains:
 
 
 def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
-    """The option for which there is no kernel, if any."""
+    """Return the option for which there is no kernel, if any."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
     if metric is not None and (callable(metric.gain) or callable(metric.discount)):
-        return "a gain or discount of your own"
-    # The kernels meet each pair from the higher score, and so need to know which way is up.
+        return "a custom gain or discount"
+    # The kernels visit each pair from the higher score, so they need sigma >= 0.
     return None if sigma >= 0 else f"sigma={sigma}"
 
 
 def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
-    """The weight of each pair, `(..., n, n)`, a constant of the gradient."""
+    """Weight of each pair, `(..., n, n)`, a constant in the gradient."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
     share = metric.gains(lists)
@@ -253,16 +253,16 @@ def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation
     if truncation == Truncation.HEURISTIC:
         return weight * in_top(rank, k, "any")
     later = torch.maximum(rank[..., :, None], rank[..., None, :])
-    # The diagonal is no pair; a rank of 2 there keeps its correction finite.
+    # The diagonal is not a pair; rank 2 there keeps the factor finite.
     return weight * torch.where(later > k, 1.0 / (1.0 - 1.0 / metric.discounted(later.clamp(min=2))), 1.0)
 
 
 def pair_loss(
     lists: Lists, weight: Tensor | None, loss: Callable[[Tensor], Tensor], every_pair: bool = False
 ) -> Tensor:
-    """The sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
+    """Return the sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
 
-    `every_pair` counts all i != j instead, in lists that have an ordered pair.
+    With `every_pair` all pairs i != j count, in lists that have an ordered pair.
     """
     gap = lists.scores[..., :, None] - lists.scores[..., None, :]  # (..., n, n)
     both = lists.mask[..., :, None] & lists.mask[..., None, :]
@@ -278,24 +278,24 @@ def pair_loss(
 
 
 def has_order(lists: Lists) -> Tensor:
-    """Whether a list has two documents of different labels, `(...)`: without them no pairwise loss has a say."""
+    """True for a list with two different labels, `(...)`: other lists have no signal for a pairwise loss."""
     if lists.labels.shape[-1] == 0:
         return lists.mask.any(-1)
-    # Padding takes the place of the list's highest label, and so never differs from it.
+    # A list has order if some document has a label below the highest label of the list.
     top = torch.where(lists.mask, lists.labels, -torch.inf).amax(-1, keepdim=True)
     return (lists.mask & (lists.labels < top)).any(-1)
 
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
-    """Which pairs have one document (`"any"`) or both documents in the top k, `(..., n, n)`."""
+    """True for pairs with at least one document (`"any"`) or both documents in the top k, `(..., n, n)`."""
     top = rank <= k
     first, second = top[..., :, None], top[..., None, :]
     return first | second if pairs == "any" else first & second
 
 
 def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
-    """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: what one step at the distance of the two ranks is worth."""
-    distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is no pair
+    """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: change of the discount at the distance of the two ranks."""
+    distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is not a pair
     return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)
 
 

@@ -1,4 +1,4 @@
-"""Losses that look at one document at a time. A list's value is the mean over its documents."""
+"""Pointwise losses: each document is compared with its label. The value of a list is the mean over its documents."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rankgrad.losses.unpadded import UnpaddedLists
 def mse(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    r"""Mean squared error: the score should be the label.
+    r"""MSE: mean squared error between score and label.
 
     .. math:: \ell(s, y) = \frac{1}{n} \sum_i w_i (s_i - y_i)^2
 
@@ -43,15 +43,15 @@ def rmse(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Root mean squared error of a score squashed onto the scale of the labels (NeuralNDCG paper, section 5.4).
+    r"""RMSE: root mean squared error of scores mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
 
     .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
 
-    The root is taken in each list; at a perfect fit, where it has no derivative, the gradient is zero.
+    The root is computed per list. If all errors are 0 the root has no derivative; the gradient is then 0.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        levels: the number of grades, L.
+        levels: L, the number of grades.
 
     Example:
         >>> rmse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), levels=2)
@@ -79,14 +79,14 @@ def bce(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Binary cross entropy: the score is the log-odds that the document is relevant.
+    r"""BCE: binary cross entropy, where the score is the log-odds that the document is relevant.
 
     .. math:: \ell(s, y) = -\frac{1}{n} \sum_i w_i \bigl(r_i \log \sigma(s_i) + (1 - r_i) \log \sigma(-s_i)\bigr),
               \quad r_i = [y_i > \text{threshold}]
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        threshold: a document is relevant, r_i = 1, when its label is above it.
+        threshold: a document is relevant, r_i = 1, if its label is above it.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -101,6 +101,6 @@ def bce(
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """The mean over the documents of each list, `(...)`, each counted with its weight."""
+    """Weighted mean over the documents of each list, `(...)`, divided by the number of documents."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

@@ -1,4 +1,4 @@
-"""Any metric on any relaxation of ranking. A metric is written once on soft permutations, and once on soft ranks."""
+"""Losses from any metric and any relaxation of ranking, by soft permutations or by soft ranks."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +18,17 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 @dataclass(frozen=True)
 class relaxed:
-    r"""The loss that a metric becomes on a differentiable ranking: minus its soft value (plus, for ARP).
+    r"""A metric on a differentiable ranking, as a loss: minus its soft value (plus, for ARP).
 
-    With an operator that gives a soft permutation P, the metric is computed on what stands at each rank, the mean under
-    row r of P. With one that gives only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) put the soft
-    rank into their formula, cut off by sigmoid(beta (k + 1/2 - rank)); RR, AP and ERR lift the ranks to a permutation.
+    If the operator defines a soft permutation P, the metric uses the mean over the documents at each rank r, with
+    weights from row r of P. If it defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use
+    the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)); for RR, AP and ERR the ranks
+    are lifted to a permutation.
 
     Args:
         metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
         relaxation: any operator of `rankgrad.relax`.
-        beta: sharpness of the soft cutoff of soft ranks.
+        beta: sharpness of the soft cutoff; only for soft ranks.
 
     Example:
         >>> from rankgrad.metrics import AP
@@ -64,7 +65,7 @@ class relaxed:
 def relaxed_loss(
     metric: MetricFormula, relaxation: Relaxation, lists: Lists, reduction: str, beta: float = 10.0
 ) -> Tensor:
-    """The product of a metric and an operator, on lists that are checked already."""
+    """Compute the loss of a metric and an operator on lists that are already checked."""
     if relaxation.gives_permutation:
         value = on_permutation(metric, lists, relaxation._permutation(lists.scores, lists.mask))
     else:
@@ -73,7 +74,7 @@ def relaxed_loss(
 
 
 def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
-    """The metric where row r of `permutation (..., n, n)` says what stands at rank r + 1, `(...)`."""
+    """Return the metric, `(...)`; row r of `permutation (..., n, n)` holds the documents' shares of rank r + 1."""
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
         return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
@@ -101,7 +102,7 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
-    """The metric at soft ranks `(..., n)`, `(...)`: its formula where that sums over documents, else lifted."""
+    """Return the metric at soft ranks `(..., n)`, `(...)`; metrics that do not sum over documents lift the ranks."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
     if metric.name == "ARP":
         if metric.k is None:
@@ -118,19 +119,19 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """How much of a document at this soft rank is in the top k: sigmoid(beta (k + 1/2 - rank)), 1 without k."""
-    # Without k a constant that stays connected to the graph.
+    """Share of a document at this soft rank in the top k: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
+    # Without k: a constant that stays in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
 def _still_looking(chance: Tensor) -> Tensor:
-    """The chance that no earlier rank satisfied, `(..., k)`; a lifted permutation may hold more than one at a rank."""
+    """Probability that no earlier rank satisfied, `(..., k)`; in a lifted permutation a rank may sum to more than 1."""
     missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 
 
 def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
-    """What precision divides by: k, or the length of the list."""
+    """Divisor of precision: k, or the length of the list."""
     return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
 
 

@@ -1,4 +1,4 @@
-"""Metrics on SmoothI's rank indicators, as its paper prints them. All return minus the metric."""
+"""Metrics with SmoothI's rank indicators, as published in its paper. All return minus the metric."""
 
 from typing import Any
 
@@ -28,16 +28,17 @@ def smooth_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus NDCG@k of the expected label at each rank.
+    r"""Smooth NDCG: minus NDCG@k of the expected label at each rank.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 
-    As printed: the gain of the expected label. `relaxed(nDCG, smoothi())` takes the expected gain; same limit.
+    As in the paper, this is the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain; both
+    have the same limit.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
-        alpha, delta, stop_gradient: of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
 
     Example:
         >>> smooth_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -75,15 +76,15 @@ def smooth_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus precision at k.
+    r"""Smooth precision: minus precision at k, with smooth rank indicators.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff, also the divisor; the cost is k softmaxes over the list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
-        threshold: t; a document is relevant when its label is above it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> smooth_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
@@ -115,7 +116,7 @@ def smooth_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus average precision. Without `k` it takes as many softmaxes as the list has documents.
+    r"""Smooth AP: minus average precision, with smooth rank indicators; one softmax per rank.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
               \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
@@ -123,8 +124,8 @@ def smooth_ap(
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft, sweep it.
-        threshold: t; a document is relevant when its label is above it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> smooth_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -146,12 +147,12 @@ def smooth_ap(
 def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
-    """The kernel's loss; None also for the whole gradient, which takes a pass back through all ranks."""
+    """Return the kernel's loss; None also for `stop_gradient=False`, which needs a backward pass through all ranks."""
     options = SmoothOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 
 
 def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:
-    """Indicators of the first k ranks that the list has, `(..., min(k, n), n)`."""
+    """Return the indicators of the first k ranks, `(..., min(k, n), n)`."""
     n = lists.scores.shape[-1]
     return operator.indicators(shifted(lists.scores, lists.mask), lists.mask, n if k is None else min(k, n))

@@ -1,4 +1,4 @@
-"""NDCG on relaxations of sorting: NeuralNDCG and SoftRank on permutations; OT, FastSort and SoftSort on soft ranks."""
+"""NDCG with relaxations of sorting: NeuralNDCG and SoftRank use permutations, OT, FastSort and SoftSort soft ranks."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import on_ranks, relaxed_loss
 from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
 
-BETA = 10.0  # sharpness of the cutoff of soft ranks
+BETA = 10.0  # sharpness of the soft cutoff of soft ranks
 
 
 def neural_ndcg(
@@ -35,10 +35,10 @@ def neural_ndcg(
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         temperature: tau of NeuralSort.
-        transposed: scale the transpose of P, and so sum discounts over documents (NeuralNDCG^T).
-        sinkhorn_rounds: rounds of scaling, each of columns, then rows; 0 for none.
+        transposed: scale the transpose of P; then discounts are summed over documents (NeuralNDCG^T).
+        sinkhorn_rounds: number of rounds of scaling, each of columns, then rows; 0 for none.
 
-    Its stochastic form is `gumbel(neural_ndcg)`.
+    The stochastic form is `gumbel(neural_ndcg)`.
 
     Example:
         >>> neural_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -65,16 +65,16 @@ def softrank_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftRank: minus the expected NDCG when every score carries Gaussian noise of deviation sigma.
+    r"""SoftRank: minus the expected NDCG if every score has Gaussian noise of standard deviation sigma.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
-    The rank distributions p are exact, in O(n^3): for lists of up to a few hundred documents.
+    The rank distributions p are exact and cost O(n^3): use it for lists of up to a few hundred documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
-        sigma: standard deviation of the noise, in units of the score; the smaller, the closer to NDCG.
+        sigma: standard deviation of the noise, in units of the score; a smaller value is closer to NDCG.
 
     Example:
         >>> softrank_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -99,14 +99,14 @@ def softsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus NDCG at the mean ranks of SoftSort, put into ApproxNDCG's formula as SmoothI's authors do.
+    r"""SoftSort: minus NDCG at its mean ranks, by ApproxNDCG's formula, as SmoothI's authors compute it.
 
-    The form on the permutation itself is `relaxed(nDCG, soft_sort())`.
+    `relaxed(nDCG, soft_sort())` uses the permutation instead.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: tau of `rankgrad.relax.soft_sort`; the smaller, the closer to the exact ranks.
+        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: tau of `rankgrad.relax.soft_sort`; a smaller value is closer to the exact ranks.
         p: power of the distance between scores, 1 or 2.
 
     Example:
@@ -134,12 +134,12 @@ def fastsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus NDCG at the ranks of FastSort, in O(n log n), put into ApproxNDCG's formula as SmoothI's authors do.
+    r"""FastSort: minus NDCG at its soft ranks, in O(n log n), by ApproxNDCG's formula, as SmoothI's authors compute it.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: epsilon of `rankgrad.relax.fast_sort`; the smaller, the closer to the exact ranks and the fewer
+        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: epsilon of `rankgrad.relax.fast_sort`; a smaller value is closer to the exact ranks, and fewer
             documents have a gradient.
         regularisation: `"l2"` or `"entropic"`.
 
@@ -156,7 +156,7 @@ def fastsort_ndcg(
     device = lists.given.scores.device.type
     chosen = Regularisation[regularisation.upper()]
     options = SoftNDCGOptions(k or 0, BETA, temperature, regularisation=chosen)
-    # Violators are pooled one by one, which is no work for a GPU.
+    # Violators are pooled sequentially, which does not suit a GPU.
     lacking = None if device == "cpu" else f"fastsort_ndcg on {device}"
     loss = fused("fastsort_ndcg", lists, reduction, options, lacking=lacking)
     return _at_ranks(operator, k, lists, reduction) if loss is None else loss
@@ -173,13 +173,13 @@ def ot_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Minus NDCG at the ranks of optimal transport, put into ApproxNDCG's formula as SmoothI's authors do.
+    r"""Optimal transport: minus NDCG at its soft ranks, by ApproxNDCG's formula, as SmoothI's authors compute it.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff, by a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: epsilon of `rankgrad.relax.optimal_transport`; the smaller, the closer to the exact ranks and the
-            more rounds it takes.
+        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        temperature: epsilon of `rankgrad.relax.optimal_transport`; a smaller value is closer to the exact ranks and
+            needs more rounds.
         rounds: number of Sinkhorn rounds, at least 1.
 
     Example:
@@ -195,6 +195,6 @@ def ot_ndcg(
 
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
-    """ApproxNDCG's formula at the soft ranks of any operator."""
+    """Compute ApproxNDCG's formula at the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

@@ -1,6 +1,6 @@
-"""The networks behind NeuralLoss, which estimate a metric from the scores and labels of a list.
+"""The networks of NeuralLoss, which estimate a metric from the scores and labels of a list.
 
-Lists are `(lists, n)` with a mask; documents have no order, so neither network has positions.
+Lists are `(lists, n)` with a mask. Documents have no order, so the networks have no position encoding.
 """
 
 import os
@@ -19,12 +19,12 @@ from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 FORMAT, VERSION = "rankgrad neural loss", 1
 WEIGHTS = "weights.safetensors"
-# Below it the standard deviation of a list's scores no longer sets their scale: tied scores have none.
+# Least standard deviation by which scores are divided: that of tied scores is 0.
 _LEAST_SPREAD = 1e-3
 
 
 class PublishedNetwork(nn.Module):
-    """Scores in [0, 1] and grades to DCG with linear gain: two Transformer layers and a mean over the list."""
+    """Estimates DCG with linear gain from scores in [0, 1] and grades: two Transformer layers and a mean."""
 
     def __init__(self, grades: int, width: int = 64, heads: int = 8, feed_forward: int = 64, layers: int = 2) -> None:
         super().__init__()
@@ -35,10 +35,10 @@ class PublishedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """DCG, `(lists,)`. Labels are rounded to grades, and those above the highest are taken for it."""
+        """Return DCG, `(lists,)`. Labels are rounded to grades; higher labels count as the highest grade."""
         grades = labels.round().long().clamp(0, self.config["grades"] - 1)
         rows = self.score(scores[..., None]) + self.grade(grades)  # (lists, n, width)
-        # A list without documents attends to its padding, or its softmax would be NaN.
+        # A list without documents attends to its padding; otherwise its softmax would be NaN.
         keys = mask | ~mask.any(-1, keepdim=True)
         for layer in self.layers:
             rows = layer(rows, keys)
@@ -47,12 +47,12 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Scores of any scale and labels to nDCG with exponential gain: a discount for each document, times its share.
+    r"""Estimates nDCG with exponential gain from scores of any scale and labels: the sum of gain share times discount.
 
-    A document is known to the network by how many are ahead of it and behind it, counted with sigmoids at a few
-    temperatures in units of the list's standard deviation, and by the length of the list. What it learns is to tell
-    from these the discount of the exact rank: where the sharpest count is still too soft, how the counts change with
-    the temperature says where they would lead.
+    The input of a document is the number of documents with higher and with lower scores, counted with sigmoids at a few
+    temperatures in units of the list's standard deviation, and the length of the list. From these the network learns
+    the discount of the exact rank: if the sharpest count is still too soft, the change of the counts with the
+    temperature shows their limit.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -63,11 +63,11 @@ class MendedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """nDCG, `(lists,)`."""
+        """Return nDCG, `(lists,)`."""
         return (share_of_ideal(labels, mask) * self.discounts(scores, mask)).sum(-1)
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """About `1 / log2(1 + rank)`, `(lists, n)`, between its values at rank n and at rank 1."""
+        """Estimate `1 / log2(1 + rank)`, `(lists, n)`, between its values at rank n and at rank 1."""
         spread = standardise_scores(scores, mask)
         n = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).expand_as(scores)
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
@@ -97,8 +97,8 @@ class _Layer(nn.Module):
 
 
 def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores less their mean over their standard deviation, `(lists, n)`; 0 in the padding."""
-    # Scores of 1e30 have no square in float32. The factor divides out again, so it needs no derivative.
+    """Return scores minus their mean, divided by their standard deviation, `(lists, n)`; 0 in the padding."""
+    # The square of 1e30 overflows float32. The factor cancels later, so it needs no derivative.
     largest = scores.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
     scaled, count = scores / largest, mask.sum(-1, keepdim=True).clamp(min=1)
     centred = torch.where(mask, scaled - scaled.sum(-1, keepdim=True) / count, 0.0)
@@ -107,24 +107,24 @@ def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | MendedNetwork:
-    """A network of a form, with fresh weights; `grades` matter to the published one only."""
+    """Make a network of a form with new weights; only the published form uses `grades`."""
     one_of("form", form, ("mended", "published"))
     return MendedNetwork(**options) if form == "mended" else PublishedNetwork(grades, **options)
 
 
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
-    """The network that `rankgrad pretrain-loss` wrote, and what is known about its training."""
+    """Read a network written by `rankgrad pretrain-loss`, and the facts about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
-    if not os.path.isfile(path):  # which, unlike Path.is_file, raises for no text
+    if not os.path.isfile(path):  # never raises, unlike Path.is_file
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         tensors, facts = read_tensors(path)
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-            told = f"{facts.get('format')!r}, version {facts.get('version')}"
-            bad_value(str(path), f"say format {FORMAT!r}, version {VERSION}", told)
+            got = f"{facts.get('format')!r}, version {facts.get('version')}"
+            bad_value(str(path), f"have format {FORMAT!r}, version {VERSION}", got)
         network = make(**facts["network"])
         network.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{path} must hold a network that fits together; got {first}") from error
+        raise ValueError(f"{path} must hold a network with matching weights; got {first}") from error
     return network, facts

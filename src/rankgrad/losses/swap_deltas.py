@@ -1,4 +1,4 @@
-"""What swapping two documents would change in a metric: the lambda of LambdaRank, for nDCG, P, AP and RR."""
+"""Swap deltas: the change of a metric if two documents swap ranks, for LambdaRank, of nDCG, P, AP and RR."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ METRICS = ("nDCG", "P", "AP", "RR")
 
 
 def difference(lists: Lists, metric: MetricFormula) -> Tensor:
-    """`|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant of the gradient."""
+    """Return `|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant in the gradient."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)
     within = torch.ones_like(rank) if metric.k is None else (rank <= metric.k).to(rank.dtype)
@@ -29,15 +29,16 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
 
 
 def gaps(values: Tensor) -> Tensor:
-    """`|v_i - v_j|`, `(..., n, n)`."""
+    """Return `|v_i - v_j|`, `(..., n, n)`."""
     return (values[..., :, None] - values[..., None, :]).abs()
 
 
 def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor:
-    """Swapping ranks a < b moves one relevant document between them, and every relevant one in between by one count.
+    """Change of AP if a relevant and an irrelevant document at ranks a < b are swapped, `(..., n, n)`.
 
-    `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`, where c(r) counts the relevant
-    documents down to rank r and, at a, the one that is there before or after the swap. `worth` is 1 / rank up to k.
+    The swap changes by 1 the count of every relevant rank between a and b. So `|change| * R = c(a) / a + sum of 1 / r
+    over relevant ranks r in (a, b) - c(b) / b`, where c(r) is the number of relevant documents down to rank r; c(a)
+    includes the one that is there before or after the swap. `worth` is 1 / rank up to k.
     """
 
     def down_to(values: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor
 
 
 def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
-    """Only the first relevant document counts: one that overtakes it, or what comes next when it falls back."""
+    """Change of RR: a document may overtake the first relevant one, or the first may fall behind the second."""
     n = rank.shape[-1]
     if n == 0:
         return gaps(relevant)
@@ -62,10 +63,10 @@ def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
     def worth(r: Tensor) -> Tensor:
         return torch.where(r <= (n if k is None else k), 1.0 / r, 0.0)
 
-    where = torch.where(relevant > 0, rank, n + 1.0)  # irrelevant documents out of the way
+    where = torch.where(relevant > 0, rank, n + 1.0)  # irrelevant documents after the last rank
     first = where.amin(-1)[..., None, None]
     second = torch.where(where > first[..., 0], where, n + 1.0).amin(-1)[..., None, None]
-    # Row: the relevant document of the pair; column: the one it changes places with.
+    # Row: the relevant document of the pair; column: the document that it is swapped with.
     mine, other = rank[..., :, None], rank[..., None, :]
     overtakes = worth(torch.minimum(first, other)) - worth(first)
     falls = worth(first) - worth(torch.minimum(second, other))

@@ -1,4 +1,4 @@
-"""A loss and its gradient in one call, without a backward pass."""
+"""Compute a loss and its gradient in one call, without a backward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,17 @@ from rankgrad.errors import bad_type, bad_value
 
 
 def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
-    r"""The loss of these scores and its gradient by them, :math:`\partial \ell / \partial s`, neither in a graph.
+    r"""Return the loss and its gradient by the scores, :math:`\partial \ell / \partial s`, both without a graph.
 
-    A fused loss has both when it returns, so nothing is left for autograd to do, whose overhead is the larger part of a
-    small batch; `scores.backward(gradient)` then goes on into the network. Other losses take an ordinary backward pass.
+    A fused loss computes both at once, so autograd is not needed; for a small batch its overhead is the larger part of
+    the time. `scores.backward(gradient)` continues the backward pass into the network. Other losses use an ordinary
+    backward pass.
 
     Args:
         loss: any function or module of `rankgrad.losses`.
-        scores: `(..., n)`, or `(documents,)` with `offsets`; floating.
-        lists: labels, and what else the loss takes by place.
-        options: keywords of the loss; `reduction="none"` has no one gradient, and is refused.
+        scores: `(..., n)`, or `(documents,)` with `offsets`; floating point.
+        lists: labels, and other positional arguments of the loss.
+        options: keywords of the loss; `reduction="none"` raises, because it has no single gradient.
 
     Example:
         >>> from rankgrad.losses import softmax
@@ -33,7 +34,7 @@ def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **o
     with torch.enable_grad():
         value = loss(leaf, *lists, **options)
     if value.dim() > 0:
-        bad_value("reduction", "be 'mean' or 'sum' where a gradient is asked for", "'none'")
+        bad_value("reduction", "be 'mean' or 'sum' to compute a gradient", "'none'")
     from rankgrad.kernels import op
 
     gradient = op.held(value, leaf)

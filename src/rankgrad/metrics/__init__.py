@@ -1,23 +1,24 @@
 """Exact ranking metrics: functions, value objects, and files of trec_eval.
 
-What every function shares is said here, once.
+All functions share these rules.
 
-**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a real document; None: all are), or
+**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document; None: all are documents), or
 `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one list. Higher
-scores rank first. Labels are integers or floats; half precision is computed in float32, float64 stays float64.
+scores rank first. Labels are integers or floats. Half precision is computed in float32, float64 stays float64.
 
 **Options.**
 
 - `k`: only the first k ranks count; None: all.
-- `ties`: how documents of equal score are ordered. `"stable"`: the earlier position first. `"expected"`: the average
-  over all their orders, in closed form. `"trec"`: as trec_eval does, scores compared in float32, then the higher of the
-  document `ids` (text, by code point; shaped like `scores`) first; without ids, the later position.
-- `empty`: the value of a list in which there is nothing to find (each function says when; a list of no documents
-  always): `"zero"`, `"one"`, or `"skip"`: NaN under `reduction="none"`, and left out of the mean.
-- `reduction`: `"mean"` over the lists (0 when there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
+- `ties`: order of documents with equal scores. `"stable"`: the earlier position first. `"expected"`: the average over
+  all their orders, in closed form. `"trec"`: as in trec_eval, scores are compared in float32; among equal scores the
+  higher of the document `ids` is first (text, by code point; with the shape of `scores`), or without ids the later
+  position.
+- `empty`: the value of an empty list (a list without documents; each function defines which other lists are empty):
+  `"zero"`, `"one"`, or `"skip"`: NaN with `reduction="none"`, and excluded from the mean.
+- `reduction`: `"mean"` over the lists (0 if there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
 
-A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with each other. On the CPU a warning says
-how many there are. On other devices nothing is looked at, so that no synchronisation is forced.
+A score of NaN ranks last, after -inf, which is an ordinary score; NaNs tie with each other. On the CPU a warning gives
+their number. On other devices scores are not inspected, to avoid a synchronisation.
 """
 
 from rankgrad import moved

@@ -21,11 +21,11 @@ def arp(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average relevance position: the mean rank, weighted by the label. Lower is better.
+    r"""Average relevance position: the mean rank weighted by the label. Lower is better.
 
     .. math:: \mathrm{ARP} = \sum_i y_i \, r_i \;/\; \sum_i y_i
 
-    With `k` a document below rank k counts as if at rank k + 1. A list without a label above 0 is empty.
+    With `k`, a document below rank k counts with rank k + 1. A list without a label above 0 is empty.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
@@ -58,8 +58,8 @@ def opa(
 
     .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
 
-    With `k` only pairs count whose better document is among the first k, against the most that any order brings there.
-    A list without a pair of different labels is empty. Time n log^2 n, memory linear in n.
+    With `k`, only pairs count whose document with the higher label is among the first k; the divisor is the largest
+    number of such pairs in any order. A list without two different labels is empty. Time n log^2 n, memory linear in n.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
@@ -74,7 +74,7 @@ def opa(
 
 
 def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
-    """Average relevance position of ranked lists."""
+    """Return average relevance position of ranked lists."""
     check_cutoff(k)
     rank = ranked.places()
     weights = ranked.spread(rank if k is None else rank.clamp(max=k + 1))
@@ -83,9 +83,9 @@ def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
 
 
 def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
-    """Ordered pair accuracy of ranked lists."""
+    """Return ordered pair accuracy of ranked lists."""
     check_cutoff(k)
-    # Padding stands last: with the highest label it is no pair's lower one.
+    # Padding is last and gets the highest label, so it is never the lower document of a pair.
     labels = torch.where(ranked.mask, ranked.labels, torch.inf)
     rank = ranked.places()
     weights = ranked.spread(within(rank, k))
@@ -93,10 +93,10 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
         right = (lower_after(labels) * weights).sum(-1)
     else:
         first, size = ranked.ties
-        # With the tied in rising order of label no tied pair is right, in falling order every one is.
+        # With ties in ascending order of label no tied pair is correct, in descending order every tied pair is.
         apart, all_pairs = (lower_after(_within_ties(labels, first, falling)) for falling in (False, True))
-        inside = ((labels.shape[-1] if k is None else k) - first).clamp(min=0).minimum(size)  # tied places up to k
-        # The better one is at tied place p <= inside, the worse behind it: sum of (size - p) / (size (size - 1)).
+        inside = ((labels.shape[-1] if k is None else k) - first).clamp(min=0).minimum(size)  # tied ranks up to k
+        # The higher label is at tied rank p <= inside, the lower one after it: sum of (size - p) / (size (size - 1)).
         both = inside * size - inside * (inside + 1) // 2
         both = both.to(weights.dtype) / (size * (size - 1)).clamp(min=1)
         right = (apart * weights + (all_pairs - apart) * both).sum(-1)
@@ -110,10 +110,10 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
 
 
 def lower_after(labels: Tensor) -> Tensor:
-    """How many later documents have a lower label, `(..., n)`.
+    """Number of later documents with a lower label, `(..., n)`.
 
-    Documents are compared by the highest bit in which the places of their labels differ: sorted by the higher bits, but
-    otherwise in the given order, those that agree so far stand together, and a 1 wants the zeros behind it.
+    Two documents are compared by the highest bit in which the codes of their labels differ. A stable sort by the higher
+    bits groups the documents whose higher bits are equal; in a group each 1 counts the zeros after it.
 
     Example:
         >>> lower_after(torch.tensor([2.0, 3.0, 1.0, 1.0]))
@@ -134,6 +134,6 @@ def lower_after(labels: Tensor) -> Tensor:
 
 
 def _within_ties(labels: Tensor, first: Tensor, falling: bool) -> Tensor:
-    """Labels in ranked order with tied documents ordered by label."""
+    """Return labels in ranked order, with tied documents ordered by label."""
     labels, order = labels.sort(dim=-1, descending=falling)
     return labels.gather(-1, first.gather(-1, order).argsort(dim=-1, stable=True))

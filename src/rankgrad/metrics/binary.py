@@ -1,6 +1,6 @@
-"""Metrics of what is found: precision, recall, average precision, rank-biased precision.
+"""Metrics of binary relevance: precision, recall, average precision, rank-biased precision.
 
-A document is relevant when its label is above `threshold`; a list without one is empty.
+A document is relevant if its label is above `threshold`. A list without a relevant document is empty.
 """
 
 from typing import Any
@@ -24,16 +24,16 @@ def precision(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Share of the first k documents that are relevant.
+    r"""Precision: share of the first k documents that are relevant.
 
     .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{i:\, r_i \le k} [y_i > t]
 
-    As in trec_eval the divisor is `k` also for a shorter list; with `k=None` it is the length of the list.
+    As in trec_eval, the divisor is `k` also for a shorter list; with `k=None` it is the length of the list.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant when its label is above it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> precision([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], k=3)
@@ -56,14 +56,14 @@ def recall(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Share of the relevant documents that are among the first k.
+    r"""Recall: share of the relevant documents that are among the first k.
 
     .. math:: \mathrm{R@}k = \sum_{i:\, r_i \le k} [y_i > t] \;/\; \sum_i [y_i > t]
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant when its label is above it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> recall([0.0, 3.0, 1.0, 2.0], [1, 0, 1, 1], k=3)
@@ -86,16 +86,16 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: precision at the rank of each relevant document, 0 for those below rank k, averaged.
+    r"""Average precision: mean of the precision at the rank of each relevant document, 0 below rank k.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 
-    As in trec_eval (`map_cut`) the divisor counts every relevant document, whatever `k`.
+    As in trec_eval (`map_cut`), the divisor is the number of all relevant documents, for every `k`.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant when its label is above it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> ap([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1])
@@ -123,7 +123,7 @@ def rbp(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Rank-biased precision: what a reader finds who goes on to the next document with probability p.
+    r"""Rank-biased precision, for a reader who continues to the next document with probability p.
 
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 
@@ -131,7 +131,7 @@ def rbp(
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
         persistence: p, at least 0 and below 1.
-        threshold: t; a document is relevant when its label is above it.
+        threshold: t; a document is relevant if its label is above it.
 
     Example:
         >>> rbp([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], persistence=0.5)
@@ -145,26 +145,26 @@ def rbp(
 
 
 def ranked_precision(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Precision of ranked lists."""
+    """Return precision of ranked lists."""
     found, total = _found(ranked, k, threshold)
     documents = ranked.mask.sum(-1).clamp(min=1) if k is None else k
     return ListValues(found / documents, total > 0)
 
 
 def ranked_recall(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Recall of ranked lists."""
+    """Return recall of ranked lists."""
     found, total = _found(ranked, k, threshold)
     return ListValues(found / total.clamp(min=1), total > 0)
 
 
 def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Average precision of ranked lists."""
+    """Return average precision of ranked lists."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
     size, inside, before, place = ranked.tied(flags)
-    # A place among the tied holds a relevant document with probability inside / size; given that, each of the `place`
-    # tied documents in front of it is one of the other inside - 1 with probability (inside - 1) / (size - 1).
+    # The document at a tied rank is relevant with probability inside / size. If so, each of the `place` tied documents
+    # before it is one of the other inside - 1 relevant ones with probability (inside - 1) / (size - 1).
     hits = inside / size * (before + 1 + place * (inside - 1) / (size - 1).clamp(min=1))
     rank = ranked.places()
     weights = (within(rank, k) / rank).to(hits.dtype)
@@ -172,7 +172,7 @@ def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
 
 
 def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: float) -> ListValues:
-    """Rank-biased precision of ranked lists."""
+    """Return rank-biased precision of ranked lists."""
     check_cutoff(k)
     if not 0 <= persistence < 1:
         bad_value("persistence", "be at least 0 and below 1", persistence)
@@ -184,7 +184,7 @@ def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: 
 
 
 def _found(ranked: Ranked, k: int | None, threshold: float) -> tuple[Tensor, Tensor]:
-    """Relevant documents among the first `k`, and of all."""
+    """Return the number of relevant documents among the first `k` and in total."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)

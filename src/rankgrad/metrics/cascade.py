@@ -1,4 +1,4 @@
-"""Metrics of a reader who stops at the first good document: Success, reciprocal rank, expected reciprocal rank."""
+"""Metrics of a reader who stops at the first relevant document: Success, reciprocal rank, expected reciprocal rank."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ def success(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""1 when a relevant document is among the first k, else 0.
+    r"""Success: 1 if a relevant document is among the first k, otherwise 0.
 
     .. math:: \mathrm{Success@}k = [\,\exists i:\, r_i \le k,\ y_i > t\,]
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant when its label is above it. A list without one is empty.
+        threshold: t; a document is relevant if its label is above it. A list without one is empty.
 
     Example:
         >>> success(torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 1, 1]), k=1)
@@ -56,15 +56,15 @@ def rr(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Reciprocal rank of the first relevant document; 0 when it is below rank k. Its mean is MRR.
+    r"""Reciprocal rank of the first relevant document; 0 if it is below rank k. Its mean is MRR.
 
     .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        first: `"relevant"`, any document with a label above the threshold; or `"best"`, only those that have the
-            highest label of the list besides (allRank's rule, with which some papers print MRR).
+        first: `"relevant"`: any document with a label above the threshold; `"best"`: of these, only documents with
+            the highest label of the list (allRank's rule; some papers publish MRR with it).
         threshold: t. A list without a label above it is empty.
 
     Example:
@@ -89,7 +89,7 @@ def err(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Expected reciprocal rank, of the document that satisfies a reader who goes down the list.
+    r"""Expected reciprocal rank of the document that satisfies a reader who reads the list from the top.
 
     .. math:: \mathrm{ERR@}k = \sum_{i:\, r_i \le k} \frac{R_i}{r_i} \prod_{j:\, r_j < r_i} (1 - R_j),
         \quad R = \frac{2^y - 1}{2^{y_{\max}}}
@@ -99,8 +99,8 @@ def err(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        max_label: y_max, the highest grade of the scale (4 for the five grades of web search), which no label exceeds.
-            It is given, not looked up, so that the value of a list does not depend on the lists beside it.
+        max_label: y_max, the highest grade of the scale (4 for the five grades of web search); no label may exceed it.
+            It is not taken from the data, so the value of a list does not depend on the other lists.
 
     Example:
         >>> err(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]), max_label=2)
@@ -114,7 +114,7 @@ def err(
 
 
 def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Success of ranked lists."""
+    """Return Success of ranked lists."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
@@ -123,7 +123,7 @@ def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListVa
 
 
 def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> ListValues:
-    """Reciprocal rank of ranked lists."""
+    """Return reciprocal rank of ranked lists."""
     check_cutoff(k)
     one_of("first", first, FIRST)
     ranked = ranked.head(k)
@@ -136,7 +136,7 @@ def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) ->
 
 
 def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues:
-    """Expected reciprocal rank of ranked lists."""
+    """Return expected reciprocal rank of ranked lists."""
     check_cutoff(k)
     if not max_label > 0:
         bad_value("max_label", "be above 0", max_label)
@@ -149,30 +149,30 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
         still = torch.cumprod(1 - chance, -1)
     else:
         still = _unsatisfied(1 - chance, *ranked.ties)
-    # A reader stops at a place who was still there before it and is no longer after it.
+    # Probability of stopping at a rank: that of reaching it minus that of continuing after it.
     stops = -torch.diff(still, dim=-1, prepend=torch.ones_like(still[..., :1]))
     rank = ranked.places()
     return ListValues((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """For each place: the probability that no flagged document comes before it, and that one stands there if so."""
+    """Return per rank the probability that no flagged document is before it, and then that the one there is flagged."""
     size, inside, _, place = ranked.tied(flags)
-    # None of the `place` tied documents in front was flagged, so all `inside` are among the size - place that are left.
+    # None of the `place` tied documents before it is flagged, so all `inside` are among the other size - place.
     found = (inside / (size - place)).clamp(max=1)
-    # In float64: a GPU multiplies tens of thousands of factors in float32 otherwise, where the CPU does not.
+    # In float64: a GPU would otherwise multiply tens of thousands of factors in float32, unlike the CPU.
     none = torch.cumprod(1 - found, -1, dtype=torch.float64).to(found.dtype)
     return torch.cat([torch.ones_like(none[..., :1]), none[..., :-1]], -1), found
 
 
 def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
-    """The expected product of `pass_by` over the documents up to each place, over all orders of the tied, `(..., n)`.
+    """Expected product of `pass_by` over the documents up to each rank, over all orders of ties, `(..., n)`.
 
     Let E_m(j) be the expected product over m of a group's first j documents, drawn at random. The j-th is among the m
-    with probability m/j: E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j) E_m(j - 1). All groups are taken along at once.
+    with probability m/j: E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j) E_m(j - 1). All groups are computed at once.
     """
     n = pass_by.shape[-1]
-    drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each place
+    drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each rank
     start = drawn == 1
     product = torch.ones_like(pass_by)
     longest = int(size.max()) if values_are_cheap(size) else n
@@ -181,6 +181,6 @@ def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
         one_fewer = torch.where(start, 1.0, product.roll(1, -1))
         share = (drawn.to(product.dtype) / j).clamp(max=1)
         product = torch.where(j <= size, share * member * one_fewer + (1 - share) * product, product)
-    # What is left of the readers when a group begins: the whole groups before it, whose order does not matter.
+    # Share of readers that reach a group: the product over the whole groups before it, in any order.
     whole = torch.nn.functional.pad(torch.cumprod(pass_by, -1), (1, 0), value=1.0)
     return product * whole.gather(-1, first)

@@ -1,4 +1,4 @@
-"""Metrics that add up gains: DCG and NDCG."""
+"""DCG and NDCG: metrics that sum discounted gains."""
 
 import math
 from collections.abc import Callable
@@ -31,17 +31,17 @@ def dcg(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Discounted cumulative gain.
+    r"""DCG: discounted cumulative gain.
 
     .. math:: \mathrm{DCG@}k = \sum_{i:\, r_i \le k} g(y_i) / d(r_i), \quad g(y) = 2^y - 1, \quad d(r) = \log_2(1 + r)
 
-    A list is empty when no document has a positive gain.
+    A list is empty if no document has a positive gain.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
         gain: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
+        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
 
     Example:
         >>> dcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
@@ -69,17 +69,17 @@ def ndcg(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Normalised discounted cumulative gain: DCG divided by that of the best order.
+    r"""NDCG: normalised discounted cumulative gain, the DCG divided by that of the best order.
 
     .. math:: \mathrm{NDCG@}k = \mathrm{DCG@}k \,/\, \max_{\text{orders}} \mathrm{DCG@}k
 
-    A list is empty when its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
+    A list is empty if its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
         gain: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to what the gain is divided by.
+        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
 
     Example:
         >>> ndcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
@@ -94,7 +94,7 @@ def ndcg(
 
 
 def ranked_dcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
-    """DCG of ranked lists."""
+    """Return DCG of ranked lists."""
     _check(k, gain, discount)
     best = ranked.best(gain(ranked.judged) if callable(gain) else ranked.judged, 1)
     head = ranked.head(k)
@@ -102,13 +102,13 @@ def ranked_dcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount)
 
 
 def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount) -> ListValues:
-    """NDCG of ranked lists."""
+    """Return NDCG of ranked lists."""
     _check(k, gain, discount)
     head = ranked.head(k)
     if callable(gain):
         best, gains = ranked.best(gain(ranked.judged), k), gain(head.labels)
     else:
-        # Named gains rise with the label, so the best labels give the best gains.
+        # Named gains increase with the label, so the highest labels have the highest gains.
         labels = ranked.best(ranked.judged, k)
         best, gains = (_gains(tensor, gain, labels[..., :1]) for tensor in (labels, head.labels))
     ideal = (best * (1 / _divisor(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)

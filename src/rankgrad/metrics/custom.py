@@ -1,4 +1,4 @@
-"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are written as text."""
+"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are made from text."""
 
 import math
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from rankgrad.metrics.metric import Metric, parse_metric
 
 
 class CustomMetric:
-    """A caller's metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
+    """A custom metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
 
     Args:
-        function: of the scores and labels of one list, `(n,)` on the CPU, which gives a number; NaN leaves the list out
-            of the mean. Its attribute `higher_is_better` is True unless set.
+        function: takes the scores and labels of one list, `(n,)` on the CPU, and returns a number; NaN excludes the
+            list from the mean. Its attribute `higher_is_better` is True unless set.
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
@@ -31,7 +31,7 @@ class CustomMetric:
 
     @property
     def conventions(self) -> dict[str, str]:
-        """Gain, empty, ties and k, which only its author knows."""
+        """Gain, empty, ties and k, all `own`: only the author of the metric knows them."""
         return dict.fromkeys(("gain", "empty", "ties", "k"), "own")
 
     def measure(
@@ -44,17 +44,17 @@ class CustomMetric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """The value for these lists; arguments as in the functions of `rankgrad.metrics`. A list of no document is NaN.
+        """Measure these lists; arguments as in the functions of `rankgrad.metrics`. A list without documents is NaN.
 
         Args:
             scores, labels, mask, offsets: the lists.
-            ids: are not passed on.
-            reduction: `"none"`, `"sum"` or `"mean"`, both over the lists that are not NaN.
+            ids: ignored.
+            reduction: `"none"`, or `"sum"` or `"mean"` over the lists that are not NaN.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets)
         parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]
         rows = zip(*(part.reshape(-1, part.shape[-1]) for part in parts), strict=True)
-        values = torch.tensor([self._of_one(row[real], own[real]) for row, own, real in rows], dtype=torch.float64)
+        values = torch.tensor([self._of_one(row[real], label[real]) for row, label, real in rows], dtype=torch.float64)
         values = values.reshape(lists.scores.shape[:-1]).to(lists.scores.device)
         if reduction == "none":
             return values
@@ -67,18 +67,19 @@ class CustomMetric:
         if len(scores) == 0:
             return math.nan
         value = self.function(scores, labels)
+        must = "return one number per list"
         size = value.numel() if isinstance(value, Tensor) else np.size(value)
         try:
-            return float(value) if size == 1 else bad_value("metric", "give one number per list", f"{size} from {self}")
+            return float(value) if size == 1 else bad_value("metric", must, f"{size} from {self}")
         except TypeError:
-            bad_type("metric", "give one number per list", f"{type(value).__name__} from {self}")
+            bad_type("metric", must, f"{type(value).__name__} from {self}")
 
     def __repr__(self) -> str:
         return f"{OWN}{describe(self.function)}"
 
 
 def as_metric(metric: Any) -> Metric | CustomMetric:
-    """Make a metric of a text or a function; a metric is itself.
+    """Make a metric from text or from a function; a metric is returned unchanged.
 
     Args:
         metric: text such as `"nDCG@10"`, a `Metric`, or a function of the scores and labels of one list.
@@ -101,10 +102,10 @@ def as_metric(metric: Any) -> Metric | CustomMetric:
 
 
 def metric_text(metric: Any) -> str:
-    """The text of a metric; a description where no text makes the metric again.
+    """Return the text of a metric, or a description if the metric cannot be made from text.
 
     Args:
-        metric: as `as_metric` takes it.
+        metric: text, a `Metric` or a function; see `as_metric`.
     """
     if isinstance(metric, str):
         return metric
@@ -112,7 +113,7 @@ def metric_text(metric: Any) -> str:
     if isinstance(metric, Metric):
         try:
             same = parse_metric(text) == metric
-        except (ValueError, TypeError):  # a gain that is a function has a name, which is no text
+        except (ValueError, TypeError):  # the name of a gain function cannot be parsed
             same = False
         return text if same else OWN + text
     return text

@@ -1,4 +1,4 @@
-"""Many metrics of the same lists: one sort, means, values of each list, bootstrap intervals, and the conventions."""
+"""Compute many metrics of the same lists with one sort: means, values per list, bootstrap intervals, conventions."""
 
 import html
 import json
@@ -19,21 +19,21 @@ from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_pad
 
 Values = NDArray[np.float64]
 
-_MOST_PADDING, _SMALL = 8, 1_000_000  # places per document; places that are never too many
+_MOST_PADDING, _SMALL = 8, 1_000_000  # padded positions per document; padded positions that are always allowed
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means by the metric's name, `result["nDCG@10"]`; printed, a table with the conventions beside each number."""
+    """Means by the metric's name, `result["nDCG@10"]`; printed as a table with the conventions of each metric."""
 
-    means: dict[str, float]  # the mean over the lists, by the metric's name
-    values: dict[str, Values]  # (lists,) each; NaN where an empty list is skipped
+    means: dict[str, float]  # mean over the lists, by the metric's name
+    values: dict[str, Values]  # (lists,) each; NaN for an empty list that is skipped
     intervals: dict[str, tuple[float, float]]  # percentile bootstrap over lists
     conventions: dict[str, dict[str, str]]  # gain, empty, ties, k
     lists: int  # number of lists
-    nan_scores: int = 0  # documents whose score was NaN, ranked last
-    confidence: float = 0.95  # share of the resampled means that each interval holds
-    queries: tuple[str, ...] | None = None  # the name of each list, where lists have one
+    nan_scores: int = 0  # number of documents with a score of NaN, ranked last
+    confidence: float = 0.95  # share of the resampled means inside each interval
+    queries: tuple[str, ...] | None = None  # id of each list, if lists have one
 
     def __getitem__(self, name: Any) -> float:
         return self.means[str(as_metric(name)) if name not in self.means else name]
@@ -45,11 +45,11 @@ class Evaluation:
         return len(self.means)
 
     def keys(self) -> Iterable[str]:
-        """The names of the metrics, so that `dict(result)` gives the means."""
+        """Names of the metrics; with them `dict(result)` gives the means."""
         return self.means.keys()
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table as text: a header, then a row for each metric."""
+        """Return the table as text: a header, then one row per metric."""
         header = ("metric", "mean", f"{self.confidence:.0%} interval", "lists", "gain", "empty", "ties", "k")
         body = []
         for name, mean in self.means.items():
@@ -70,14 +70,14 @@ class Evaluation:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
     def notes(self) -> list[str]:
-        """What a reader of the numbers must know besides."""
+        """Return notes about the numbers, such as the number of NaN scores."""
         return [f"{self.nan_scores} scores are NaN; their documents are ranked last"] if self.nan_scores else []
 
     def to_json(self, values: bool = False) -> str:
         """Return the result as JSON text.
 
         Args:
-            values: whether to include the value of each list (null where an empty list is skipped).
+            values: include the value of each list (null for an empty list that is skipped).
         """
         metrics = {}
         for name, mean in self.means.items():
@@ -105,14 +105,14 @@ def evaluate(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Measure lists by several metrics, which share the sort, with bootstrap intervals over the lists.
+    """Measure lists by several metrics with one sort, with bootstrap intervals over the lists.
 
     Args:
-        scores, labels, mask, offsets, ids: as in every function of `rankgrad.metrics`.
+        scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
         metrics: texts such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
-        bootstrap: resamples of the lists, the same for all metrics; 0: the interval is the mean itself.
-        seed: of the resampling.
-        confidence: share of the resampled means that the interval holds.
+        bootstrap: number of resamples of the lists, the same for all metrics; 0: the interval is the mean itself.
+        seed: random seed of the resampling.
+        confidence: share of the resampled means inside the interval.
 
     Example:
         >>> result = evaluate([[2.0, 1.0, 3.0], [3.0, 2.0, 1.0]], [[2, 0, 1], [1, 0, 0]], ["nDCG@10", "P@1"])
@@ -126,14 +126,14 @@ def evaluate(
     chosen = _chosen(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
-    ways = {metric.options.get("ties", "stable") for metric in known.values()}
+    all_ties = {metric.options.get("ties", "stable") for metric in known.values()}
     missing, which, found = 0, [], []
-    for members, part, own_ids in _of_like_length(lists, ids if "trec" in ways else None):
+    for members, part, part_ids in _by_length(lists, ids if "trec" in all_ties else None):
         missing += nan_scores(part.scores)
-        codes = None if own_ids is None else id_codes(own_ids, part)
-        ranked = {ties: rank_padded(part.scores, part.labels, part.mask, ties, codes) for ties in ways}
+        codes = None if part_ids is None else id_codes(part_ids, part)
+        ranked = {ties: rank_padded(part.scores, part.labels, part.mask, ties, codes) for ties in all_ties}
         which.append(members)
-        found.append(values_of(ranked, known) | own_values(part, chosen))
+        found.append(values_of(ranked, known) | custom_values(part, chosen))
     if missing:
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
     back = np.argsort(np.concatenate(which))
@@ -142,7 +142,7 @@ def evaluate(
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """The value of each list by each metric, `(lists,)`, in the order of ties that the metric asks for."""
+    """Return the value of each list by each metric, `(lists,)`, with the order of ties that the metric has."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -151,8 +151,8 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
     return values
 
 
-def own_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
-    """The value of each list by those metrics that are functions of the caller, `(lists,)`; NaN scores are lowest."""
+def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
+    """Return the value of each list by the custom metrics, `(lists,)`; NaN scores become -inf."""
     scores, labels, mask, offsets, _ = lists.given
     clean = torch.where(scores.isnan(), -torch.inf, scores)
     return {
@@ -162,10 +162,10 @@ def own_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> di
     }
 
 
-def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
-    """Which lists, these lists, and their ids: all of them at once, or in parts where padding would fill the memory.
+def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
+    """Yield lists of similar length: their numbers, the lists, their ids. All are one part if padding is small.
 
-    One list of 200,000 documents among 20,000 short ones would be 4 billion places.
+    With one list of 200,000 documents and 20,000 short ones, padding would have 4 billion positions.
     """
     scores, labels, _, offsets, _ = lists.given
     if offsets is None:
@@ -175,13 +175,13 @@ def _of_like_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64],
     if lengths.max(initial=0) * len(lengths) <= max(_MOST_PADDING * scores.shape[0], _SMALL):
         yield np.arange(len(lengths)), lists, ids
         return
-    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # lists of a part differ by a factor of 2 at most
+    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # lengths in a part differ at most by a factor 2
     for one in np.unique(size):
         members = np.flatnonzero(size == one)
         rows = np.flatnonzero(np.repeat(size == one, lengths))
         chosen = torch.from_numpy(rows).to(scores.device)
-        own = torch.tensor([0, *np.cumsum(lengths[members]).tolist()], device=scores.device)
-        part = Lists(scores[chosen], labels[chosen], None, own)
+        part_offsets = torch.tensor([0, *np.cumsum(lengths[members]).tolist()], device=scores.device)
+        part = Lists(scores[chosen], labels[chosen], None, part_offsets)
         yield members, part, None if ids is None else np.asarray(ids, dtype=str)[rows]
 
 
@@ -195,7 +195,7 @@ def summarise(
     queries: tuple[str, ...] | None = None,
     missing: int = 0,
 ) -> Evaluation:
-    """Means and intervals of values by list."""
+    """Compute means and intervals from the values per list."""
     if bootstrap < 0:
         bad_value("bootstrap", "be at least 0", bootstrap)
     if not 0 < confidence < 1:
@@ -216,7 +216,7 @@ def summarise(
 
 
 def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
-    """The metrics by their text, in the order given."""
+    """Return the metrics by their text, in the given order."""
     chosen = [parse_metric(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
     if not chosen:
         bad_value("metrics", "name at least one metric", "none")
@@ -224,7 +224,7 @@ def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
 
 
 def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
-    """The metrics by their text or description, in the order given."""
+    """Return the metrics by their text or description, in the given order."""
     chosen: dict[str, Metric | CustomMetric] = {}
     for metric in map(
         as_metric, [metrics] if isinstance(metrics, str | CustomMetric) or callable(metrics) else metrics
@@ -238,7 +238,7 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """0 where a metric computes with labels as they are, which need not hold for a threshold or an own gain."""
+    """Lowest allowed label: 0 if a metric computes with the labels; None for a threshold or a custom gain."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
@@ -248,7 +248,7 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
     if bootstrap == 0 or lists == 0:
         return means, means
     generator = np.random.default_rng(seed)
-    rows = max(1, 4_000_000 // lists)  # resamples at a time: memory stays bounded for many lists
+    rows = max(1, 4_000_000 // lists)  # resamples per block: bounds the memory for many lists
     resampled = []
     for start in range(0, bootstrap, rows):
         some = min(rows, bootstrap - start)
@@ -260,6 +260,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Means with each list taken so many times, `(resamples, metrics)`; skipped lists out, 0 when none is left."""
+    """Means with each list counted `counts` times, `(resamples, metrics)`, without skipped lists; 0 if none is left."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

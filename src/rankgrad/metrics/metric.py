@@ -1,4 +1,4 @@
-"""Metrics as values: `nDCG(gain='linear')@10` is Python, a command line argument and a table header at once."""
+"""Metrics as value objects: `nDCG(gain='linear')@10` is Python, a command line argument and a table header."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ from rankgrad.spec import LARGEST_CUTOFF, known_options, show, spell
 
 
 class MetricKind(NamedTuple):
-    """What a metric's name stands for."""
+    """The functions behind a metric's name."""
 
     function: Callable[..., Tensor]  # of scores and labels
-    ranked: Callable[..., ListValues]  # of lists that are ranked already
+    ranked: Callable[..., ListValues]  # of lists that are already ranked
     higher_is_better: bool = True
 
 
@@ -48,10 +48,10 @@ _SHARED = {"empty": "zero", "ties": "stable"}
 
 @dataclass(frozen=True, repr=False)
 class Metric:
-    """A metric with its cutoff and options; printed, it is the text that makes it.
+    """A metric with its cutoff and options; its printed form can be parsed.
 
-    `metric @ k` cuts it off at rank k, `metric(option=value)` gives it options, those of its function. Two metrics are
-    equal when they compute the same thing; options at their default are left out.
+    `metric @ k` sets the cutoff k, `metric(option=value)` sets options of its function. Two metrics are equal if they
+    compute the same values; options with their default value are not stored.
 
     Example:
         >>> metric = nDCG(gain="linear") @ 5
@@ -77,20 +77,20 @@ class Metric:
         object.__setattr__(self, "settings", tuple(sorted(settings.items())))
         one_of("empty", settings.get("empty", "zero"), EMPTY)
         one_of("ties", settings.get("ties", "stable"), TIES)
-        self.of(_NOTHING)  # the function itself checks its options, here on a list of no documents
+        self.of(_NOTHING)  # the function checks its options, here on an empty list
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that differ from their default."""
+        """Options that differ from their default."""
         return dict(self.settings)
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Every option the metric has, with its default."""
+        """All options of the metric with their defaults."""
         parameters = inspect.signature(KINDS[self.name].ranked).parameters
         public = inspect.signature(self.function).parameters
-        own = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-        return {name: public[name].default for name in own if name != "k"} | _SHARED
+        names = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+        return {name: public[name].default for name in names if name != "k"} | _SHARED
 
     @property
     def function(self) -> Callable[..., Tensor]:
@@ -99,12 +99,12 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a better ranking has the higher value."""
+        """True if a better ranking has the higher value."""
         return KINDS[self.name].higher_is_better
 
     @property
     def conventions(self) -> dict[str, str]:
-        """The choices that make two numbers of one name incomparable: gain, empty, ties, k."""
+        """Gain, empty, ties and k: values of two metrics are comparable only if these are equal."""
         every = self.defaults | self.options
         if "max_label" in every:
             gain = f"(2^y - 1) / 2^{every['max_label']:g}"
@@ -127,14 +127,14 @@ class Metric:
         """Measure these lists.
 
         Args:
-            scores, labels, mask, offsets, ids, reduction: the lists and how their values are reduced; see
+            scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see
                 `rankgrad.metrics`.
         """
-        where = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
-        return self.function(scores, labels, k=self.k, **where, **self.options)
+        lists = {"mask": mask, "offsets": offsets, "ids": ids, "reduction": reduction}
+        return self.function(scores, labels, k=self.k, **lists, **self.options)
 
     def of(self, ranked: Ranked) -> ListValues:
-        """Return the values of lists that are ranked already.
+        """Return the values of lists that are already ranked.
 
         Args:
             ranked: lists whose documents are sorted by score.
@@ -146,7 +146,7 @@ class Metric:
         return replace(self, k=k)
 
     def __call__(self, **options: Any) -> "Metric":
-        """Return the same metric with these options; those that it has already stay.
+        """Return the same metric with these options added.
 
         Args:
             options: options of the metric's function, such as `gain`, `empty` and `ties`.
@@ -159,16 +159,16 @@ class Metric:
 
 
 def parse_metric(text: "str | Metric") -> Metric:
-    """Make the metric that a text names; the case of the name does not matter.
+    """Make a metric from text; the case of the name does not matter.
 
-    MRR, MAP, NDCG, Precision and Recall are understood. A value is a number or text, in quotes or not; nothing is
-    evaluated.
+    MRR, MAP, NDCG, Precision and Recall are also accepted. A value is a number or text, with or without quotes; no code
+    is evaluated.
 
     Args:
         text: `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`, or a metric, which is returned.
 
     Example:
-        >>> parse("ndcg(gain='linear')@5"), parse("MRR@10"), parse("nDCG@5:gain=linear,ties=trec")
+        >>> parse_metric("ndcg(gain='linear')@5"), parse_metric("MRR@10"), parse_metric("nDCG@5:gain=linear,ties=trec")
         (nDCG(gain='linear')@5, RR@10, nDCG(gain='linear', ties='trec')@5)
     """
     if isinstance(text, Metric):

@@ -1,4 +1,4 @@
-"""Ranked lists: what every exact metric is computed from, so that many metrics share one sort."""
+"""Ranked lists: the input of every exact metric, so that many metrics share one sort."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ EMPTY = ("skip", "zero", "one")
 
 
 class ListValues(NamedTuple):
-    """One value per list, and whether the list had anything to find; `settle` gives the others their value."""
+    """One value per list, and False in `full` for an empty list; `settle` sets the value of empty lists."""
 
     values: Tensor  # (...)
     full: Tensor  # (...), bool
@@ -24,22 +24,22 @@ class ListValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranked:
-    """Lists in ranked order. Labels are 0 in padding, which stands behind the last document."""
+    """Lists in ranked order. Labels are 0 in padding, which is after the last document."""
 
     labels: Tensor  # (..., n)
     mask: Tensor  # (..., n)
-    judged: Tensor  # (..., m), every label that is known of the query, in any order; 0 in padding
+    judged: Tensor  # (..., m), all known labels of the query, in any order; 0 in padding
     judged_mask: Tensor  # (..., m)
-    ties: tuple[Tensor, Tensor] | None = None  # the runs of tied documents, where a metric averages over their orders
+    ties: tuple[Tensor, Tensor] | None = None  # runs of tied documents, if a metric averages over their orders
 
     def head(self, k: int | None) -> "Ranked":
-        """The first `k` documents, where nothing behind them can matter; the judged labels stay whole."""
+        """Return the first `k` documents, or all if ties are averaged; `judged` keeps all labels."""
         if k is None or self.ties is not None:
             return self
         return replace(self, labels=self.labels[..., :k], mask=self.mask[..., :k])
 
     def places(self) -> Tensor:
-        """The ranks of the places, 1 to n, `(n,)`; see `places`."""
+        """Return the ranks 1 to n, `(n,)`; see `places`."""
         return places(self.labels.shape[-1], self.labels.device)
 
     def spread(self, weights: Tensor) -> Tensor:
@@ -51,9 +51,9 @@ class Ranked:
         return ((total[first + size] - total[first]) / size).to(self.labels.dtype)
 
     def tied(self, flags: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """For each rank: documents tied there, how many of them are flagged, flagged ones before, place among the tied.
+        """Return per rank: number of tied documents, flagged ones among them, flagged ones before, index in the tie.
 
-        Without averaging over ties each document stands alone.
+        If ties are not averaged, each document is alone in its group.
         """
         count = flags.cumsum(-1)
         if self.ties is None:
@@ -66,12 +66,12 @@ class Ranked:
         return size.to(flags.dtype), count.gather(-1, first + size) - before, before, place.to(flags.dtype)
 
     def relevant(self, threshold: float) -> tuple[Tensor, Tensor]:
-        """1 for a ranked document with a label above `threshold`, else 0, `(..., n)`; and how many are judged so."""
+        """Return 1 for a label above `threshold`, otherwise 0, `(..., n)`; and the number of such judged labels."""
         flags = ((self.labels > threshold) & self.mask).to(self.labels.dtype)
         return flags, ((self.judged > threshold) & self.judged_mask).sum(-1).to(self.labels.dtype)
 
     def best(self, values: Tensor, k: int | None) -> Tensor:
-        """The `k` highest of the judged documents' `values`, `(..., m)`, highest first; 0 where there are fewer."""
+        """Return the `k` highest of the judged documents' `values`, `(..., m)`, highest first; filled with 0."""
         values = torch.where(self.judged_mask, values, -torch.inf)
         if k is None or k >= values.shape[-1]:
             top = values.sort(dim=-1, descending=True).values
@@ -81,13 +81,13 @@ class Ranked:
 
 
 def places(n: int, device: torch.device) -> Tensor:
-    """The ranks 1 to n, `(n,)`, in float64 (where the device has it), in which sums over many ranks stay exact."""
+    """Return the ranks 1 to n, `(n,)`, in float64 if the device has it: sums over many ranks stay exact."""
     wide = torch.float32 if device.type == "mps" else torch.float64
     return torch.arange(1, n + 1, device=device, dtype=wide)
 
 
 def within(ranks: Tensor, k: int | None) -> Tensor:
-    """1 for a rank up to `k`, 0 for the others."""
+    """Return 1 for a rank up to `k`, otherwise 0."""
     return torch.ones_like(ranks) if k is None else (ranks <= k).to(ranks.dtype)
 
 
@@ -102,9 +102,9 @@ def rank(
     k: int | None = None,
     lowest_label: float | None = None,
 ) -> Ranked:
-    """Check what every metric is given, and rank it; NaN scores are warned about where looking for them is cheap.
+    """Check the arguments of a metric and rank the lists; warn about NaN scores if counting them is cheap.
 
-    With `k` only the first k documents need to be put in order, unless the metric averages over ties.
+    With `k` only the first k documents are sorted, unless the metric averages over ties.
     """
     check_cutoff(k)
     one_of("ties", ties, TIES)
@@ -119,10 +119,10 @@ def rank(
 def rank_padded(
     scores: Tensor, labels: Tensor, mask: Tensor, ties: str, codes: Tensor | None = None, k: int | None = None
 ) -> Ranked:
-    """Rank padded lists that are checked, all `(..., n)`; `codes` are in the order of the document ids."""
+    """Rank checked padded lists, all `(..., n)`; `codes` are in the order of the document ids."""
     labels = labels.detach()
     if mask.shape[-1] == 0:
-        # One place of padding: a largest of nothing, or a last one, does not exist.
+        # One column of padding: zero columns have no maximum and no last element.
         scores, labels, mask = (torch.nn.functional.pad(tensor, (0, 1)) for tensor in (scores, labels, mask))
         codes = None
     positions, keys = ranked_order(scores, mask, ties, codes, k)
@@ -131,7 +131,7 @@ def rank_padded(
 
 
 def id_codes(ids: Any, lists: Lists) -> Tensor:
-    """Integers in the order of the document ids as text (by code point, as trec_eval compares bytes), `(..., n)`."""
+    """Return integers in the order of the ids as text, `(..., n)`; by code point, as trec_eval compares bytes."""
     text, shape, offsets = np.asarray(ids, dtype=str), tuple(lists.given.scores.shape), lists.given.offsets
     if text.shape != shape:
         bad_value("ids", f"have the shape of scores, {shape}", text.shape)
@@ -140,15 +140,15 @@ def id_codes(ids: Any, lists: Lists) -> Tensor:
 
 
 def nan_scores(scores: Tensor) -> int:
-    """How many scores are NaN; 0 where counting would force a device synchronisation."""
-    # A sum that is a number has no NaN in it, and is the quicker look.
+    """Number of NaN scores; 0 if counting would force a device synchronisation."""
+    # If the sum is not NaN, no score is NaN; the sum is the faster test.
     if not values_are_cheap(scores) or not bool(scores.sum().isnan()):
         return 0
     return int(scores.isnan().sum())
 
 
 def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
-    """Give the lists in which there is nothing to find their value, and reduce."""
+    """Set the value of empty lists, and reduce."""
     one_of("empty", empty, EMPTY)
     values, full = outcome
     if empty != "skip":
@@ -158,7 +158,7 @@ def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
 
 
 def check_cutoff(k: object) -> None:
-    """`k` is None or a whole number from 1."""
+    """Check that `k` is None or a whole number of at least 1."""
     if k is None:
         return
     if isinstance(k, bool) or not isinstance(k, int | np.integer):

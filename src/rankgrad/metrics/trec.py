@@ -1,6 +1,6 @@
-"""Runs and judgements of trec_eval users: files in and out, and measuring as trec_eval does.
+"""Read and write runs and qrels (judgements) of trec_eval, and measure runs as trec_eval does.
 
-A run is `{query: {document: score}}`, judgements (qrels) are `{query: {document: label}}`, as pytrec_eval has them.
+A run is `{query: {document: score}}`, qrels are `{query: {document: label}}`, as in pytrec_eval.
 """
 
 import gzip
@@ -34,10 +34,10 @@ _QRELS = "query iteration document label"
 
 
 def read_run(path: PathLike) -> Run:
-    """Read a run: lines of `query Q0 document rank score tag`, plain or gzip. As in trec_eval, the score decides.
+    """Read a run: lines of `query Q0 document rank score tag`, plain or gzip. Ranks are ignored, as in trec_eval.
 
     Args:
-        path: the file; gzip is known by its first bytes.
+        path: path of the file; gzip is detected by its first bytes.
 
     Example:
         >>> import tempfile; path = Path(tempfile.mkdtemp(), "run.txt")
@@ -49,10 +49,10 @@ def read_run(path: PathLike) -> Run:
 
 
 def read_qrels(path: PathLike) -> Qrels:
-    """Read judgements: lines of `query iteration document label`, plain or gzip.
+    """Read qrels: lines of `query iteration document label`, plain or gzip.
 
     Args:
-        path: the file; gzip is known by its first bytes.
+        path: path of the file; gzip is detected by its first bytes.
 
     Example:
         >>> import tempfile; path = Path(tempfile.mkdtemp(), "qrels.txt")
@@ -64,39 +64,39 @@ def read_qrels(path: PathLike) -> Qrels:
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
-    """Write a run in trec_eval's order, ranks from 1; gzip where the name ends in `.gz`. Scores read back exactly.
+    """Write a run in trec_eval's order, ranks from 1; gzip if the name ends in `.gz`. Scores are written exactly.
 
     Args:
-        path: the file to write; an older one is replaced.
+        path: path of the file; an existing file is replaced.
         run: `{query: {document: score}}`; ids are text without spaces.
-        tag: the name of the run, in the last column.
+        tag: name of the run, in the last column.
     """
     lines = []
     for query, documents in run.items():
         ranked = sorted(documents.items(), key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
-        for place, (document, score) in enumerate(ranked, 1):
-            lines.append((query, "Q0", document, str(place), repr(float(score)), tag))
+        for rank, (document, score) in enumerate(ranked, 1):
+            lines.append((query, "Q0", document, str(rank), repr(float(score)), tag))
     _write(path, lines)
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write judgements; gzip where the name ends in `.gz`.
+    """Write qrels; gzip if the name ends in `.gz`.
 
     Args:
-        path: the file to write; an older one is replaced.
+        path: path of the file; an existing file is replaced.
         qrels: `{query: {document: label}}`; ids are text without spaces.
     """
     _write(path, [(q, "0", d, str(int(label))) for q, judged in qrels.items() for d, label in judged.items()])
 
 
 def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]) -> Run:
-    """Scores of flat lists as a run; labels make judgements in the same way.
+    """Convert the scores of flat lists to a run; labels give qrels in the same way.
 
     Args:
         scores: `(documents,)`.
         offsets: `(lists + 1,)`.
-        queries: the id of each list.
-        ids: the id of each document.
+        queries: id of each list.
+        ids: id of each document.
 
     Example:
         >>> to_run([0.5, 0.25, 1.0], [0, 2, 3], ["q1", "q2"], ["a", "b", "a"])
@@ -125,20 +125,20 @@ def measure_run(
 ) -> Evaluation:
     """Measure a run as trec_eval does.
 
-    A document that is not judged has label 0, as has one with a negative label. Relevant documents that the run lacks
-    count in what could have been found (recall, AP, the best DCG); ARP and OPA look at the run's documents only. Ties
-    go by document id, unless a metric says `ties='expected'`. Queries in both run and judgements are measured; with
-    `complete` (trec_eval's `-c`) a judged query that the run lacks counts as one for which nothing was retrieved.
+    A document without a label, or with a negative label, has label 0. Relevant documents that are not in the run count
+    in the number of relevant documents (recall, AP) and in the best DCG; ARP and OPA use only the run's documents. Ties
+    are ordered by document id, unless a metric has `ties='expected'`. Queries in both run and qrels are measured; with
+    `complete` (trec_eval's `-c`) a query of qrels that is not in the run counts as a list without documents.
     trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
 
     Args:
         run: `{query: {document: score}}`.
         qrels: `{query: {document: label}}`.
         metrics: texts such as `"nDCG@10"`, or `Metric` values.
-        complete: whether judged queries that the run lacks are measured, too.
+        complete: also measure queries of qrels that are not in the run.
         bootstrap: number of resamples of the queries for the intervals; 0: the interval is the mean itself.
         seed: random seed of the resampling.
-        confidence: share of the resampled means that the interval holds.
+        confidence: share of the resampled means inside the interval.
 
     Example:
         >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means
@@ -167,7 +167,7 @@ def measure_run(
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
     offsets = torch.tensor([0, *np.cumsum(lengths).tolist()])
-    # At least one place, of padding: there is no largest of nothing.
+    # At least one column of padding: there is no maximum of zero columns.
     return to_padded(torch.from_numpy(flat), offsets, max(1, *lengths))
 
 
@@ -200,7 +200,7 @@ def _read(
         documents = result.setdefault(query, {})
         if document in documents:
             raise ValueError(
-                f"{path}:{line}: document {show(document)} again for query {show(query)}; expected it once"
+                f"{path}:{line}: document {show(document)} is repeated for query {show(query)}; expected it once"
             )
         documents[document] = value
     if not result:
@@ -209,24 +209,24 @@ def _read(
 
 
 def _label(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # `int` also reads digits of all scripts, and thousands of them
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # `int` also accepts digits of other scripts and long numbers
         raise ValueError(text)
     return int(text)
 
 
 def _lines(path: PathLike) -> Iterator[tuple[int, str]]:
     with open(path, "rb") as plain:
-        zipped = plain.read(2) == b"\x1f\x8b"
+        compressed = plain.read(2) == b"\x1f\x8b"
     number = 0
-    with gzip.open(path, "rb") if zipped else open(path, "rb") as file:
+    with gzip.open(path, "rb") if compressed else open(path, "rb") as file:
         try:
             for number, line in enumerate(file, 1):
                 yield number, line.decode()
         except UnicodeDecodeError:
-            raise ValueError(f"{path}:{number}: bytes that are no text; expected UTF-8") from None
+            raise ValueError(f"{path}:{number}: bytes that are not text; expected UTF-8") from None
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise ValueError(
-                f"{path}:{number + 1}: the gzip file breaks off or is damaged; expected a whole one"
+                f"{path}:{number + 1}: the gzip file is truncated or damaged; expected a complete file"
             ) from None
 
 

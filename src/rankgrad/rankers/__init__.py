@@ -1,18 +1,20 @@
-"""Rankers: modules that turn the features of lists into one score per document. What they share is said here, once.
+"""Rankers: modules that compute one score per document from the features of lists. All rankers share these rules.
 
 **Two layouts.** `ranker(features, offsets)` takes flat lists, features `(documents, f)` with `offsets (lists + 1,)`,
-and gives scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask `(lists, n)`,
-runs the same layers and gives `(lists, n)`. Lists of one or no document are legal, and so is no list at all.
+and returns scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask
+`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or none. A batch may have no
+list.
 
-**A list alone.** The scores of a list do not depend on the lists that share its batch, on padding, or on rows behind
-the last list; batch norm, in training, is the exception that it always is. Documents attend within their list only.
+**Independent lists.** The scores of a list do not depend on the other lists of its batch, on padding, or on rows after
+the last list. Batch norm in training is the exception, as always. Documents attend only to documents of their list.
 
-**No waiting.** Given `width`, at least the length of the longest list, nothing waits for a GPU, and shapes depend on
-shapes alone: a step fits in a CUDA graph. Pointwise rankers need no `width`: they never pad.
+**No synchronisation.** If `width` (at least the length of the longest list) is given, nothing waits for the GPU, and
+shapes depend only on shapes: a step can be captured in a CUDA graph. Pointwise rankers need no `width`: they never pad.
 
-**Names.** `build("mlp", features=46, widths=[256, 128])`, or as text `mlp:widths=256-128`; `MODELS` are the names. A
-preset, such as `neuralndcg-web30k`, is a name too: a paper's architecture, with its training settings in `PRESETS`.
-`ranker.config` says how the ranker was made: `build(**ranker.config)` makes another.
+**Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; the same as text is `mlp:widths=256-128`.
+`MODELS` holds the names. A preset, such as `neuralndcg-web30k`, is also a name: the architecture of a paper, with its
+training settings in `PRESETS`. `ranker.config` holds the name and options of a ranker: `build(**ranker.config)` makes
+a new one with the same architecture.
 """
 
 from rankgrad import moved

@@ -1,4 +1,4 @@
-"""What list-aware rankers share: attention and softmax pooling within a list. Only these pad, and nothing else."""
+"""Attention and softmax pooling within a list, for list-aware rankers. Only these two operations need padding."""
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,10 @@ class SelfAttention(nn.Module):
     .. math:: o_i = W_o \bigl[\textstyle\sum_j \mathrm{softmax}_j(q_i^\top k_j / \sqrt{d})\, v_j\bigr]_{heads}
 
     Args:
-        width: of the rows, in and out.
-        heads: how many.
-        head_size: d, of each head; None: width / heads.
-        dropout: of the attention weights.
+        width: size of a row, in input and output.
+        heads: number of heads.
+        head_size: d, size of each head; None: width / heads.
+        dropout: dropout of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, head_size: int | None = None, dropout: float = 0.0) -> None:
@@ -26,30 +26,30 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(width, 3 * inner)  # queries, keys and values at once
         self.out = nn.Linear(inner, width)
 
-    def forward(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Rows `(rows, width)`."""
-        padded = places.pad(self.project(rows))  # (lists, n, 3 * heads * d)
+    def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return rows `(rows, width)`."""
+        padded = index.pad(self.project(rows))  # (lists, n, 3 * heads * d)
         lists, n, inner = padded.shape[0], padded.shape[1], self.out.in_features
         split = padded.view(lists, n, 3, self.heads, inner // self.heads).permute(2, 0, 3, 1, 4)
         dropout = self.dropout if self.training else 0.0
-        keys = places.keys[:, None, None, :]
+        keys = index.keys[:, None, None, :]
         mixed = scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=keys, dropout_p=dropout)
-        return self.out(places.unpad(mixed.transpose(1, 2).reshape(lists, n, inner)))
+        return self.out(index.unpad(mixed.transpose(1, 2).reshape(lists, n, inner)))
 
 
-def softmax_pool(logits: Tensor, rows: Tensor, places: ListIndex) -> tuple[Tensor, Tensor]:
-    r"""Rows weighted by a softmax over the documents of their list, a_i h_i, and the sum of these over the list.
+def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor, Tensor]:
+    r"""Weight rows by a softmax over the documents of their list, a_i h_i, and sum them over the list.
 
     Args:
-        logits: `(rows, d)`, a softmax for each of d, or `(rows, 1)`, one for all.
+        logits: `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
         rows: h, `(rows, d)`.
-        places: which rows make a list.
+        index: the lists that the rows belong to.
 
     Returns:
-        a_i h_i, `(rows, d)`, and its sum, the same for every document of a list, `(rows, d)`.
+        a_i h_i, `(rows, d)`, and its sum over the list, repeated for every document of the list, `(rows, d)`.
     """
-    padded = places.pad(torch.cat([logits, rows], -1))
+    padded = index.pad(torch.cat([logits, rows], -1))
     wide = logits.shape[-1]
-    weights = torch.where(places.keys[..., None], padded[..., :wide], -torch.inf).softmax(1)
+    weights = torch.where(index.keys[..., None], padded[..., :wide], -torch.inf).softmax(1)
     weighted = weights * padded[..., wide:]  # (lists, n, d)
-    return places.unpad(weighted), places.each(weighted.sum(1))
+    return index.unpad(weighted), index.each(weighted.sum(1))

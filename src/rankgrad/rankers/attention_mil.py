@@ -1,4 +1,4 @@
-"""Attention-based multiple instance learning as a ranker."""
+"""The ranker AttentionMIL: attention-based multiple instance learning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,22 +11,23 @@ from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):
-    r"""Attention MIL: a list is pooled by one attention weight per document, plain or gated.
+    r"""Attention MIL: pools a list by one attention weight per document, plain or gated.
 
     .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
               a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
 
     with h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
-    softmax divides the scores of a list by one number, so that the order ignores the other documents (but for b).
+    softmax divides the scores of a list by one number, so the order does not depend on the other documents (except
+    through b).
 
     Args:
         features: f, the number of features.
-        widths: of the layers that make h.
-        attention: rows of V and U.
-        gated: whether U is there.
+        widths: widths of the layers that compute h.
+        attention: number of rows of V and U.
+        gated: use the gate U.
         mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, the published use.
         head: widths of the hidden layers of the score in mode `"pooled"`.
-        activation, norm, dropout: of both, as in `MLP`.
+        activation, norm, dropout: options of both MLPs, as in `MLP`.
 
     Example:
         >>> ranker = AttentionMIL(46, gated=True)
@@ -55,13 +56,13 @@ class AttentionMIL(PoolingScorer):
         scorer.whole_number("attention", attention)
         scorer.flag("gated", gated)
         settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
-        own: dict[str, Any] = {"attention": attention, "gated": gated}
-        super().__init__(features, widths=widths, mode=mode, head=head, **settings, **own)
+        mil_options: dict[str, Any] = {"attention": attention, "gated": gated}
+        super().__init__(features, widths=widths, mode=mode, head=head, **settings, **mil_options)
         self.inner = nn.Linear(self.tower.width, attention)
         self.gate = nn.Linear(self.tower.width, attention) if gated else None
-        self.attention = nn.Linear(attention, 1, bias=False)  # a bias would divide out of the softmax
+        self.attention = nn.Linear(attention, 1, bias=False)  # a bias would cancel in the softmax
 
     def logits(self, rows: Tensor) -> Tensor:
-        """w'(tanh(V h_i)), gated or not, `(rows, 1)`."""
+        """Return w'(tanh(V h_i)), gated or plain, `(rows, 1)`."""
         inner = torch.tanh(self.inner(rows))
         return self.attention(inner if self.gate is None else inner * torch.sigmoid(self.gate(rows)))

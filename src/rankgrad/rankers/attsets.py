@@ -1,4 +1,4 @@
-"""AttSets as a ranker."""
+"""The ranker AttSets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttSets(PoolingScorer):
-    r"""AttSets: a list is pooled by a softmax over its documents, separately for each feature d.
+    r"""AttSets: pools a list by a softmax over its documents, separately for each feature d.
 
     .. math:: h_i = \mathrm{MLP}(x_i), \quad a_i^d = \mathrm{softmax}_i\,(W h_i)^d, \quad z = \sum_i a_i \odot h_i
 
@@ -17,10 +17,10 @@ class AttSets(PoolingScorer):
 
     Args:
         features: f, the number of features.
-        widths: of the layers that make h.
+        widths: widths of the layers that compute h.
         mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i * h_i) + b, the published use.
         head: widths of the hidden layers of the score in mode `"pooled"`.
-        activation, norm, dropout: of both, as in `MLP`.
+        activation, norm, dropout: options of both MLPs, as in `MLP`.
 
     Example:
         >>> ranker = AttSets(46, widths=[128], mode="reweight")
@@ -49,5 +49,5 @@ class AttSets(PoolingScorer):
         self.attention = nn.Linear(self.tower.width, self.tower.width, bias=False)
 
     def logits(self, rows: Tensor) -> Tensor:
-        """c_i = W h_i, `(rows, width)`."""
+        """Return W h_i, `(rows, width)`."""
         return self.attention(rows)

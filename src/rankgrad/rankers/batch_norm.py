@@ -1,14 +1,14 @@
-"""Batch norm that leaves out the rows that are no document."""
+"""Batch norm that ignores rows of padding."""
 
 import torch
 from torch import Tensor, nn
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """`torch.nn.BatchNorm1d` over the real rows only, without waiting for the device to count them.
+    """`torch.nn.BatchNorm1d` over the documents only, without waiting for the device to count them.
 
-    Statistics are in float32 at least. Batches of one or no row are legal; one of no row leaves the running statistics
-    as they are.
+    Statistics are computed in float32 or float64. A batch may have one row or none; a batch without rows does not
+    change the running statistics.
 
     Example:
         >>> rows, real = torch.tensor([[1.0], [3.0], [99.0]]), torch.tensor([True, True, False])
@@ -18,7 +18,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalised rows `(rows, d)`; `real (rows,)` says which are documents, None: all."""
+        """Return normalised rows `(rows, d)`; `real (rows,)` is True for a document; None: all rows are documents."""
         if not self.training:
             return super().forward(input)
         if real is None and input.shape[0] > 1:
@@ -40,7 +40,7 @@ class BatchNorm(nn.BatchNorm1d):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Move the running statistics as torch does, with the unbiased variance."""
+        """Update the running statistics as PyTorch does, with the unbiased variance."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
@@ -52,12 +52,12 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def make_norm(kind: str, width: int, momentum: float = 0.1) -> nn.Module:
-    """The norm that an option names: `"none"`, `"batch"` or `"layer"`."""
+    """Make a norm by its name: `"none"`, `"batch"` or `"layer"`."""
     if kind == "batch":
         return BatchNorm(width, momentum=momentum)
     return nn.LayerNorm(width) if kind == "layer" else nn.Identity()
 
 
 def apply_norm(norm: nn.Module, rows: Tensor, real: Tensor | None) -> Tensor:
-    """Rows after a norm of any kind; only batch norm asks which are real."""
+    """Apply a norm of any kind to rows; only batch norm uses `real`."""
     return norm(rows, real) if isinstance(norm, BatchNorm) else norm(rows)

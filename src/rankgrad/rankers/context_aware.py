@@ -13,24 +13,25 @@ from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 
 class ContextAware(Scorer):
-    r"""The Context-Aware Ranker: each document is scored in sight of its whole list, by pre-norm encoder blocks.
+    r"""The Context-Aware Ranker: pre-norm encoder blocks score each document together with its whole list.
 
     .. math:: h = W x + b, \quad h \leftarrow h + \mathrm{Attention}(N(h)), \quad
               h \leftarrow h + W_2\,\phi(W_1 N(h)), \quad s = w^\top N(h) + b
 
-    with N layer norm, and the two middle steps once for each block. Dropout is where `torch.nn.TransformerEncoder` has
-    it. With `position`, sqrt(width) h + p(rank) enters the first block: the order in which a list is given then counts.
+    with N layer norm; each block repeats the two middle steps. Dropout is applied where `torch.nn.TransformerEncoder`
+    applies it. With `position`, the input of the first block is sqrt(width) h + p(rank): scores then depend on the
+    order of the documents in the input.
 
     Args:
         features: f, the number of features.
-        width: of h; `heads` divides it.
-        blocks, heads, feed_forward: of the encoder: blocks, heads of each, width of W_1.
+        width: size of h, a multiple of `heads`.
+        blocks, heads, feed_forward: number of blocks, heads per block, and width of W_1.
         dropout: one number.
         activation: phi, a name such as `"relu"`.
-        position: encoding of a document's rank in the list as given: `"none"`, `"fixed"` (sine and cosine) or
+        position: encoding of a document's rank in the input list: `"none"`, `"fixed"` (sine and cosine) or
             `"learned"`.
-        positions: how many ranks a learned encoding tells apart; those behind share the last.
-        output: `"none"` or `"tanh"`, on the scores.
+        positions: number of ranks that a learned encoding distinguishes; later ranks share the last encoding.
+        output: function of the scores, `"none"` or `"tanh"`.
 
     Example:
         >>> ranker = ContextAware(136, width=96, blocks=2, heads=1, feed_forward=384)
@@ -84,18 +85,18 @@ class ContextAware(Scorer):
         self.head = nn.Linear(width, 1)
         self.output = nn.Tanh() if output == "tanh" else nn.Identity()
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`."""
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`."""
         rows = self.input(rows)
         if self.position is not None:
-            rows = self.position(rows, places.rank)
+            rows = self.position(rows, index.rank)
         for block in self.blocks:
-            rows = block(rows, places)
+            rows = block(rows, index)
         return self.output(self.head(self.norm(rows)).squeeze(-1))
 
 
 class EncoderBlock(nn.Module):
-    """One pre-norm block of a Transformer encoder, on rows."""
+    """One pre-norm block of a Transformer encoder."""
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -105,15 +106,15 @@ class EncoderBlock(nn.Module):
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Rows `(rows, width)`."""
-        rows = rows + self.dropout(self.attention(self.norm1(rows), places))
+    def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return rows `(rows, width)`."""
+        rows = rows + self.dropout(self.attention(self.norm1(rows), index))
         wide = self.dropout(self.activation(self.wide(self.norm2(rows))))
         return rows + self.dropout(self.narrow(wide))
 
 
 class Position(nn.Module):
-    """sqrt(width) h + p(rank), with p learned for so many ranks, or sines and cosines for any number of them."""
+    """Position encoding sqrt(width) h + p(rank); p is learned for `learned` ranks, or sine and cosine."""
 
     def __init__(self, width: int, learned: int | None) -> None:
         super().__init__()
@@ -121,7 +122,7 @@ class Position(nn.Module):
         self.table = None if learned is None else nn.Embedding(learned, width)
 
     def forward(self, rows: Tensor, rank: Tensor) -> Tensor:
-        """Rows `(rows, width)`, from `rank (rows,)`."""
+        """Return rows `(rows, width)` with the encoding of `rank (rows,)`."""
         if self.table is not None:
             encoded = self.table(rank.clamp(max=self.last))
         else:

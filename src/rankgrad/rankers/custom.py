@@ -1,4 +1,4 @@
-"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are written as text."""
+"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are made from text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +14,15 @@ from rankgrad.rankers.scorer import Scorer
 
 Network = str | nn.Module | Callable[[int], nn.Module]
 
-_KINDS = "text such as 'mlp:widths=64-32', an nn.Module, or a function of the number of features that makes one"
+_KINDS = "text such as 'mlp:widths=64-32', an nn.Module, or a function of the number of features that returns one"
 
 
 class CustomRanker(Scorer):
-    """A caller's network that scores each document by itself: `network(features (documents, f))`.
+    """A custom network that scores each document separately: `network(features (documents, f))`.
 
     Args:
         features: f, the number of features.
-        network: gives `(documents,)` or `(documents, 1)`.
+        network: returns `(documents,)` or `(documents, 1)`.
     """
 
     model = "own"
@@ -31,60 +31,60 @@ class CustomRanker(Scorer):
         super().__init__(features, description=describe(network))
         self.network = network
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`; see `Scorer`."""
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`; see `Scorer`."""
         return self._checked(self.network(rows), (rows.shape[0],), rows)
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
-        """Scores `(documents,)` of flat lists; see `Scorer`."""
+        """Return scores `(documents,)` of flat lists; see `Scorer`."""
         if features.dim() == 2 and features.shape[0] == 0:
-            return features.sum(-1)  # no network is asked about nothing
+            return features.sum(-1)  # the network is not called without documents
         return super().forward(features, offsets, width=width)
 
     def _checked(self, scores: Any, shape: tuple[int, ...], features: Tensor) -> Tensor:
         if not isinstance(scores, Tensor) or tuple(scores.shape) not in (shape, (*shape, 1)):
-            must = f"give one score per document, {shape} for features {tuple(features.shape)}"
+            must = f"return one score per document, {shape} for features {tuple(features.shape)}"
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             bad_value("model", must, f"{got} from {self.config['description']}")
         return scores.reshape(shape)
 
 
 class CustomPadded(CustomRanker):
-    """A caller's network of padded lists: `network(features (lists, n, f), mask (lists, n))`.
+    """A custom network of padded lists: `network(features (lists, n, f), mask (lists, n))`.
 
     Args:
         features: f, the number of features.
-        network: gives `(lists, n)` or `(lists, n, 1)`; scores of padding mean nothing.
+        network: returns `(lists, n)` or `(lists, n, 1)`; scores of padding are ignored.
     """
 
     list_aware = True
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`; see `Scorer`."""
-        padded = torch.where(places.mask[..., None], places.pad(rows), 0.0)
-        scores = self._checked(self.network(padded, mask=places.mask), tuple(padded.shape[:2]), padded)
-        return places.unpad(scores[..., None]).squeeze(-1)
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`; see `Scorer`."""
+        padded = torch.where(index.mask[..., None], index.pad(rows), 0.0)
+        scores = self._checked(self.network(padded, mask=index.mask), tuple(padded.shape[:2]), padded)
+        return index.unpad(scores[..., None]).squeeze(-1)
 
 
 class CustomFlat(CustomRanker):
-    """A caller's network of flat lists: `network(features (documents, f), offsets (lists + 1,))`.
+    """A custom network of flat lists: `network(features (documents, f), offsets (lists + 1,))`.
 
     Args:
         features: f, the number of features.
-        network: gives `(documents,)` or `(documents, 1)`.
+        network: returns `(documents,)` or `(documents, 1)`.
     """
 
     list_aware = True
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
-        """Scores `(documents,)` of flat lists; see `Scorer`. Rows behind the last list are not allowed here."""
+        """Return scores `(documents,)` of flat lists; see `Scorer`. Rows after the last list are not allowed here."""
         self._check(features, 2, "(documents, {})")
         if features.shape[0] == 0:
             return features.sum(-1)
         return self._checked(self.network(features, offsets=offsets), (features.shape[0],), features)
 
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Scores `(lists, n)` of padded lists; see `Scorer`. Padding is scored 0."""
+        """Return scores `(lists, n)` of padded lists; see `Scorer`. Padding has score 0."""
         offsets = nn.functional.pad(mask.sum(-1).cumsum(0), (1, 0))
         scores = self(features[mask], offsets)
         return scores.new_zeros(mask.shape).masked_scatter(mask, scores)
@@ -94,10 +94,10 @@ _FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": Cust
 
 
 def as_ranker(model: Any, features: int) -> Scorer:
-    """Make a ranker of a text, a network, or a function that makes a network. A given network is copied.
+    """Make a ranker from text, from a network, or from a function that returns a network. A given network is copied.
 
-    What the network is given follows from the names of the parameters of its `forward`: `(features, mask)` padded
-    lists, `(features, offsets)` flat lists, and `(features)` rows, each scored by itself.
+    The parameter names of the network's `forward` decide what it receives: `(features, mask)` padded lists,
+    `(features, offsets)` flat lists, `(features)` rows that are scored separately.
 
     Args:
         model: text, an `nn.Module`, or a function (or class) called with the number of features.
@@ -118,7 +118,7 @@ def as_ranker(model: Any, features: int) -> Scorer:
     else:
         network = model(features)
         if not isinstance(network, nn.Module):
-            bad_type("model", f"make an nn.Module, as {describe(model)} does not", type(network).__name__)
+            bad_type("model", "return an nn.Module", f"{type(network).__name__} from {describe(model)}")
     if isinstance(network, Scorer):
         if network.features != features:
             bad_value("model", f"take {features} features, as the data has", network.features)
@@ -126,15 +126,15 @@ def as_ranker(model: Any, features: int) -> Scorer:
     ranker = _FORMS[_form(network)](features, network)
     _try(ranker)
     if not any(parameter.requires_grad for parameter in ranker.parameters()):
-        bad_value("model", "have parameters that are trained", f"none in {describe(network)}")
+        bad_value("model", "have trainable parameters", f"none in {describe(network)}")
     return ranker
 
 
 def check_model(model: Any) -> None:
-    """Raise what is wrong with a model as far as it shows without data.
+    """Check a model as far as this is possible without data.
 
     Args:
-        model: as `as_ranker` takes it.
+        model: text, a network or a function; see `as_ranker`.
     """
     if isinstance(model, str):
         only_described("model", model)
@@ -149,16 +149,16 @@ def check_model(model: Any) -> None:
 
 
 def model_text(model: Any) -> str:
-    """The text of a model; a description where no text makes the model again.
+    """Return the text of a model, or a description if the model cannot be made from text.
 
     Args:
-        model: as `as_ranker` takes it.
+        model: text, a network or a function; see `as_ranker`.
     """
     return model if isinstance(model, str) else f"{OWN}{describe(model)}"
 
 
 def _form(network: nn.Module) -> str | None:
-    """The second parameter that the network's forward takes: `mask`, `offsets` or none."""
+    """Return the second parameter of the network's forward: `mask`, `offsets` or None."""
     takes = CallSignature(network.forward)
     named = next((name for name in ("mask", "offsets") if name in takes.named), None)
     if not takes.fits(1, *([named] if named else [])):
@@ -169,7 +169,7 @@ def _form(network: nn.Module) -> str | None:
 
 @torch.no_grad()
 def _try(ranker: CustomRanker) -> None:
-    """Score two small lists, which shows a wrong shape before training, and makes the weights of lazy layers."""
+    """Score two small lists: this finds a wrong shape before training and creates the weights of lazy layers."""
     training = ranker.training
     ranker.eval()
     rows = torch.zeros(5, ranker.features)

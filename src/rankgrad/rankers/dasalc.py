@@ -1,4 +1,4 @@
-"""DASALC: data augmented self-attentive latent cross, the strongest neural ranker in print on the large public sets."""
+"""DASALC, data augmented self-attentive latent cross: the best published neural ranker on the large public sets."""
 
 from torch import Tensor, nn
 
@@ -11,22 +11,22 @@ from rankgrad.rankers.scorer import Scorer
 
 
 class DASALC(Scorer):
-    r"""DASALC: a tower for the document, self-attention for its list, joined by a latent cross.
+    r"""DASALC: combines a tower of the document and self-attention over its list by a latent cross.
 
     .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v, \quad
               s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
 
     with N batch norm, D dropout, and epsilon ~ N(0, noise^2) in training only. The tower is twice [Linear, ReLU, N, D].
-    The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors put
-    x <- sign(x) log(1 + |x|), clipped to 30, before all this: preprocessing `log1p,clip=30`.
+    The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors first apply
+    x <- sign(x) log(1 + |x|), clipped to 30: preprocessing `log1p,clip=30`.
 
     Args:
         features: f, the number of features.
-        width: of the tower's layers.
-        layers, heads, head_size: of the attention; its rows are `head_size` wide, as the authors have it.
-        dropout: one number, for all.
+        width: width of the tower's layers.
+        layers, heads, head_size: options of the attention; its rows have size `head_size`, as in the authors' code.
+        dropout: one number, for all layers.
         noise: standard deviation of the noise on the features.
-        projection: whether one more linear layer ends the tower, as in the code that the authors released.
+        projection: add one more linear layer at the end of the tower, as in the authors' released code.
 
     Example:
         >>> ranker = DASALC(136, width=64, layers=1, head_size=10)
@@ -74,12 +74,12 @@ class DASALC(Scorer):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, 1)
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`."""
-        rows = add_noise(self.input_norm(rows, places.real), self.noise, self.training)
-        u = self.projection(self.tower(rows, places.real))  # (rows, width)
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`."""
+        rows = add_noise(self.input_norm(rows, index.real), self.noise, self.training)
+        u = self.projection(self.tower(rows, index.real))  # (rows, width)
         context = self.context(rows).relu()  # (rows, head_size)
         for attention, norm in zip(self.attentions, self.norms, strict=True):
-            context = norm(context + self.dropout(attention(context, places)))
-        v = self.cross(self.context_norm(context, places.real))
+            context = norm(context + self.dropout(attention(context, index)))
+        v = self.cross(self.context_norm(context, index.real))
         return self.head(self.dropout((u * v + u).relu())).squeeze(-1)

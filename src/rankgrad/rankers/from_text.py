@@ -1,4 +1,4 @@
-"""Rankers by name: from text to a name with options, and from these to a module."""
+"""Make rankers from text: parse a name with options, and build the module."""
 
 import inspect
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each
 
 
 def build(model: str, *, features: int, **options: Any) -> Scorer:
-    """The ranker of a name, or of a preset, with its options; what is wrong is said before anything is made.
+    """Build a ranker or a preset by its name, with options. Options are checked first.
 
     Args:
         model: a name in `MODELS` or `PRESETS`; case does not matter.
         features: f, the number of features.
-        options: those of the model's class, None standing for `"none"`; with a preset they replace the preset's.
+        options: options of the model's class; None means `"none"`. They replace the options of a preset.
 
     Example:
         >>> ranker = build("mlp", features=46, widths=[256, 128])
@@ -46,39 +46,39 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
 
 
 def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
-    """Read a ranker's text and check it; returns its name and options for `build`.
+    """Parse and check the text of a ranker; return its name and options for `build`.
 
     Args:
         text: `name[:option=value,...]` or `name(option=value, ...)`, in any case. The name is one of `MODELS` or
             `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
 
     Example:
-        >>> parse("mlp:widths=256-128,norm=none")
+        >>> parse_ranker("mlp:widths=256-128,norm=none")
         ('mlp', {'widths': [256, 128], 'norm': 'none'})
     """
-    said = no_cutoff("model", spell("model", text), text)
-    name, options = _known(said.name), {option: _word(value) for option, value in said.options.items()}
+    spec = no_cutoff("model", spell("model", text), text)
+    name, options = _known(spec.name), {option: _word(value) for option, value in spec.options.items()}
     _kind(name, options)
-    with torch.device("meta"):  # all other checks, and no weights
+    with torch.device("meta"):  # runs all other checks without allocating weights
         build(name, features=1, **options)
     return name, options
 
 
 def _known(name: Any) -> str:
-    """The name as `MODELS` and `PRESETS` spell it; `-` and `_` are the same here."""
+    """Return the name as spelled in `MODELS` or `PRESETS`; `-` and `_` are equivalent."""
     if not isinstance(name, str):
         bad_type("model", "be a name such as 'mlp'", type(name).__name__)
     known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
     plain = name.strip().lower().replace("-", "_")
     if plain == "own":
-        bad_value("model", "be a network that can be made by its name; an own one is given as an object", repr(name))
+        bad_value("model", "be a network that can be built by name; a custom network is given as an object", repr(name))
     if plain not in known:
         one_of("model", name, known.values())
     return known[plain]
 
 
 def _kind(name: str, options: Mapping[str, Any]) -> type[Scorer]:
-    """The class of a model or preset, which must have all these options, of a size that can be made."""
+    """Return the class of a model or preset; check that it has these options and that their sizes are allowed."""
     model = PRESETS[name].model if name in PRESETS else name
     known = [option for option in inspect.signature(MODELS[model]).parameters if option != "features"]
     known_options(model, options, known)

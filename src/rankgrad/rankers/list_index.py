@@ -1,4 +1,4 @@
-"""Which rows make a list: between flat rows and padded lists, by gathers alone and without waiting for the device."""
+"""Convert between flat rows and padded lists with gathers only, without waiting for the device."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -9,25 +9,25 @@ from torch import Tensor
 from rankgrad.errors import bad_value
 from rankgrad.lists import values_are_cheap
 
-_UNASKED = cast(Tensor, None)  # by a pointwise ranker
+_UNUSED = cast(Tensor, None)  # by a pointwise ranker
 
 
 @dataclass(frozen=True)
 class ListIndex:
-    """The places of rows in lists. Linear layers work on rows; only what mixes the documents of a list is padded.
+    """Positions of rows in lists. Linear layers work on rows; only layers that mix documents of a list need padding.
 
-    The indices are made once and serve every layer. A pointwise ranker asks for none of them.
+    The indices are computed once and used by every layer. A pointwise ranker uses none of them.
     """
 
-    real: Tensor | None  # (rows,) whether a row is a document; None: all are
-    mask: Tensor = _UNASKED  # (lists, n) whether a place of the padded lists is a document
-    keys: Tensor = _UNASKED  # (lists, n) the mask, and one place at least of an empty list: no softmax is of none
-    gather: tuple[Tensor, Tensor] | None = None  # the row at each place, (lists * n,); the place of each row, (rows,)
-    rank: Tensor = _UNASKED  # (rows,) of a document in its list as it was given, from 0
+    real: Tensor | None  # (rows,) True for a row that is a document; None: all are
+    mask: Tensor = _UNUSED  # (lists, n) True for a document, False for padding
+    keys: Tensor = _UNUSED  # (lists, n) the mask, with one True in an empty list: a softmax needs an element
+    gather: tuple[Tensor, Tensor] | None = None  # row at each position, (lists * n,); position of each row, (rows,)
+    rank: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
 
     @staticmethod
     def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "ListIndex":
-        """ListIndex of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
+        """Return the index of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
         cheap = values_are_cheap(offsets)
         last = int(offsets[-1]) if cheap else None
         if last is not None and last > documents:
@@ -43,56 +43,56 @@ class ListIndex:
         columns = torch.arange(width, device=offsets.device)
         mask = columns < lengths[:, None]
         keys = columns < lengths.clamp(min=1)[:, None]
-        # Padding repeats the last document of its own list, so that nothing of another list can reach this one.
+        # Padding repeats the last document of the same list, so a list never receives values of another list.
         row = torch.minimum(starts[:, None] + columns, ends[:, None] - 1).clamp(min=0).flatten()
         rows = torch.arange(documents, device=offsets.device)
         if lists * width == 0:
             return ListIndex(real, mask, keys, (row, rows), rows)
         owner = torch.searchsorted(ends.contiguous(), rows, right=True).clamp(max=lists - 1)
         rank = rows - starts[owner]
-        # A row of no list has no place: any will do, as long as it is one.
-        place = (owner * width + rank).clamp(max=lists * width - 1)
-        return ListIndex(real, mask, keys, (row, place), rank)
+        # A row of no list has no position: any valid position can be used.
+        position = (owner * width + rank).clamp(max=lists * width - 1)
+        return ListIndex(real, mask, keys, (row, position), rank)
 
     @staticmethod
     def padded(mask: Tensor) -> "ListIndex":
-        """ListIndex of rows that are padded lists, `(lists * n, ...)`, already."""
+        """Return the index of rows that are already padded lists, `(lists * n, ...)`."""
         keys = mask | ~mask.any(-1, keepdim=True)
         return ListIndex(mask.flatten(), mask, keys, None, (mask.cumsum(-1) - 1).clamp(min=0).flatten())
 
     def clean(self, rows: Tensor) -> Tensor:
-        """The rows `(rows, d)`, 0 where they are no document."""
+        """Return the rows `(rows, d)` with 0 in rows that are not documents."""
         return rows if self.real is None else torch.where(self.real[:, None], rows, 0.0)
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Rows `(rows, d)` as padded lists `(lists, n, d)`; padding holds anything finite: see `keys`."""
+        """Return rows `(rows, d)` as padded lists `(lists, n, d)`; padding has arbitrary finite values: see `keys`."""
         lists, n = self.keys.shape
         if self.gather is None:
             return rows.view(lists, n, rows.shape[1])
-        row, place = self.gather
+        row, position = self.gather
         if lists * n == 0:
             return rows.new_zeros(lists, n, rows.shape[1]) + rows.sum() * 0
-        return _Move.apply(rows, row, place, None, self.real).view(lists, n, rows.shape[1])
+        return _Move.apply(rows, row, position, None, self.real).view(lists, n, rows.shape[1])
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Padded lists `(lists, n, d)` as rows `(rows, d)`; what stood in padding is lost."""
+        """Return padded lists `(lists, n, d)` as rows `(rows, d)`; padding is dropped."""
         flat = padded.reshape(-1, padded.shape[-1])
         if self.gather is None:
             return flat
-        row, place = self.gather
+        row, position = self.gather
         if flat.shape[0] == 0:
-            return flat.new_zeros(place.shape[0], flat.shape[1]) + flat.sum()  # in the graph, though nothing is there
-        return _Move.apply(flat, place, row, None, self.mask.flatten())
+            return flat.new_zeros(position.shape[0], flat.shape[1]) + flat.sum()  # zeros that are in the graph
+        return _Move.apply(flat, position, row, None, self.mask.flatten())
 
     def each(self, lists: Tensor) -> Tensor:
-        """One vector a list, `(lists, d)`, repeated for each of its rows, `(rows, d)`."""
+        """Repeat one vector per list, `(lists, d)`, for each of its rows, `(rows, d)`."""
         return self.unpad(lists[:, None].expand(-1, self.keys.shape[1], -1))
 
 
 class _Move(torch.autograd.Function):
-    """`values[to]`, 0 where not `kept`, whose derivative is the way back: a gather too, so fast and in a fixed order.
+    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather: fast, in a fixed order.
 
-    `back` is where each value went; `kept_back` are the values that went anywhere, None: all.
+    `back` is the new position of each value; `kept_back` is True for values that have one, None: all have.
     """
 
     @staticmethod
@@ -111,7 +111,7 @@ class _Move(torch.autograd.Function):
 
 
 def _width(lengths: Tensor, width: int | None, cheap: bool) -> int:
-    """The width of the padded lists, checked where that costs nothing."""
+    """Return the width of the padded lists; check it if the offsets can be read without waiting."""
     if lengths.shape[0] == 0:
         return width or 0
     if width is None:

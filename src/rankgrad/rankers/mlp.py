@@ -1,4 +1,4 @@
-"""Pointwise rankers: a document's score depends on its own features only. Nothing is padded."""
+"""Pointwise rankers: a document's score depends only on its features. Nothing is padded."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -35,8 +35,8 @@ class Linear(Scorer):
         super().__init__(features)
         self.head = nn.Linear(features, 1)
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`."""
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`."""
         return self.head(rows).squeeze(-1)
 
 
@@ -50,15 +50,15 @@ class MLP(Scorer):
 
     Args:
         features: f, the number of features.
-        widths: of the hidden layers; none makes a linear ranker.
+        widths: widths of the hidden layers; an empty list makes a linear ranker.
         norm: `"none"`, `"batch"` or `"layer"`.
-        norm_place: of the norm, `"before"` or `"after"` the activation.
-        norm_momentum: of batch norm, in PyTorch's sense: 0.001 is TensorFlow's 0.999.
-        input_norm: `"none"` or `"batch"`, on the features.
+        norm_place: position of the norm, `"before"` or `"after"` the activation.
+        norm_momentum: momentum of batch norm as PyTorch defines it: 0.001 is TensorFlow's 0.999.
+        input_norm: norm of the features, `"none"` or `"batch"`.
         activation: a name in `ACTIVATIONS`, such as `"relu"`.
-        dropout: one number, or one for each hidden layer.
-        noise: standard deviation of the Gaussian noise on the (normed) features.
-        init: `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
+        dropout: one number, or one per hidden layer.
+        noise: standard deviation of the Gaussian noise on the (normalised) features.
+        init: initial weights, `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
 
     Example:
         >>> ranker = MLP(46, widths=[256, 128], dropout=0.1)
@@ -105,15 +105,15 @@ class MLP(Scorer):
         if init == "xavier_normal":
             self.apply(_xavier_normal)
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`."""
-        rows = apply_norm(self.input_norm, rows, places.real)
-        rows = self.tower(add_noise(rows, self.noise, self.training), places.real)
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`."""
+        rows = apply_norm(self.input_norm, rows, index.real)
+        rows = self.tower(add_noise(rows, self.noise, self.training), index.real)
         return self.head(rows).squeeze(-1)
 
 
 class Tower(nn.Module):
-    """Linear layers with norm, activation and dropout: what rankers put below their score. `width` is its output's."""
+    """Linear layers with norm, activation and dropout, below the score layer. `width` is the width of the output."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Tower(nn.Module):
         self.dropouts = nn.ModuleList(nn.Dropout(each) for each in dropouts)
 
     def forward(self, rows: Tensor, real: Tensor | None) -> Tensor:
-        """Rows `(rows, width)`; `real (rows,)` says which are documents, None: all."""
+        """Return rows `(rows, width)`; `real (rows,)` is True for a document; None: all rows are documents."""
         for layer, norm, dropout in zip(self.layers, self.norms, self.dropouts, strict=True):
             rows = layer(rows)
             if self.norm_first:
@@ -152,7 +152,7 @@ class Tower(nn.Module):
 
 
 def add_noise(rows: Tensor, noise: float, training: bool) -> Tensor:
-    """Rows with Gaussian noise of standard deviation `noise`, in training."""
+    """Add Gaussian noise of standard deviation `noise` in training."""
     return rows + noise * torch.randn_like(rows) if training and noise else rows
 
 

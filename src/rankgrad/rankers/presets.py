@@ -1,4 +1,4 @@
-"""The papers' rankers, under a name each, with the settings they were trained with beside them as plain data."""
+"""Presets: the rankers of papers by name, with the settings of their training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Preset:
-    """A ranker of a paper: its model and options, and how it was trained. What the paper does not say is None.
+    """A ranker of a paper: model, options and training settings. A setting that the paper does not give is None.
 
     Example:
         >>> preset = PRESETS["neuralndcg-web30k"]
@@ -17,28 +17,28 @@ class Preset:
     """
 
     model: str  # a name in `MODELS`
-    options: Mapping[str, Any]  # of the model
-    source: str  # the paper and section, and what is ours
-    preprocess: str | None = None  # as text: steps of `rankgrad.data`
-    optimiser: str | None = None  # as text: a name with options
+    options: Mapping[str, Any]  # options of the model
+    source: str  # the paper and section, and our additions
+    preprocess: str | None = None  # text: preprocessing steps of `rankgrad.data`
+    optimiser: str | None = None  # text: a name with options
     lr: float | None = None  # learning rate
-    batch: int | None = None  # lists per step
-    list_size: int | None = None  # longer lists are cut to it in training
+    batch: int | None = None  # number of lists per step
+    list_size: int | None = None  # longer lists are truncated to this length in training
     epochs: int | None = None  # number of passes over the training lists
-    schedule: str | None = None  # as text: a name with options
-    loss: str | None = None  # as text; None: the paper compares several
+    schedule: str | None = None  # text: a name with options
+    loss: str | None = None  # text; None: the paper compares several losses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
 
 def _context_aware(width: int, batch: int) -> Preset:
-    """NeuralNDCG's ranker: the same for both sets but for two numbers."""
+    """Return NeuralNDCG's ranker; the two data sets differ only in `width` and `batch`."""
     options = {"width": width, "blocks": 2, "heads": 1, "feed_forward": 384, "dropout": 0.1, "output": "tanh"}
     return Preset(
         model="context_aware",
         options=options,
-        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code; there only some features are logged",
+        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code, where only some features have log1p",
         preprocess="log1p,standardise",
         optimiser="adam",
         lr=1e-3,
@@ -51,7 +51,7 @@ def _context_aware(width: int, batch: int) -> Preset:
 
 
 def _dasalc(source: str, lr: float = 1e-3, batch: int = 128, **options: Any) -> Preset:
-    """DASALC's ranker: settings for WEB30K, but for what is given."""
+    """Return DASALC's ranker with the settings for WEB30K, except those that are given."""
     common = {"width": 512, "layers": 4, "heads": 2, "head_size": 100, "dropout": 0.4, "noise": 1.5}
     return Preset(
         model="dasalc",
@@ -76,7 +76,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "norm_momentum": 0.001,
                 "dropout": [0.5, 0.5, 0.8],
             },
-            source="LambdaLoss@K, Experiments; learning rates 0.01 to 10 were tried; the norm's place is TF-Ranking's",
+            source="LambdaLoss@K, Experiments; learning rates 0.01 to 10 were tried; norm position of TF-Ranking",
             preprocess="log1p",
         ),
         "smoothi-dnn": Preset(
@@ -88,7 +88,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "input_norm": "batch",
                 "init": "xavier_normal",
             },
-            source="SmoothI, supplement, section 4; the model of the lowest validation loss was kept",
+            source="SmoothI, supplement, section 4; the model with the lowest validation loss was kept",
             optimiser="adam",
             lr=1e-3,
             batch=128,

@@ -1,4 +1,4 @@
-"""The frame of rankers that pool a list into one vector by a softmax over its documents, and score each beside it."""
+"""Base class of rankers that pool a list into one vector by a softmax over its documents."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ MODES = ("pooled", "reweight")
 
 
 class PoolingScorer(Scorer):
-    """h from a tower, z = sum_i a_i h_i over the list, and a score for each document; a subclass says what a is.
+    """Compute h with a tower, pool it to z = sum_i a_i h_i, and score each document; a subclass defines a.
 
     Mode `"pooled"` scores MLP([h_i; z; h_i * z]), mode `"reweight"` a linear function of a_i * h_i. A linear function
-    of [h_i; z] would be no use: z adds the same number to every document of the list.
+    of [h_i; z] would not use z: it adds the same number to every document of the list.
     """
 
     list_aware = True
@@ -51,17 +51,17 @@ class PoolingScorer(Scorer):
 
     @abstractmethod
     def logits(self, rows: Tensor) -> Tensor:
-        """What the softmax over a list is taken of: `(rows, width)`, or `(rows, 1)`.
+        """Return the logits of the softmax over a list, `(rows, width)` or `(rows, 1)`.
 
         Args:
             rows: h of each document, `(rows, width)`.
         """
 
-    def score(self, rows: Tensor, places: ListIndex) -> Tensor:
-        """Scores `(rows,)`."""
-        rows = self.tower(rows, places.real)
-        weighted, pooled = softmax_pool(self.logits(rows), rows, places)
+    def score(self, rows: Tensor, index: ListIndex) -> Tensor:
+        """Return scores `(rows,)`."""
+        rows = self.tower(rows, index.real)
+        weighted, pooled = softmax_pool(self.logits(rows), rows, index)
         if self.mixer is None:
             return self.head(weighted).squeeze(-1)
-        beside = torch.cat([rows, pooled, rows * pooled], -1)
-        return self.head(self.mixer(beside, places.real)).squeeze(-1)
+        joined = torch.cat([rows, pooled, rows * pooled], -1)
+        return self.head(self.mixer(joined, index.real)).squeeze(-1)

@@ -1,11 +1,11 @@
-"""Differentiable ranks and permutations. An operator is a frozen value with four methods:
+"""Differentiable ranks and permutations. An operator is a frozen dataclass with four methods:
 
-`.permutation(scores, mask)` gives a soft permutation matrix, `.ranks(scores, mask)` soft ranks from 1,
+`.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` soft ranks from 1,
 `.sort(scores, mask)` softly sorted scores and `.top_k(scores, k, mask)` soft membership in the first k. All are
-differentiable, all tend to the exact answer as the temperature falls.
+differentiable and converge to the exact result as the temperature decreases.
 
-An operator that knows only permutations gives the mean rank of each column; one that knows only ranks is lifted to a
-permutation by sharing each document between its two neighbouring ranks (`lift`).
+If an operator defines only permutations, its soft rank is the mean rank of each column. If it defines only ranks, its
+permutation shares each document between the two neighbouring ranks (`lift`).
 """
 
 from rankgrad.relax.fast_sort import fast_sort

@@ -18,8 +18,9 @@ class fast_sort(Relaxation):
     .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
               \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
 
-    Sorted scores fall into blocks: within a block documents keep their distances around the block's mean rank, and a
-    document alone in its block has its exact rank (and no gradient: take epsilon, the `temperature`, large enough).
+    Sorted scores are divided into blocks. Within a block documents keep their distances around the mean rank of the
+    block. A document alone in its block has its exact rank and no gradient: choose epsilon, the `temperature`, large
+    enough.
 
     Args:
         temperature: epsilon, the strength of the regularisation.
@@ -41,7 +42,7 @@ class fast_sort(Relaxation):
         one_of("regularisation", self.regularisation, ("l2", "entropic"))
 
     def _ranks(self, scores: Tensor, mask: Tensor) -> Tensor:
-        by_score = order(-scores, mask)  # lowest score first: it takes rank n
+        by_score = order(-scores, mask)  # lowest score first: it has rank n
         ordered, real = (-scores / self.temperature).gather(-1, by_score), mask.gather(-1, by_score)
         length = mask.sum(-1, keepdim=True)
         ranks = (length - torch.arange(scores.shape[-1], device=scores.device)).clamp(min=1).to(scores.dtype)
@@ -52,7 +53,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """The scores in soft descending order, `(..., n)`: the point of their permutahedron nearest to ranks / eps."""
+        """Sort the scores softly, descending, `(..., n)`: the point of their permutahedron nearest to ranks / eps."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -63,39 +64,40 @@ class fast_sort(Relaxation):
 
 
 def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """The point of the permutahedron of `w` nearest to `z`, both `(..., n)` and falling; padding last.
+    """Return the point of the permutahedron of `w` nearest to `z`, both `(..., n)` and descending; padding last.
 
-    In its blocks B the answer is `z_i - mean_B(z) + mean_B(w)`: written so, scores of 1e30 leave the ranks intact.
+    In each block B the result is `z_i - mean_B(z) + mean_B(w)`. In this form the ranks are exact for scores of 1e30.
     """
     owner = _blocks(z, w, real, _mean)
     return _apart(z, owner, _mean) + _spread(_mean(w, owner), owner)
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """The same with KL divergence, in logarithms: `z_i - logsumexp_B(z) + logsumexp_B(w)` in its blocks."""
+    """Return the same for the KL divergence, in logarithms: `z_i - logsumexp_B(z) + logsumexp_B(w)` in block B."""
     owner = _blocks(z, w, real, _logsumexp)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
 @torch.no_grad()
 def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
-    """The block of each entry, `(..., n)`, numbered through all lists: adjacent violators are pooled until none remain.
+    """Pool adjacent violators until none remain; return the block number of each entry, `(..., n)`.
 
-    Every pass merges all runs of violators of all lists at once, so there are few passes, each over whole tensors.
+    Blocks are numbered over all lists. Every pass merges all runs of violators of all lists at once, so there
+    are few passes, each over whole tensors.
     """
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
-    # Whole scores often make blocks level. Rounding must not merge those: the derivative jumps there.
-    room = real.shape[-1] * torch.finfo(w.dtype).eps
+    # With integer scores neighbouring blocks are often equal. Rounding must not merge them: the derivative jumps there.
+    tolerance = real.shape[-1] * torch.finfo(w.dtype).eps
     follows = real.clone()
-    follows[..., 0] = False  # what could be merged into the block before it
+    follows[..., 0] = False  # entries that can be merged into the block before them
     while True:
         owner = _number(starts)
         high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
-        # Later blocks must not exceed earlier ones in pool(z) - pool(w); differences of like with like keep the digits.
+        # pool(z) - pool(w) must not increase from block to block. Differences of z and of w separately keep precision.
         falls, wanted = high[..., :-1] - high[..., 1:], low[..., :-1] - low[..., 1:]
-        rises = falls < wanted - room * (falls.abs() + wanted.abs())
+        rises = falls < wanted - tolerance * (falls.abs() + wanted.abs())
         merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))
         if not merge.any():
             return owner
@@ -107,20 +109,20 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """`values - pool_B(values)`, `(..., n)`, from differences to the block's highest: ties at 1e30 leave no error."""
+    """Return `values - pool_B(values)`, `(..., n)`, relative to the block's highest value: exact for ties at 1e30."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """The largest value of each block, `(entries,)`, a constant of the gradient."""
+    """Return the largest value of each block, `(entries,)`, without a gradient."""
     flat = values.detach().reshape(-1)
     return torch.zeros_like(flat).scatter_reduce(0, owner.reshape(-1), flat, "amax", include_self=False)
 
 
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
-    """Mean of each block, `(entries,)`; blocks are fewer than entries, the rest is unused."""
+    """Mean of each block, `(entries,)`; there are fewer blocks than entries, the rest is unused."""
     flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
     total = flat.index_add(0, owner.reshape(-1), values.expand_as(owner).reshape(-1))
     count = flat.index_add(0, owner.reshape(-1), torch.ones_like(flat))

@@ -7,12 +7,12 @@ from torch import Tensor
 def gumbel_noise(
     shape: torch.Size | tuple[int, ...], *, like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Standard Gumbel noise in the device and dtype of `like`.
+    """Return standard Gumbel noise with the device and dtype of `like`.
 
     Args:
         shape: shape of the noise, such as `(samples, *scores.shape)`.
-        like: a floating-point tensor, whose device and dtype the noise has.
-        generator: source of the random numbers; None takes PyTorch's.
+        like: a floating-point tensor; the noise has its device and dtype.
+        generator: source of the random numbers; None: PyTorch's default generator.
 
     Example:
         >>> noise = gumbel_noise((100_000,), like=torch.zeros(1), generator=torch.Generator().manual_seed(0))

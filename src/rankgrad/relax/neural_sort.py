@@ -1,4 +1,4 @@
-"""NeuralSort, and the Sinkhorn scaling that makes its rows and columns both sum to 1."""
+"""NeuralSort, and Sinkhorn scaling, after which both rows and columns sum to 1."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ class neural_sort(Relaxation):
 
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
 
-    Rows sum to 1, columns need not: `sinkhorn_rounds` of scaling mend that, each of columns first, then rows;
-    `transposed` scales the transpose instead, so that it is the columns that sum to 1 in the end.
+    Rows sum to 1, but columns need not. `sinkhorn_rounds` rounds of scaling correct that; each round scales columns,
+    then rows. `transposed` scales the transpose instead, so that at the end the columns sum to 1.
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact order.
+        temperature: tau, above 0; a smaller value is closer to the exact order.
         sinkhorn_rounds: number of rounds of scaling; 0 for none.
-        transposed: whether to scale the transpose; without rounds it changes nothing.
+        transposed: scale the transpose; without rounds it has no effect.
 
     Example:
         >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])
@@ -60,13 +60,13 @@ class neural_sort(Relaxation):
 def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Scale rows and columns until both sum to 1; each round normalises columns, then rows.
 
-    Only the two scaling vectors are iterated, so a round costs two products with the matrix and stores nothing of its
-    size. The rounds are fixed: stopping early would wait for the device. Rows and columns of zeros stay zero.
+    Only the two scaling vectors change, so a round costs two products with the matrix and stores no matrix. The number
+    of rounds is fixed: stopping early would wait for the device. Rows and columns of zeros stay zero.
 
     Args:
         matrix: non-negative, `(..., n, n)`.
-        rounds: how many; 0 returns the matrix as it is.
-        return_residual: also return how far the worst row or column sum is from 1, `(...)`.
+        rounds: number of rounds; 0 returns the matrix unchanged.
+        return_residual: also return the largest difference of a row or column sum from 1, `(...)`.
 
     Example:
         >>> scaled, residual = sinkhorn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), return_residual=True)
@@ -90,7 +90,7 @@ def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False)
 
 
 def _scale(matrix: Tensor, rounds: int) -> Tensor:
-    # Products in half precision, which autocast would choose, are too coarse for thirty rounds of division.
+    # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
     with torch.autocast(matrix.device.type, enabled=False):
         row = (matrix.sum(-1) > 0).to(matrix.dtype)  # (..., n): u of diag(u) matrix diag(v)
         for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Ranking as optimal transport from scores to equally spaced ranks, entropy-regularised: Sinkhorn in the log domain."""
+"""Ranking as entropy-regularised optimal transport from scores to equally spaced ranks: Sinkhorn in the log domain."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 @dataclass(frozen=True)
 class optimal_transport(Relaxation):
-    r"""The transport plan from documents to ranks of least squared cost plus entropy.
+    r"""Optimal transport: the plan from documents to ranks with the least squared cost plus entropy.
 
     .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
               x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
 
-    Scores are brought to [0, 1] first, so the result does not depend on their scale. The smaller epsilon, the
-    `temperature`, the more rounds it takes: grow them as 1 / epsilon.
+    Scores are scaled to [0, 1] first, so the result does not depend on their scale. A smaller epsilon, the
+    `temperature`, needs more rounds, in proportion to 1 / epsilon.
 
     Args:
-        temperature: epsilon, above 0; the smaller, the closer to the exact order.
+        temperature: epsilon, above 0; a smaller value is closer to the exact order.
         rounds: number of Sinkhorn rounds, at least 1.
 
     Example:
@@ -56,17 +56,17 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores brought to [0, 1] within their list, `(..., n)`; all 0 where they are as good as equal, and in padding."""
+    """Scale scores to [0, 1] within their list, `(..., n)`; 0 in padding and in lists of nearly equal scores."""
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max
     low = torch.where(mask, scores, largest).amin(-1, keepdim=True)
     high = torch.where(mask, scores, -largest).amax(-1, keepdim=True)
     width = high - low
-    apart = ~(width <= least_scale(scores.dtype))  # and where a score is no number, which must show
+    apart = ~(width <= least_scale(scores.dtype))  # also True if a score is NaN, so that the NaN stays visible
     return torch.where(mask & apart, (scores - low) / torch.where(apart, width, 1.0), 0.0)
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """What scores may be divided by: the derivative, one over it, must leave room for sums. 1e-31 in float32."""
+    """Smallest divisor of scores: sums of the derivative, 1 / divisor, must not overflow. 1e-31 in float32."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

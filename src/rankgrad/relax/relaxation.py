@@ -1,4 +1,4 @@
-"""What every relaxation of ranking can do, whichever half of it it defines."""
+"""Base class of relaxations: a subclass defines a soft permutation or soft ranks, and the class derives the other."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,18 @@ from rankgrad.lists import compute_dtype
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A differentiable stand-in for sorting, as a value: `neural_sort(temperature=0.1)`.
+    """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
 
-    A subclass defines `_permutation` or `_ranks`; each gives the other. All methods take `scores (..., n)` and an
-    optional boolean `mask (..., n)`; ranks and rows of padding are 0.
+    A subclass defines `_permutation` or `_ranks`; the other is derived from it. All methods take `scores (..., n)` and
+    an optional boolean `mask (..., n)`; ranks and rows of padding are 0.
     """
 
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:
-        """The soft permutation, `(..., n, n)`: row r says how much of each document stands at rank r + 1.
+        """Return the soft permutation, `(..., n, n)`: row r holds the share of each document at rank r + 1.
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a real document; None: all are.
+            mask: boolean `(..., n)`, True for a document; None: all are documents.
 
         Example:
             >>> from rankgrad.relax import neural_sort
@@ -35,32 +35,32 @@ class Relaxation:
         return self._permutation(*check_scores(scores, mask))
 
     def ranks(self, scores: Any, mask: Any = None) -> Tensor:
-        """The soft rank of each document, from 1, `(..., n)`.
+        """Return the soft rank of each document, from 1, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a real document; None: all are.
+            mask: boolean `(..., n)`, True for a document; None: all are documents.
         """
         scores, mask = check_scores(scores, mask)
         return torch.where(mask, self._ranks(scores, mask), 0.0)
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """The scores in soft descending order, `(..., n)`.
+        """Return the scores in soft descending order, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a real document; None: all are.
+            mask: boolean `(..., n)`, True for a document; None: all are documents.
         """
         scores, mask = check_scores(scores, mask)
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
-        """How much of each document is among the first k, `(..., n)`.
+        """Return the share of each document in the first k ranks, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
             k: number of ranks, at least 1.
-            mask: boolean `(..., n)`, True for a real document; None: all are.
+            mask: boolean `(..., n)`, True for a document; None: all are documents.
         """
         if k < 1:
             bad_value("k", "be at least 1", k)
@@ -68,7 +68,7 @@ class Relaxation:
 
     @property
     def gives_permutation(self) -> bool:
-        """Whether the permutation is the operator's own, not lifted from its ranks."""
+        """True if the operator defines its permutation; False if it is lifted from its ranks."""
         return type(self)._permutation is not Relaxation._permutation
 
     def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -79,15 +79,15 @@ class Relaxation:
 
 
 def lift(ranks: Tensor, mask: Tensor) -> Tensor:
-    r"""A permutation from soft ranks: each document is shared between its two neighbouring ranks, linearly.
+    r"""Return a permutation from soft ranks: each document is shared linearly between its two neighbouring ranks.
 
     .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
 
-    Columns of real documents sum to 1; at whole ranks it is the permutation itself.
+    Columns of documents sum to 1. For integer ranks the result is the exact permutation.
 
     Args:
         ranks: `(..., n)`, from 1.
-        mask: boolean `(..., n)`, True for a real document.
+        mask: boolean `(..., n)`, True for a document.
 
     Example:
         >>> lift(torch.tensor([1.0, 1.75]), torch.tensor([True, True]))
@@ -96,30 +96,30 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
     """
     rows = rank_numbers(ranks)[:, None]
     length = mask.sum(-1, keepdim=True).to(ranks.dtype).clamp(min=1)
-    inside = torch.minimum(ranks.clamp(min=1.0), length)  # a soft rank may be a rounding error outside of [1, length]
+    inside = torch.minimum(ranks.clamp(min=1.0), length)  # rounding may move a soft rank out of [1, length]
     hat = (1.0 - (rows - inside[..., None, :]).abs()).clamp(min=0.0)
     return torch.where(mask[..., None, :], hat, 0.0)
 
 
 def expected_ranks(permutation: Tensor) -> Tensor:
-    """The mean rank of each document, `(..., n)`: columns are divided by their sums, which need not be 1."""
+    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which need not be 1."""
     rows = rank_numbers(permutation)[:, None]
     total = permutation.sum(-2)
     return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
 
 
 def rank_numbers(like: Tensor) -> Tensor:
-    """1, 2, ..., n in the dtype and on the device of `like (..., n)`."""
+    """Return 1, 2, ..., n in the dtype and on the device of `like (..., n)`."""
     return torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
 
 
 def row_mask(mask: Tensor) -> Tensor:
-    """Which ranks a list has, `(..., n)`: the first m, where m is its number of documents."""
+    """Mask of the ranks that a list has, `(..., n)`: the first m, where m is its number of documents."""
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 
 def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
-    """Scores in their compute dtype with 0 in the padding, and a boolean mask of their shape."""
+    """Check scores and mask; return scores in their compute dtype with 0 in the padding, and a mask of their shape."""
     if not isinstance(scores, Tensor):
         bad_type("scores", "be a tensor", type(scores).__name__)
     scores = scores.to(compute_dtype(scores.dtype))
@@ -132,6 +132,6 @@ def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise unless the number is above 0."""
+    """Check that the number is above 0."""
     if not value > 0:
         bad_value(name, "be above 0", value)

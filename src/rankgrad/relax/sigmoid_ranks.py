@@ -18,7 +18,7 @@ class sigmoid_ranks(Relaxation):
     If no two scores are closer than delta, the error is below (n - 1) / (exp(delta / tau) + 1) (LearnDCG Eq. 8).
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact ranks.
+        temperature: tau, above 0; a smaller value is closer to the exact ranks.
 
     Example:
         >>> sigmoid_ranks(temperature=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))
@@ -38,7 +38,7 @@ class sigmoid_ranks(Relaxation):
 
 
 def pairwise_ranks(scores: Tensor, mask: Tensor, alpha: Any) -> Tensor:
-    """`1 + sum of sigmoid(alpha (s_j - s_i)) over j != i`, `(..., n)`; alpha, 1 / temperature, may be a tensor."""
+    """Return `1 + sum of sigmoid(alpha (s_j - s_i)) over j != i`, `(..., n)`; alpha is a number or a tensor."""
     ahead = (alpha * (scores[..., None, :] - scores[..., :, None])).sigmoid()  # (..., i, j)
-    # The term j = i is 1/2 exactly and has no derivative, so counting it costs less than a diagonal mask.
+    # The term j = i is exactly 1/2 and has no derivative: counting it costs less than a mask of the diagonal.
     return 0.5 + torch.where(mask[..., None, :], ahead, 0.0).sum(-1)

@@ -1,4 +1,4 @@
-"""SmoothI: rank indicators by a softmax that passes over what earlier ranks have taken."""
+"""SmoothI: rank indicators, each by a softmax in which documents of earlier ranks count less."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,17 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 @dataclass(frozen=True)
 class smoothi(Relaxation):
-    r"""Smooth rank indicators (SmoothI paper, Eq. 4), on scores shifted by their list's minimum.
+    r"""SmoothI: smooth rank indicators (SmoothI paper, Eq. 4) of scores minus the lowest score of their list.
 
     .. math:: I^r_{\cdot} = \mathrm{softmax}_j\Bigl(\alpha s_j \prod_{l<r} (1 - I^l_j - \delta)\Bigr)
 
-    The indicators need positive scores, hence the shift. alpha = 1 is very soft: on normal scores sweep it up to 1000.
+    The indicators need positive scores, therefore the shift. alpha = 1 is very soft: with normally distributed scores,
+    try values up to 1000.
 
     Args:
         alpha: sharpness, 1 / temperature.
-        delta: in (0, 0.5); how much further a document that was taken is pushed back.
-        stop_gradient: hold the product constant in the gradient, as the paper does for stability.
+        delta: between 0 and 0.5; reduces further the weight of a document that an earlier rank has.
+        stop_gradient: treat the product as a constant in the gradient, as the paper does for stability.
 
     Example:
         >>> smoothi(alpha=100.0).permutation(torch.tensor([1.0, 3.0, 2.0])).round()
@@ -45,11 +46,11 @@ class smoothi(Relaxation):
         return self.indicators(shifted(scores, mask), mask, scores.shape[-1])
 
     def indicators(self, scores: Tensor, mask: Tensor, k: int) -> Tensor:
-        """Return the indicators of ranks 1 to k, `(..., k, n)`, of scores taken as they are.
+        """Return the indicators of ranks 1 to k, `(..., k, n)`; the scores are not shifted.
 
         Args:
-            scores: `(..., n)`, at least 0, as `permutation` makes them by shifting.
-            mask: boolean `(..., n)`, True for a real document.
+            scores: `(..., n)`, at least 0; see `shifted`.
+            mask: boolean `(..., n)`, True for a document.
             k: number of ranks.
         """
         lowest = torch.finfo(scores.dtype).min
@@ -65,7 +66,7 @@ class smoothi(Relaxation):
 
 
 def shifted(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores less the lowest one among the real documents of their list; 0 in the padding."""
+    """Return scores minus the lowest score of their list; 0 in the padding."""
     if scores.shape[-1] == 0:
         return scores
     lowest = torch.where(mask, scores, torch.finfo(scores.dtype).max).amin(-1, keepdim=True)

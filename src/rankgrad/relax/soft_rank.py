@@ -1,4 +1,4 @@
-"""SoftRank: the exact distribution of each document's rank when scores carry Gaussian noise."""
+"""SoftRank: the exact distribution of each document's rank if scores have Gaussian noise."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from rankgrad.relax.relaxation import Relaxation, check_positive
 
 @dataclass(frozen=True)
 class soft_rank(Relaxation):
-    r"""Rank distributions of noisy scores: document j is beaten by each other one independently.
+    r"""SoftRank: rank distributions of noisy scores; each other document i beats j independently.
 
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
 
-    Columns sum to 1. It takes n steps of size n x n: O(n^3) in all, meant for short lists.
+    Columns sum to 1. It takes n steps of size n x n, O(n^3) in total: use it for short lists.
 
     Args:
-        sigma: standard deviation of the noise, above 0, in units of the score; the smaller, the closer to the exact
+        sigma: standard deviation of the noise, above 0, in units of the score; a smaller value is closer to the exact
             order.
 
     Example:
@@ -40,7 +40,7 @@ class soft_rank(Relaxation):
         same = torch.eye(n, dtype=torch.bool, device=scores.device)
         beats = torch.where(mask[..., :, None] & ~same, beats, 0.0)
         first = torch.arange(n, device=scores.device)[:, None] == 0
-        chances = first.to(scores.dtype) + 0.0 * scores[..., None, :]  # (..., r, j), in the graph even where n = 0
+        chances = first.to(scores.dtype) + 0.0 * scores[..., None, :]  # (..., r, j), in the graph also for n = 0
         for i in range(n):
             beaten = beats[..., i, None, :]
             fallen = torch.nn.functional.pad(chances[..., :-1, :], (0, 0, 1, 0))

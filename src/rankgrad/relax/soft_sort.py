@@ -1,4 +1,4 @@
-"""SoftSort: each rank is a softmax around the score that stands there."""
+"""SoftSort: a softmax of the distances from the score at each rank."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class soft_sort(Relaxation):
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\bigl(-|s_{(r)} - s_j|^p / \tau\bigr)
 
     Args:
-        temperature: tau, above 0; the smaller, the closer to the exact order.
+        temperature: tau, above 0; a smaller value is closer to the exact order.
         p: power of the distance between scores, 1 or 2.
 
     Example:
@@ -40,14 +40,14 @@ class soft_sort(Relaxation):
         ordered = _shared_by_ties(scores.gather(-1, order(scores, mask)), row_mask(mask))
         apart = (ordered[..., :, None] - scores[..., None, :]).abs()  # (..., r, j)
         if self.p == 2:
-            # Beyond the root of the largest number a square overflows; there the softmax is 0 anyway.
+            # Larger distances would overflow when squared; their softmax is 0 anyway.
             apart = apart.clamp(max=0.5 * torch.finfo(scores.dtype).max ** 0.5) ** 2
         logits = torch.where(mask[..., None, :], -apart / self.temperature, torch.finfo(scores.dtype).min)
         return torch.where(row_mask(mask)[..., :, None] & mask[..., None, :], logits.softmax(-1), 0.0)
 
 
 def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
-    """The same scores in descending order; those that tie share their gradient, for their order has no meaning."""
-    alike = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
-    mean = torch.where(alike, ordered[..., None, :], 0.0).sum(-1) / alike.sum(-1).clamp(min=1)
+    """Return the sorted scores; tied documents share their gradient, because their order has no meaning."""
+    equal = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
+    mean = torch.where(equal, ordered[..., None, :], 0.0).sum(-1) / equal.sum(-1).clamp(min=1)
     return ordered.detach() + (mean - mean.detach())
