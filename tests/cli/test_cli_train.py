@@ -122,7 +122,7 @@ def test_help_all_names_what_help_leaves_out():
 
 
 def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("rankgrad.cli.data_source.Source.read", lambda *_: pytest.fail("data was read"))
+    monkeypatch.setattr("rankgrad.cli.data_source.DataSource.read", lambda *_: pytest.fail("data was read"))
     said = complaints(
         "train --data MQ2080 --model mpl --loss lamdaloss --epochs ten --lr 0 --metric nDGC --device gpu",
         *("--holdout", "2", "--preprocess", "log2p", "--out", run),

@@ -85,14 +85,17 @@ def test_processes_give_the_same_numbers_and_what_is_done_is_not_done_again(whol
 
 
 def test_a_cell_that_fails_is_told_and_tried_again(whole, tmp_path, monkeypatch):
-    real, broken = run_recipe.run, next(each.cell for each in read_results(whole).tuned() if each.cell.loss == "MSE")
+    real, broken = (
+        run_recipe.run_cell,
+        next(each.cell for each in read_results(whole).tuned() if each.cell.loss == "MSE"),
+    )
 
     def fragile(cell, *arguments, **options):
         if cell.key == broken.key:
             raise MemoryError("none left")
         real(cell, *arguments, **options)
 
-    monkeypatch.setattr(run_recipe, "run", fragile)
+    monkeypatch.setattr(run_recipe, "run_cell", fragile)
     steps = go(RECIPE, tmp_path)
     assert [step.cell.key for step in steps if step.error] == [broken.key]
     results = read_results(tmp_path)
@@ -101,7 +104,7 @@ def test_a_cell_that_fails_is_told_and_tried_again(whole, tmp_path, monkeypatch)
     assert [cell.key for cell in results.missing] == [broken.key]
     assert "MemoryError: none left" in results.failed[broken.key]
     assert str(broken) in (tmp_path / "failed" / f"{broken.key}.txt").read_text()
-    monkeypatch.setattr(run_recipe, "run", real)
+    monkeypatch.setattr(run_recipe, "run_cell", real)
     go(RECIPE, tmp_path)
     assert numbers(tmp_path) == numbers(whole)
     assert read_results(tmp_path).failed == {}

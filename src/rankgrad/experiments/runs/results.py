@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value
-from rankgrad.experiments.runs.cell import FORMAT, Cell
-from rankgrad.experiments.runs.packed_results import members, read_npz
 from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.recipes.recipe import load_recipe as load_recipe
 from rankgrad.experiments.recipes.recipe import parse_recipe as parse_recipe
-from rankgrad.experiments.runs.result_checks import check_record
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
-from rankgrad.atomic_files import write_bytes
+from rankgrad.experiments.runs.cell import FORMAT, Cell
+from rankgrad.experiments.runs.packed_results import members, read_npz
+from rankgrad.experiments.runs.result_checks import check_record
 from rankgrad.metrics import parse_metric as parse_metric
 
 RECIPE, CELLS, FAILED, PACKED = "recipe.yaml", "cells", "failed", ".tar.xz"

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.data import Dataset, Splits
-from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.recipes import data_sets
+from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.results import failure_file, npz, outcome_file
 from rankgrad.experiments.runs.train_cell import TrainedCell, ranker_of
-from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 

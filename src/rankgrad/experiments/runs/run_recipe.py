@@ -6,12 +6,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from rankgrad.atomic_files import clear_leftovers, write_bytes
+from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.experiments.runs.process_pool import Runner, Task
-from rankgrad.experiments.recipes.recipe import Recipe
-from rankgrad.experiments.runs.results import CELLS, FAILED, RECIPE, CellResult, chosen, failure_file, outcome_file, outcome_of
+from rankgrad.experiments.runs.results import (
+    CELLS,
+    FAILED,
+    RECIPE,
+    CellResult,
+    chosen,
+    failure_file,
+    outcome_file,
+    outcome_of,
+)
 from rankgrad.experiments.runs.run_cell import run_cell
-from rankgrad.atomic_files import clear_leftovers, write_bytes
 from rankgrad.lock import locked
 
 
