@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rankgrad import losses, rankers
-from rankgrad.cli import VERBS, app
+from rankgrad.cli import COMMANDS, app
 from rankgrad.data import datasets, load, read_letor
 from rankgrad.metrics import read_run
 from rankgrad.training import Model, Settings
@@ -105,11 +105,11 @@ def test_every_setting_is_an_option_with_its_default():
         assert option.help.endswith(f"({default})"), f"--{field.name} must show the default {default}"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_fits_a_screen_and_shows_an_example(verb, monkeypatch):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = rankgrad(verb, "--help")
-    assert f"Example: rankgrad {verb}" in shown
+    shown = rankgrad(command, "--help")
+    assert f"Example: rankgrad {command}" in shown
     assert len(shown.splitlines()) <= 40
 
 
@@ -122,7 +122,7 @@ def test_help_all_names_what_help_leaves_out():
 
 
 def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("rankgrad.cli.data_source.Source.read", lambda *_: pytest.fail("data was read"))
+    monkeypatch.setattr("rankgrad.cli.data_source.DataSource.read", lambda *_: pytest.fail("data was read"))
     said = complaints(
         "train --data MQ2080 --model mpl --loss lamdaloss --epochs ten --lr 0 --metric nDGC --device gpu",
         *("--holdout", "2", "--preprocess", "log2p", "--out", run),
@@ -133,7 +133,7 @@ def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run
         assert sum(bool(re.match(pattern, line)) for line in said) == 1, f"{pattern} in {said}"
     assert len(said) == len(expected)
     assert "did you mean 'MQ2008'" in "".join(complaints("train --data MQ2080 --out new"))
-    assert complaints("train", "--out", tmp_path / "new") == ["data must be given, to train on; got nothing"]
+    assert complaints("train", "--out", tmp_path / "new") == ["data must be given; got nothing"]
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -196,7 +196,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     out, err = going.communicate(timeout=60)
     assert going.returncode == 130, err
     assert "Traceback" not in out + err
-    hint = re.search(r"To go on: rankgrad (train --resume --epochs 100000 --out .*)", err)
+    hint = re.search(r"To resume: rankgrad (train --resume --epochs 100000 --out .*)", err)
     assert hint, err
     done = len(log.read_text().splitlines())
     rankgrad(hint[1].replace("100000", str(done + 1)))
