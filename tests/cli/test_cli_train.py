@@ -138,19 +138,19 @@ def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "config.json").write_text('{"mine": 1}')
-    assert "config.json must say format" in complaints("train", "--data", TINY, "--out", tmp_path)[0]
+    assert "config.json must have the format" in complaints("train", "--data", TINY, "--out", tmp_path)[0]
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
 
 
 def test_a_preset_brings_its_training_settings_unless_they_are_given(tmp_path):
     text = "neuralndcg-web30k:width=8,feed_forward=8"
     told = rankgrad("train", "--data", TINY, "--model", text, "--lr", 0.01, "--epochs", 1, "--out", tmp_path / "a")
-    assert re.search(r"neuralndcg-web30k \(NeuralNDCG, .*\) brings: .*preprocess log1p,standardise", told)
+    assert re.search(r"neuralndcg-web30k \(NeuralNDCG, .*\) sets: .*preprocess log1p,standardise", told)
     settings = json.loads((tmp_path / "a" / "config.json").read_text())["settings"]
     expected = {"preprocess": "log1p,standardise", "loss": "neural_ndcg", "list_size": 240, "batch_size": 64}
     expected |= {"schedule": "step:every=50,factor=0.1", "lr": 0.01, "epochs": 1}
     assert {name: settings[name] for name in expected} == expected
-    assert "lr" not in told.partition("brings:")[2].partition("\n")[0]
+    assert "lr" not in told.partition("sets:")[2].partition("\n")[0]
 
 
 def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, letor):
