@@ -87,7 +87,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         error.filename = str(path)
-        del error.filename2  # of a rename
+        del error.filename2  # second file of a rename
         raise
 
 

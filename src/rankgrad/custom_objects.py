@@ -14,7 +14,7 @@ from typing import Any
 from rankgrad.errors import bad_type, bad_value
 
 OWN = "own:"  # prefix of a description
-_LONGEST = 300  # characters of a description
+_LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
@@ -68,7 +68,7 @@ class CallSignature:
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
             self.signature: inspect.Signature | None = inspect.signature(function)
-        except ValueError:  # of some built-in functions
+        except ValueError:  # some built-in functions have no signature
             self.signature = None
         known = () if self.signature is None else self.signature.parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -196,7 +196,7 @@ class Ranker(RowRanker):
         loss or metric only to fit again.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
             device: device to compute on.
             model: the network, or a function that makes it, if the ranker was fitted with a custom network.
             loss, metric: parameters of the ranker, for the next `fit`.

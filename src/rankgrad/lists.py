@@ -53,22 +53,22 @@ class Lists:
 
     @property
     def scores(self) -> Tensor:
-        """`(..., n)`."""
+        """Scores, `(..., n)`."""
         return self._pad()[0]
 
     @property
     def labels(self) -> Tensor:
-        """`(..., n)`, in the dtype of scores."""
+        """Labels, `(..., n)`, in the dtype of scores."""
         return self._pad()[1]
 
     @property
     def mask(self) -> Tensor:
-        """`(..., n)`, True for a real document."""
+        """Mask, `(..., n)`, True for a real document."""
         return self._pad()[2]
 
     @property
     def weights(self) -> Tensor | None:
-        """`(..., n)`, in the dtype of scores, or None."""
+        """Weights, `(..., n)`, in the dtype of scores, or None."""
         return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
@@ -97,7 +97,7 @@ class ListInputs(NamedTuple):
     weights: Tensor | None  # like scores, in any real dtype
 
     def padded(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Scores, labels, mask and weights in the padded layout, with 0 in the padding."""
+        """Return scores, labels, mask and weights in the padded layout, with 0 in the padding."""
         scores = self.scores
         labels = self.labels.to(scores.dtype)
         weights = None if self.weights is None else self.weights.to(scores.dtype)

@@ -22,7 +22,7 @@ def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
     A second run in the folder is an error. On Windows, and on file systems without locks, there is no lock.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         again: the caller may hold the lock already, such as a command that calls the training.
     """
     place = folder.resolve()

@@ -168,8 +168,13 @@ def _warn(old: str, new: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
         frame = frame.f_back
     message, names = f"{old} is deprecated; use {new}", frame.f_globals
-    where = frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, DeprecationWarning, *where)
+    location = (
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+    )
+    warnings.warn_explicit(message, DeprecationWarning, *location)
 
 
 def install() -> None:

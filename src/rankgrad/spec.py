@@ -338,7 +338,7 @@ def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
 
 
 def _spans(what: str, text: str) -> dict[int, int]:
-    """First and last position of brackets, quotes and paths; a quote begins only at the begin of an option or value."""
+    """First and last position of brackets, quotes and paths; a quote begins only at the start of an option or value."""
     spans: dict[int, int] = {}
     opened: list[int] = []
     at, begins = 0, True

@@ -63,7 +63,7 @@ def test_sets_that_are_not_there_are_named_and_the_rest_runs(recipe_file, tmp_pa
 
 @pytest.mark.usefixtures("_no_processes")
 def test_failed_cells_are_named_and_the_exit_status_says_so(recipe_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_recipe, "run", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(run_recipe, "run_cell", lambda *_, **__: 1 / 0)
     told = invoke("experiment", recipe_file, "--out", tmp_path / "out")
     assert told.exit_code == 1
     assert "4 cells failed; the same command tries them again" in told.stderr

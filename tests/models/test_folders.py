@@ -253,7 +253,7 @@ def test_a_cache_that_is_a_link_is_refused_before_the_text_is_read(tmp_path, mon
     def read(*_):
         raise AssertionError("the text was read")
 
-    monkeypatch.setattr("rankgrad.data.letor.reader.read", read)
+    monkeypatch.setattr("rankgrad.data.letor.reader.read_files", read)
     with pytest.raises(CacheError, match=r"cache: is a symbolic link to .*elsewhere; expected a new folder"):
         read_letor(tmp_path / "train.txt", cache=tmp_path / "cache")
 

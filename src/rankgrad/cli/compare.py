@@ -83,7 +83,7 @@ def compare(
 
 
 def _kept(a: Path, b: Path) -> "DataSource":
-    """The data that both models were trained on."""
+    """Return the data that both models were trained on."""
     from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 

@@ -35,7 +35,7 @@ class DataSource:
     cache: str | None = None
     missing: str | None = None  # a number, or "error"; None: the default of the data set
     holdout: float = 0.0  # share of the training lists held out for validation, if the data has no validation part
-    seed: int | None = 0  # of this choice; None: as in version 0.1, which recorded no seed
+    seed: int | None = 0  # random seed of the held-out lists; None: as in version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
         """Check that the data exists, without reading it; `named_in` is the run that names it, for the error."""
@@ -75,7 +75,7 @@ class DataSource:
         return {part: data for part in PARTS if (data := getattr(found, part)) is not None}
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
-        """Return the parts; if there is no validation part, hold some lists of train out as one."""
+        """Return the parts; if there is no validation part, hold out some lists of train as validation part."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out, hold_out_as_in_0_1
 
@@ -83,12 +83,16 @@ class DataSource:
             return parts
         train = parts["train"]
         whole = Splits(train, None, train, train.name)
-        held = (
+        split = (
             hold_out_as_in_0_1(whole, self.holdout) if self.seed is None else hold_out(whole, self.holdout, self.seed)
         )
-        if held.validation is None:
+        if split.validation is None:
             return parts
-        return {"train": held.train, "validation": held.validation, **{k: v for k, v in parts.items() if k != "train"}}
+        return {
+            "train": split.train,
+            "validation": split.validation,
+            **{k: v for k, v in parts.items() if k != "train"},
+        }
 
     def keep(self, folder: Path) -> None:
         """Record this source in the folder of a run."""

@@ -26,7 +26,7 @@ class DemoRow:
     mean: float
     low: float
     high: float
-    share: float  # of the achievable mean
+    share: float  # share of the achievable mean
     seconds: float = 0.0
     curve: tuple[float, ...] = ()  # validation nDCG@10 after each epoch
 

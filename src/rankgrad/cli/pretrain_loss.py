@@ -41,18 +41,18 @@ def pretrain_loss(
             bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
 
     together(plan.check, lambda: check_device(device), is_new)
-    where = check_device(device)
-    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {where}")
+    chosen = check_device(device)
+    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {chosen}")
     try:
         with only_run(out), Progress("epochs") as progress:
             network = pretrain(
                 plan,
                 out,
-                device=where,
+                device=chosen,
                 resume=resume,
                 tell=lambda epoch, error: progress.at(f"root mean squared error {error:.4f}", epoch, epochs),
             )
-            rows = fidelity(network, target=plan.recipe.target, grades=grades, device=where)
+            rows = fidelity(network, target=plan.recipe.target, grades=grades, device=chosen)
             keep_fidelity(out, plan, rows)
     except KeyboardInterrupt:
         typer.echo("\nStopped. The same command with --resume resumes after the last complete epoch.", err=True)

@@ -1,6 +1,6 @@
 """Print text safely on a terminal: text from a file cannot move the cursor, change colours or clear the screen.
 
-A terminal executes all control characters, also those in the ids and names of untrusted files.
+A terminal executes all control characters, including those in ids and names from untrusted files.
 """
 
 import re

@@ -265,9 +265,9 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
     if (out / CONFIG).exists():
-        there = saved_kind(out)  # raises for a file of another program
-        if (there.saved_as or there.name) != (kind.saved_as or kind.name):
-            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {there.name}")
+        saved = saved_kind(out)  # raises for a file of another program
+        if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
+            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {saved.name}")
     if not resume and kind.has_run(out):
         bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
 

@@ -203,7 +203,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     print_names(("setting", "importance", "trend"), shown)
     after = f"{search.rungs()[0][1]} {search.kind.unit}s"
     console.print(
-        f"importance: share of the loss in fit when a setting is shuffled, for a random forest fitted to the "
+        f"importance: share of the drop in fit when a setting is shuffled, for a random forest fitted to the "
         f"{len(drawn)} trials after {after};\ntrend: rank correlation. Both describe these trials, not causes, and not "
         f"longer training. The forest's out-of-bag R² is {fit:.2f}"
         + (": do not trust the shares." if fit < 0.2 else "."),

@@ -122,8 +122,8 @@ class BlendKind(RankerKind):
         """Read a saved blend; see `RankerKind.load`.
 
         Args:
-            folder: of the blend.
-            device: of its parts.
+            folder: folder of the blend.
+            device: device of its parts.
         """
         weights, settings = read_blend(folder)
         models = [load(part, device) for part in parts_of(folder, len(weights))]
@@ -230,9 +230,9 @@ def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, 
     """Write the `config.json` of a blend whose parts are in the folder.
 
     Args:
-        folder: of the blend.
+        folder: folder of the blend.
         weights: one per part.
-        settings: of the fit.
+        settings: settings of the fit.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
     write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts})
@@ -242,7 +242,7 @@ def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Read the weights and the settings of a blend; check that its parts are those that were saved with it.
 
     Args:
-        folder: of the blend.
+        folder: folder of the blend.
     """
     config = read_config(folder)
     if config.get("kind") != KIND:
@@ -261,7 +261,7 @@ def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
     """Return the folders of a blend's parts.
 
     Args:
-        folder: of the blend.
+        folder: folder of the blend.
         count: number of parts.
     """
     return [Path(folder) / f"part-{place}" for place in range(1, count + 1)]

@@ -15,7 +15,7 @@ def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str,
     """Write `config.json`.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
         kind: name by which the registry finds the loader; None for a neural ranker (as in the first version).
         about: all other entries, as JSON values.
     """
@@ -27,7 +27,7 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
     """Read the `config.json` of a model; its version must be one that this release supports.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
     """
     path = Path(folder) / CONFIG
     if not path.is_file():
@@ -47,7 +47,7 @@ def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
     """Write `metrics.json`: metrics of the model.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
         metrics: as JSON values.
     """
     write_json(Path(folder) / METRICS, metrics, seal=True)
@@ -57,7 +57,7 @@ def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
     """Read the `metrics.json` of a model; empty if there is none.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
     """
     path = Path(folder) / METRICS
     known = read_json(path) if path.is_file() else {}

@@ -11,7 +11,7 @@ from rankgrad.metrics.evaluate import evaluate
 
 
 class Scores(Protocol):
-    """Anything that scores lists."""
+    """Object that scores lists."""
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
 

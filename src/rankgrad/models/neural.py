@@ -70,7 +70,7 @@ class NeuralKind(RankerKind):
         """Raise one error with all problems of the settings; see `RankerKind.check`.
 
         Args:
-            settings: of `rankgrad.training.Settings`.
+            settings: settings of `rankgrad.training.Settings`.
         """
         if str(settings.get("loss", "")).startswith("native:"):
             must = "be one of rankgrad.losses; native objectives exist only for trees"
@@ -81,7 +81,7 @@ class NeuralKind(RankerKind):
         """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return f"{super().describe(settings)}, preprocess {settings.get('preprocess', Settings.preprocess)}"
 
@@ -99,7 +99,7 @@ class NeuralKind(RankerKind):
         """Train a network with `rankgrad.training.train`; see `RankerKind.fit`.
 
         Args:
-            settings: of `rankgrad.training.Settings`.
+            settings: settings of `rankgrad.training.Settings`.
             train: the training lists.
             validation: lists that select the epoch.
             out: a folder for model, checkpoints and log.
@@ -115,7 +115,7 @@ class NeuralKind(RankerKind):
         """Read a saved network with its preprocessing; see `RankerKind.load`.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
             device: device to compute on.
         """
         return Model.load(folder, device)
@@ -158,7 +158,7 @@ class NeuralKind(RankerKind):
         """Insert drawn values into settings; those of the network go into its text.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
         model = settings.get("model", Settings.model)
@@ -173,7 +173,7 @@ class NeuralKind(RankerKind):
         """Return the settings with this device.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             device: `"auto"`, `"cpu"` or `"cuda"`.
         """
         return {**settings, "device": device}

@@ -23,17 +23,17 @@ from rankgrad.models.folder import CONFIG
 # Receives the log row of each epoch or tree; a true return value ends the training after it.
 Callback = Callable[[dict[str, Any]], Any]
 
-EXPORT_TOLERANCE = 1e-5  # between the scores of an exported file and of its model
+EXPORT_TOLERANCE = 1e-5  # largest allowed difference between scores of an exported file and of its model
 
 
 @dataclass(frozen=True)
 class Exported:
     """A file that `TrainedModel.export` wrote, and the check that it passed."""
 
-    path: Path  # of the file
-    format: str  # its name, such as `onnx`
-    engine: str  # the program that ran it
-    shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
+    path: Path  # path of the file
+    format: str  # format of the file, such as `onnx`
+    engine: str  # program that ran the check
+    shapes: tuple[tuple[int, int], ...]  # numbers of lists and documents of the check
     difference: float  # largest difference from the model's scores
 
 
@@ -48,7 +48,7 @@ class TrainedModel(ABC):
     )
 
     features: int  # number of features
-    settings: dict[str, Any]  # of its training, as JSON values
+    settings: dict[str, Any]  # settings of its training, as JSON values
     metrics: dict[
         str, Any
     ]  # {unit: number of epochs or trees that were kept, "validation": {metric: value}, "loss": {name: value}}
@@ -72,7 +72,7 @@ class TrainedModel(ABC):
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Measure metrics on labelled lists, with intervals and the value of each list.
+        """Compute metrics on labelled lists, with intervals and the value of each list.
 
         Args:
             data: the lists.
@@ -84,8 +84,8 @@ class TrainedModel(ABC):
         """Write the model as one file that other programs run.
 
         Args:
-            path: of the file.
-            format: of the file; None: by its ending.
+            path: path of the file.
+            format: format of the file; None: by the file extension.
         """
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
 
@@ -147,12 +147,12 @@ class RankerKind(ABC):
     """A kind of ranker: its settings and their checks, its search space, its training and its loader.
 
     Settings are one flat mapping of JSON values, in which `model` is the text `name[:key=value,...]`. All kinds have
-    `loss`, `metric` and `seed`, as far as these apply.
+    `loss`, `metric` and `seed`, if these apply.
     """
 
     name: str
     saved_as: str | None = None  # value of `kind` in `config.json` of a saved model; None: the name
-    unit: str = "epoch"  # of progress, as in `TrainedModel`
+    unit: str = "epoch"  # unit of progress, as in `TrainedModel`
     length: str | None = None  # the setting that limits the number of units; None: there is none
     usual_length: int = 100  # length of the longest trials of a search, if not given
     rate: str | None = None  # the setting that is the learning rate
@@ -177,7 +177,7 @@ class RankerKind(ABC):
         """Raise one error with all problems of the settings; needs no data.
 
         Args:
-            settings: of a run, with its `model`.
+            settings: settings of a run, with its `model`.
         """
 
     @abstractmethod
@@ -209,7 +209,7 @@ class RankerKind(ABC):
         """Read a saved model; nothing in the folder is run, imported or unpickled.
 
         Args:
-            folder: that `TrainedModel.save` wrote.
+            folder: folder that `TrainedModel.save` wrote.
             device: device to compute on, for kinds that have a choice.
         """
 
@@ -226,7 +226,7 @@ class RankerKind(ABC):
         """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         known = {**self.defaults, **settings}
         loss = f" with {known['loss']}" if "loss" in known else ""
@@ -244,7 +244,7 @@ class RankerKind(ABC):
         """Return the settings with drawn values.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
         return {**settings, **draw}
@@ -253,7 +253,7 @@ class RankerKind(ABC):
         """Return the settings with the device to train on, for kinds that have a choice.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             device: `"cpu"` or `"cuda"`.
         """
         return dict(settings)
@@ -286,6 +286,6 @@ class RankerKind(ABC):
         """Return versions of packages that determine the result of the training, in addition to the common ones.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return {}

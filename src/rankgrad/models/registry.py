@@ -21,7 +21,7 @@ from rankgrad.models.protocol import RankerKind, TrainedModel
 
 DEFAULT = "neural"
 IMPORTS = "RANKGRAD_IMPORT"  # modules to import before a kind is looked up, separated by commas
-GROUP = "rankgrad.models"  # of entry points
+GROUP = "rankgrad.models"  # group of entry points
 # Module and name of each kind, so that a kind is imported only when it is used.
 _BUILT_IN = {
     "neural": "rankgrad.models.neural:NEURAL",
@@ -109,7 +109,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     """Return the kind that reads a saved folder.
 
     Args:
-        folder: of a model.
+        folder: folder of a model.
     """
     name = read_config(Path(folder)).get("kind")
     if name is None or (isinstance(name, str) and name in _SAVED_AS):
@@ -126,7 +126,7 @@ def kind_named(name: str) -> RankerKind:
     """Return a kind of the package by its name.
 
     Args:
-        name: of the kind, not of a model.
+        name: name of the kind, not of a model.
     """
     module, _, attribute = _BUILT_IN[name].partition(":")
     kind: RankerKind = getattr(import_module(module), attribute)

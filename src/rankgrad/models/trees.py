@@ -88,7 +88,7 @@ class TreeKind(RankerKind):
         """Read saved trees; see `RankerKind.load`.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
             device: ignored; trees are read on the CPU.
         """
         from rankgrad.trees.model import TreeModel
@@ -112,7 +112,7 @@ class TreeKind(RankerKind):
         """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
@@ -129,7 +129,7 @@ class TreeKind(RankerKind):
         """Return the settings with drawn values; LightGBM samples rows only if `bagging_freq` is set.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
         frequency = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
@@ -181,7 +181,7 @@ class TreeKind(RankerKind):
         """Return the version of the framework; its package may have another name than its module, such as xgboost-cpu.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         from rankgrad.trees.model import framework
 
