@@ -125,8 +125,8 @@ def test_all_complaints_come_together_and_only_from_fit():
     ("settings", "message"),
     [
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1; got 1.0"),
-        ({"save_steps": 5}, "out must be a folder where trackers or save_steps are set; got None"),
-        ({"trackers": ("tensorboard",)}, "out must be a folder where trackers or save_steps are set; got None"),
+        ({"save_steps": 5}, "out must be a folder if trackers or save_steps are set; got None"),
+        ({"trackers": ("tensorboard",)}, "out must be a folder if trackers or save_steps are set; got None"),
     ],
 )
 def test_bad_settings(settings, message):
@@ -227,7 +227,7 @@ def test_score_is_the_mean_ndcg_at_10(fitted):
 
 def test_a_list_is_asked_for(fitted):
     for call in (lambda: quick().fit(X, Y), lambda: fitted.score(X, Y), lambda: fitted.rank(X)):
-        with pytest.raises(ValueError, match=r"qid or group must be given, for a list is what is ranked.*got neither"):
+        with pytest.raises(ValueError, match=r"qid or group must be given, because ranking is per list.*got neither"):
             call()
     with pytest.raises(ValueError, match="qid or group must be given, one of them; got both"):
         quick().fit(X, Y, qid=QID, group=[len(Y)])
@@ -274,7 +274,7 @@ def test_weights_change_what_is_learnt_and_are_refused_by_losses_without():
     uneven = quick().fit(X, Y, qid=QID, sample_weight=np.where(X[:, 2] > 0, 1.0, 0.01))
     assert np.abs(uneven.predict(X) - plain.predict(X)).max() > 1e-3
     for weights, message in (
-        (np.ones(3), f"be one a row, \\({len(Y)},\\)"),
+        (np.ones(3), f"have one value per row, \\({len(Y)},\\)"),
         (-np.ones(len(Y)), "be finite and at least 0"),
         (np.zeros(len(Y)), "not be zero everywhere"),
     ):
@@ -325,7 +325,7 @@ def test_an_eval_set_chooses_the_epoch_in_whatever_form_it_comes(form):
 
 def test_the_first_of_several_sets_chooses():
     both = {"eval_set": [(XV, YV), (X, Y)], "eval_qid": [QV, QID]}
-    with pytest.warns(UserWarning, match="holds 2 sets: the first chooses the epoch"):
+    with pytest.warns(UserWarning, match="holds 2 sets: the first selects the epoch"):
         ranker = quick().fit(X, Y, qid=QID, **both)
     alone = quick().fit(X, Y, qid=QID, **FORMS["pair"])
     np.testing.assert_array_equal(ranker.predict(X), alone.predict(X))

@@ -158,9 +158,7 @@ BAD = {
     "weights must have the shape of scores, (2, 3); got (2, 1)": lambda: as_lists(S, S, weights=S[:, :1]),
     "mask must be boolean, True for a real document; got torch.int64": lambda: as_lists(S, S, mask=S.long()),
     "mask must have the shape of scores, (2, 3); got (3,)": lambda: as_lists(S, S, mask=FLAT.bool()),
-    "mask must be None where offsets are given; got both": lambda: as_lists(
-        FLAT, FLAT, mask=FLAT.bool(), offsets=[0, 3]
-    ),
+    "mask must be None if offsets are given; got both": lambda: as_lists(FLAT, FLAT, mask=FLAT.bool(), offsets=[0, 3]),
     "offsets must never fall; got [0, 2, 1, 3]": lambda: as_lists(FLAT, FLAT, offsets=[0, 2, 1, 3]),
     "offsets must run from 0 to the number of documents, 3; got 0 to 4": lambda: as_lists(FLAT, FLAT, offsets=[0, 4]),
     "offsets must be integers; got torch.float32": lambda: as_lists(FLAT, FLAT, offsets=[0.0, 3.0]),
@@ -172,7 +170,7 @@ BAD = {
     ),
     "labels must be finite; got nan": lambda: as_lists(FLAT, torch.tensor([0, math.nan, 1])),
     "labels must be finite; got -inf": lambda: as_lists(FLAT, torch.tensor([0, -math.inf, 1])),
-    "labels must be at least 0 (padding is named by mask, not by a label); got -1": lambda: as_lists(
+    "labels must be at least 0 (mark padding with mask, not with a label); got -1": lambda: as_lists(
         FLAT, torch.tensor([0, -1, 1]), lowest_label=0
     ),
     "reduction must be one of 'mean', 'sum', 'none'; got 'max'": lambda: reduce(FLAT, FLAT.bool(), "max"),

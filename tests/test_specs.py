@@ -91,7 +91,7 @@ WRONG = [
     (STEPS, "clip@3", "preprocessing must be written name[:key=value,...], without a cutoff; got 'clip@3'"),
     (STEPS, "quantile(sample=2.5)", "sample of quantile must be a whole number; got 2.5"),
     (STEPS, "quantile:output=uniform,sample=9", "preprocessing must put several options of quantile in bra"),
-    (STEPS, "clip=,log1p", "preprocessing must give options as key=value, with commas between; got 'clip='"),
+    (STEPS, "clip=,log1p", "preprocessing must give options as key=value, separated by commas; got 'clip='"),
     (STEPS, "none=3", "preprocessing must be one of"),
     (STEPS, "log1p," * 150, "preprocessing must have at most 100 steps; got 150"),
     (STEPS, None, "preprocessing must be text; got NoneType"),

@@ -50,7 +50,7 @@ def whole_run(tmp_path_factory):
 
 
 def no_processes(monkeypatch):
-    """A fixture: a pool that works in this process, where what is tested is what the verbs say."""
+    """A fixture: a pool that works in this process, for tests of what the commands print."""
     monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks: here(tasks))
 
 
@@ -77,7 +77,7 @@ def slower(epochs, seeds=2):
 
 
 def invoke(*arguments):
-    """A verb as typed, in this process."""
+    """Run a command in this process, with arguments as typed."""
     done = CliRunner().invoke(app, [*map(str, arguments)])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

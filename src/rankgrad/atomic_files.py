@@ -1,7 +1,7 @@
-"""Files that are there as a whole or not at all, and that notice damage: written aside, renamed, hashed inside.
+"""Atomic files with a checksum: written to a temporary file, then renamed; a hash in the file detects damage.
 
-The hash of a file is in the file itself, so that file and hash change in one rename. A file without one is from before
-0.2, or was written by hand; it is read as it is.
+The hash of a file is in the file itself, so that file and hash change in one rename. A file without a hash is from a
+version before 0.2, or was written by hand; it is read without the check.
 """
 
 import hashlib
@@ -19,34 +19,34 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 if TYPE_CHECKING:
     from torch import Tensor
 
-HASH = "sha256"  # its key in JSON, and in the facts of tensors
-_FIX = "restore it from a copy, or make it again"
-# `.name.host.process.random`, as `aside` makes them; and `.name.process`, as version 0.1 did.
+HASH = "sha256"  # key of the hash in JSON, and in the facts of tensors
+_FIX = "restore it from a copy, or create it again"
+# `.name.host.process.random`, as `aside` makes them; and `.name.process`, as in version 0.1.
 _LEFTOVER = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{32}(\.old)?|\..+\.\d+")
-_LENGTH = 40  # characters of a name in such a name, which a file system cuts at 255 bytes
+_LENGTH = 40  # characters of a name in such a name; file systems allow 255 bytes
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_open: set[Path] = set()  # what this process is writing
+_open: set[Path] = set()  # temporary files of this process
 
 
 def aside(path: Path) -> Path:
-    """A name beside a file or folder that nobody can foresee, to write to before the rename."""
+    """Return a random temporary name in the same folder, to write to before the rename."""
     return path.with_name(f".{path.name[:_LENGTH]}.{_host()}.{os.getpid()}.{secrets.token_hex(16)}")
 
 
 def clear_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what killed writers left in a folder.
+    """Remove temporary files that killed processes left in a folder.
 
     Args:
-        folder: where they wrote.
-        name: of the one file or folder that is about to be written: only what dead processes of this machine left of it
-            is removed. None, for who holds the folder's lock: all files, but for those of live processes here.
+        folder: folder to clean.
+        name: file or folder that is about to be written: only its temporary files, of dead processes of this machine,
+            are removed. None, if the caller holds the folder's lock: all, except those of live processes here.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _LEFTOVER.fullmatch(path.name)
         if found is None or path in _open:
             continue
         here = found["host"] == _host()
-        mine = here and int(found["pid"]) == os.getpid()  # or of a process before this one, of the same number
+        mine = here and int(found["pid"]) == os.getpid()  # or of an earlier process with the same id
         if here and not (mine and name is None) and _alive(int(found["pid"])):
             continue
         if name is None and (path.is_symlink() or path.is_file()):
@@ -57,13 +57,13 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes its place when the block ends well; an error of the disk names the file."""
+    """Open a temporary file, which replaces `path` if the block ends without error; a disk error names `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    own = aside(path)
-    _open.add(own)
+    temporary = aside(path)
+    _open.add(temporary)
     with naming(path):
-        # Exclusive: what lies there already, a link in particular, is never written to.
-        file = os.fdopen(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
+        # Exclusive: an existing file or link is never written to.
+        file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
     try:
         try:
             yield file
@@ -74,25 +74,25 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             with naming(path):
                 file.close()
         with naming(path):
-            os.replace(own, path)
+            os.replace(temporary, path)
     finally:
-        own.unlink(missing_ok=True)
-        _open.discard(own)
+        temporary.unlink(missing_ok=True)
+        _open.discard(temporary)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the system, such as that of a full disk, name this file."""
+    """Make a system error, such as a full disk, name this file."""
     try:
         yield
     except OSError as error:
         error.filename = str(path)
-        del error.filename2  # of a rename
+        del error.filename2  # second file of a rename
         raise
 
 
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
-    """Open a file to append to, cut to a length; a symbolic link is an error, as it may lead anywhere."""
+    """Open a file to append to, truncated to a length; a symbolic link is an error, because it may point anywhere."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
     with naming(path):
@@ -103,27 +103,29 @@ def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
 
 
 def check_plain(folder: Path) -> None:
-    """See that nothing in a folder to write in leads out of it."""
+    """Check that an output folder contains no symbolic link."""
     for path in folder.iterdir():
         if path.is_symlink():
-            raise ValueError(f"{path} must be no symbolic link, as a run would write through it; got one: remove it")
+            raise ValueError(
+                f"{path} must not be a symbolic link, because a run would write through it; got one: remove it"
+            )
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file aside and rename it into its place."""
+    """Write a file atomically: write a temporary file, then rename it."""
     with writing(path) as file, naming(path):
         file.write(content)
 
 
 def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
-    """JSON with one key a line, and NaN refused; `seal` adds the hash of a dictionary, which `read_json` checks."""
+    """Write JSON with one key per line, without NaN; `seal` adds the hash of a dictionary, which `read_json` checks."""
     if seal:
         value = {**value, HASH: _hash_of_json(json.loads(json.dumps(value, allow_nan=False)))}
     write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The dictionary in a JSON file, without its hash; damage is a sentence that names the file."""
+    """Return the dictionary in a JSON file, without its hash; for a damaged file, the error names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -137,7 +139,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any] | None = None) -> None:
-    """A safetensors file; `facts` are JSON in its header, beside a hash of everything."""
+    """Write a safetensors file; `facts` are JSON in its header, with a hash of tensors and facts."""
     from safetensors.torch import save
 
     kept: dict[str, Tensor] = {}
@@ -145,15 +147,15 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
     for name, tensor in tensors.items():
         kept[name] = tensor.detach().cpu().contiguous()
         if (place := kept[name].untyped_storage().data_ptr()) in places:
-            kept[name] = kept[name].clone()  # weights that layers share: the format knows no sharing
+            kept[name] = kept[name].clone()  # weights that layers share: the format does not support sharing
         places.add(place)
-    # In the facts, as two entries of metadata would come in any order: the same content gives the same bytes.
-    told = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
-    write_bytes(path, save(kept, {"facts": json.dumps(told)}))
+    # The hash is part of the facts, because entries of metadata have no fixed order: same content, same bytes.
+    header = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
+    write_bytes(path, save(kept, {"facts": json.dumps(header)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """The tensors of a safetensors file, and its facts. Nothing in such a file can run code."""
+    """Return the tensors of a safetensors file, and its facts. Nothing in such a file can run code."""
     from safetensors import SafetensorError, safe_open
 
     def damaged(got: object) -> NoReturn:
@@ -167,14 +169,14 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     except (SafetensorError, ValueError, RecursionError) as error:
         damaged(error)
     if not isinstance(facts, dict) or not header.keys() <= {"facts", "format"}:
-        damaged("a header of something else")
+        damaged("a header of another program")
     if (known := facts.pop(HASH, None)) is not None and known != _hash_of_tensors(tensors, facts):
         damaged("damaged content")
     return tensors, facts
 
 
 def hash_of(content: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
+    """Return the SHA-256 hash, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -193,7 +195,7 @@ def _hash_of_tensors(tensors: dict[str, "Tensor"], facts: dict[str, Any]) -> str
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name}, which is no number")
+    raise ValueError(f"{name}, which is not a number")
 
 
 def _host() -> str:

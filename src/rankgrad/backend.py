@@ -1,4 +1,4 @@
-"""Chooses the implementation that runs: fused kernels or plain PyTorch, and C++ around the kernels of a GPU."""
+"""Choose the implementation of the losses: fused kernels or plain PyTorch; and the C++ module for kernels on a GPU."""
 
 import os
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
     """Choose the implementation of the losses inside a `with` block.
 
     Outside of any block the environment variables `RANKGRAD_BACKEND` and `RANKGRAD_NATIVE` decide. Blocks nest; each
-    holds for its own thread.
+    applies to its thread only.
 
     Args:
-        name: `"auto"` (the default) takes the fused kernel where one exists for the loss and the device; `"fused"` does
-            so inside `torch.func` transforms too, and is an error on a device or with an option that has no kernel;
-            `"plain"` takes the readable PyTorch version, which is the truth. Losses without any kernel are plain in
-            every case.
-        native: whether eager calls on an NVIDIA GPU may go through a small C++ module instead of Python; the results
-            are the same. It is off unless you turn it on, because the first such call on a machine starts the C++
-            compiler in the background. None leaves what is in force.
+        name: `"auto"` (the default) uses the fused kernel if one exists for the loss and the device; `"fused"` also
+            does so inside `torch.func` transforms, and is an error on a device or with an option that has no kernel;
+            `"plain"` uses the readable PyTorch version, which is the reference. Losses without a kernel are always
+            plain.
+        native: True lets eager calls on an NVIDIA GPU go through a small C++ module instead of Python; the results
+            are the same. It is off by default, because the first such call on a machine starts the C++ compiler in
+            the background. None keeps the current value.
 
     Example:
         >>> with backend("plain"):
@@ -47,21 +47,21 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
 
 
 def current() -> str:
-    """Return the backend in force here: `"auto"`, `"fused"` or `"plain"`."""
+    """Return the current backend: `"auto"`, `"fused"` or `"plain"`."""
     name = _chosen.get() or os.environ.get("RANKGRAD_BACKEND", "auto")
     one_of("RANKGRAD_BACKEND", name, CHOICES)
     return name
 
 
 def native() -> bool:
-    """Return whether the C++ module for eager calls on a GPU may be built and used here; off by default."""
+    """Return True if the C++ module for eager calls on a GPU may be built and used; off by default."""
     chosen = _native.get()
     return _native_by_default() if chosen is None else chosen
 
 
 @lru_cache(maxsize=1)
 def _native_by_default() -> bool:
-    """Read the environment once: every eager call asks, and a lookup takes longer than the rest of the question."""
+    """Read the environment once: every eager call needs the value, and a lookup takes longer than the rest."""
     wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
     one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
     return wanted == "1"

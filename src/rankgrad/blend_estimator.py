@@ -1,4 +1,4 @@
-"""The estimator of a ranker made of rankers; `rankgrad.models.blend` is the model that it fits."""
+"""Estimator that blends fitted rankers; `rankgrad.models.blend` has the model that it fits."""
 
 import os
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """A ranker made of fitted rankers, whose weights `fit` finds: give it lists that none of them was trained on.
+    """Return a blend of fitted rankers. Its `fit` finds the weights: give it lists on which no ranker was trained.
 
     Args:
-        rankers: `rankgrad.Ranker`, `TreeRanker` or blends, all fitted on the same columns.
-        loss: what the weights minimise, as text.
-        even: how strongly equal weights are preferred; the fewer lists to fit on, the more that helps.
+        rankers: `rankgrad.Ranker`, `TreeRanker` or blends, all fitted on the same features.
+        loss: loss that the weights minimise, as text.
+        even: strength of the preference for equal weights; it helps most if there are few lists to fit on.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -
 
 
 class Blend(RowRanker):
-    """What `blend` makes. After `fit`: `weights_`, one a ranker, at least 0 and adding up to 1; `model_`."""
+    """Estimator that `blend` returns. After `fit`: `weights_`, one per ranker, at least 0, with sum 1; and `model_`."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
         self.rankers = rankers
@@ -51,7 +51,7 @@ class Blend(RowRanker):
         return all(ranker._takes_nan for ranker in self.rankers)
 
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
-        """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers stay as they are."""
+        """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers are not changed."""
         loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
             bad_value("rankers", "hold at least one", "none")
@@ -68,7 +68,7 @@ class Blend(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and a folder for each ranker, as it saves itself."""
+        """Write a folder with `config.json` and one folder per ranker, written by the ranker's `save`."""
         check_is_fitted(self)
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
@@ -77,7 +77,7 @@ class Blend(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Blend":
-        """A fitted blend from a folder that `save` wrote. Nothing in it is run or unpickled."""
+        """Load a fitted blend from a folder that `save` wrote. Nothing in it is run or unpickled."""
         weights, settings = read_blend(Path(folder))
         kinds: dict[str, Any] = {TREES: TreeRanker, KIND: cls}
         rankers = [
@@ -98,4 +98,4 @@ class Blend(RowRanker):
         bad_value("qid or group", "be given: a blend normalises scores over the whole list", "neither")
 
     def __sklearn_clone__(self) -> "Blend":
-        return Blend(self.rankers, loss=self.loss, even=self.even)  # fitted rankers are its settings
+        return Blend(self.rankers, loss=self.loss, even=self.even)  # fitted rankers are parameters: they stay fitted

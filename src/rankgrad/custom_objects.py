@@ -1,6 +1,6 @@
-"""Describe objects that a caller gives in place of text: an own loss, network or metric.
+"""Describe objects that a caller gives in place of text: a custom loss, network or metric.
 
-A description, `own:module.name`, stands for the object in checkpoints and saved models. It is shown and compared, and
+A description, `own:module.name`, represents the object in checkpoints and saved models. It is shown and compared, but
 never imported.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value
 
-OWN = "own:"  # before a description
-_LONGEST = 300  # characters of a description
+OWN = "own:"  # prefix of a description
+_LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
-    """The name of an object's function or class with its module, and the options where these are known.
+    """Return the module and name of an object's function or class, with its options if these are known.
 
     Args:
         part: a function, `functools.partial`, class or object.
@@ -37,19 +37,19 @@ def describe(part: Any) -> str:
 
 
 def only_described(what: str, text: str, must: str = "be given as an object again") -> None:
-    """Raise where a text is only the description of an object.
+    """Raise an error if a text is only the description of an object.
 
     Args:
         what: the name of the setting.
-        text: of it.
-        must: what is to be done.
+        text: value of the setting.
+        must: requirement, for the error.
     """
     if text.strip().lower().startswith(OWN):
         bad_value(what, must, f"{on_one_line(text.strip())!r}, which is only a description")
 
 
 def own_copy(what: str, part: Any) -> Any:
-    """Copy an object deeply, so that training changes nothing in the one that was given.
+    """Copy an object deeply, so that training does not change the given one.
 
     Args:
         what: the name of the setting.
@@ -63,12 +63,12 @@ def own_copy(what: str, part: Any) -> Any:
 
 
 class CallSignature:
-    """The parameters that a callable takes, by its signature; a callable without one takes what it is given."""
+    """Parameters of a callable, from its signature; a callable without a signature accepts everything."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
             self.signature: inspect.Signature | None = inspect.signature(function)
-        except ValueError:  # of some built-in functions
+        except ValueError:  # some built-in functions have no signature
             self.signature = None
         known = () if self.signature is None else self.signature.parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -76,11 +76,11 @@ class CallSignature:
         self.any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known)
 
     def fits(self, positional: int, *names: str) -> bool:
-        """Whether so many positional arguments and these keywords are a call.
+        """Return True if the callable accepts this number of positional arguments and these keywords.
 
         Args:
-            positional: how many.
-            names: of keywords.
+            positional: number of positional arguments.
+            names: names of keyword arguments.
         """
         try:
             if self.signature is not None:
@@ -94,12 +94,12 @@ class CallSignature:
 
 
 def check_callable(what: str, part: Any, kinds: str) -> None:
-    """Raise where something is neither text nor can be called.
+    """Raise an error if a value is not callable.
 
     Args:
         what: the name of the setting.
-        part: what was given.
-        kinds: of things that are accepted.
+        part: the given value.
+        kinds: accepted kinds of values, for the error.
     """
     if not callable(part):
         bad_type(what, f"be {kinds}", type(part).__name__)
@@ -109,7 +109,7 @@ def on_one_line(text: str) -> str:
     """Make a text printable and short.
 
     Args:
-        text: of a description.
+        text: a description.
     """
     shown = "".join(each if each.isprintable() else " " for each in text)
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."

@@ -6,17 +6,17 @@ from typing import NoReturn
 
 
 def bad_value(name: str, must: str, got: object) -> NoReturn:
-    """Raise the `ValueError` of the house: `k must be at least 1; got 0`."""
+    """Raise a `ValueError` in the common form: `k must be at least 1; got 0`."""
     raise ValueError(f"{name} must {must}; got {got}")
 
 
 def bad_type(name: str, must: str, got: object) -> NoReturn:
-    """Raise the `TypeError` of the house: `scores must be real numbers; got torch.complex64`."""
+    """Raise a `TypeError` in the common form: `scores must be real numbers; got torch.complex64`."""
     raise TypeError(f"{name} must {must}; got {got}")
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
-    """Check that `value` is one of `choices`; the error names the nearest ones when there are many."""
+    """Check that `value` is one of `choices`; if there are many choices, the error names the nearest ones."""
     choices = list(choices)
     if value in choices:
         return
@@ -26,14 +26,14 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def mistyped(value: object, choices: Iterable[str], otherwise: str = "") -> str:
-    """An unknown name for the end of an error: `'mpl'; did you mean 'mlp'?`; `otherwise` follows where none is near."""
+    """Write an unknown name for the end of an error: `'mpl'; did you mean 'mlp'?`; without a near name, `otherwise`."""
     near = nearest(str(value), choices)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else otherwise
     return f"{value!r}; {hint}" if hint else repr(value)
 
 
 def nearest(name: str, choices: Iterable[str], most: int = 3) -> list[str]:
-    """The known names closest to a mistyped one, best first, whatever their case.
+    """Return the known names that are closest to a mistyped name, best first; case is ignored.
 
     Example:
         >>> nearest("lamdaloss", ["lambdaloss", "ranknet", "lambdarank"])

@@ -1,4 +1,4 @@
-"""The estimator: rankers with scikit-learn's manners, for arrays and data frames with a query id a row."""
+"""Neural rankers as scikit-learn estimators, for arrays and data frames with one query id per row."""
 
 import copy
 import json
@@ -23,42 +23,42 @@ from rankgrad.models.protocol import Callback
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.loggers import LOG
 
-_ROWS = 65_536  # documents scored at a time where lists do not matter
+_ROWS = 65_536  # documents per block, if scores do not depend on lists
 
 
 class Ranker(RowRanker):
-    """Fit a neural ranker on rows with a query id each, and give one score per row.
+    """Fit a neural ranker on rows with query ids, and predict one score per row.
 
     Args:
-        model, loss, metric: as text, `name[@k][:key=value,...]`, such as `rankgrad list models` shows; or your own: a
+        model, loss, metric: as text, `name[@k][:key=value,...]`, see `rankgrad list models`; or custom objects: a
             network, a loss function or module, a function of the scores and labels of a list. `fit` copies them.
         preprocess: preprocessing as text, fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
-        epochs: passes over the training lists, at most.
-        batch_size: lists per step.
-        batch_documents: documents per step instead; None: count lists.
-        list_size: longer training lists are cut to this, with a new random draw per epoch; None: they are not.
+        epochs: maximum number of passes over the training lists.
+        batch_size: number of lists per batch.
+        batch_documents: number of documents per batch instead; None: count lists.
+        list_size: longer training lists are truncated to this length, with a new random draw per epoch; None: no limit.
         optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd, with options as text.
         lr: learning rate.
         weight_decay: of the network; the parameters of a loss have none.
-        loss_lr: learning rate of a loss's own parameters; None: `lr`.
+        loss_lr: learning rate of the loss's parameters; None: `lr`.
         schedule: of the learning rate: constant, cosine, step or plateau, with options as text.
-        warmup: epochs in which the learning rate rises from 0.
-        clip: the largest norm of the gradient; None: any.
-        ema: decay of a moving average of the weights, which is then what is kept; 0: none.
-        patience: epochs without a better `metric` after which training stops; None: never.
+        warmup: number of epochs in which the learning rate rises from 0.
+        clip: maximum norm of the gradient; None: no limit.
+        ema: decay of a moving average of the weights, which is kept instead of the weights; 0: no average.
+        patience: number of epochs without a better `metric` after which training stops; None: never.
         seed: random seed of everything: weights, order of lists, dropout, the hold-out.
         device: `"auto"`, `"cpu"` or `"cuda"`.
         precision: `"fp32"`, `"bf16"` or `"fp16"`.
-        data_on: where the lists are during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
-        save_steps: a checkpoint every so many steps, besides one per epoch; needs `out`.
-        trackers: tensorboard, mlflow, wandb, besides `log.jsonl`; needs `out`.
-        holdout: the share of the training lists that is set aside to choose the epoch where `fit` is given no
-            `eval_set`; 0: none is, and the last epoch is kept.
-        out: a new folder for checkpoints, log and model while `fit` runs; None keeps all in memory.
+        data_on: location of the lists during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
+        save_steps: number of steps between checkpoints, in addition to one per epoch; needs `out`.
+        trackers: tensorboard, mlflow, wandb, in addition to `log.jsonl`; needs `out`.
+        holdout: share of the training lists that is held out to select the epoch, if `fit` gets no `eval_set`; 0: no
+            list is held out, and the last epoch is kept.
+        out: a new folder for checkpoints, log and model while `fit` runs; None: nothing is written.
         verbose: show a progress bar.
 
-    After `fit`: `model_`, `history_` (a row an epoch), `best_epoch_` (from 1), `n_features_in_`, and
-    `feature_names_in_` where X was a data frame.
+    After `fit`: `model_`, `history_` (one row per epoch), `best_epoch_` (from 1), `n_features_in_`, and
+    `feature_names_in_` if X was a data frame.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -140,24 +140,24 @@ class Ranker(RowRanker):
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
-        """Train on labelled lists. Ctrl-C leaves the estimator unfitted; the best epoch so far is in `out`, if given.
+        """Train on labelled lists. After Ctrl-C the estimator is unfitted; the best epoch so far is in `out`, if given.
 
         Args:
             X: features, `(rows, f)`: NumPy, pandas or polars; not sparse.
             y: labels, `(rows,)`, at least 0.
             qid: the query of each row, in any order; or
-            group: the sizes of the lists, whose rows are side by side.
+            group: the sizes of the lists, whose rows are adjacent.
             sample_weight: `(rows,)`, for losses that take weights.
-            eval_set: `(X, y)` that chooses the epoch and stops the run, or a list of such, of which the first does.
-            eval_qid, eval_group: the lists of `eval_set`; a list of such where that is one.
+            eval_set: `(X, y)` that selects the epoch and stops the run, or a list of pairs, of which the first is used.
+            eval_qid, eval_group: the lists of `eval_set`, as `qid` and `group`; a list of them if `eval_set` is a list.
             callbacks: called with the row of `history_` after each epoch; a true return value ends the training.
-            init_model: a fitted ranker whose weights training starts from, with its preprocessing as it is.
+            init_model: a fitted ranker; training starts from its weights and uses its preprocessing unchanged.
         """
         settings = self._settings()
         if isinstance(init_model, Ranker):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        self.__dict__.pop("model_", None)  # what goes wrong below leaves no half of an older fit
+        self.__dict__.pop("model_", None)  # after an error below, no part of an older fit remains
         data, rows = self._lists(X, y, qid, group, reset=True)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         if weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
@@ -165,15 +165,15 @@ class Ranker(RowRanker):
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
             data, validation, weights = hold_out_rows(data, weights, self.holdout, settings.seed)
-        how: dict[str, Any] = {"out": self.out, "weights": weights, "progress": bool(self.verbose)}
-        self._take(train(settings, data, validation, callbacks=callbacks, init_model=init_model, **how))
+        options: dict[str, Any] = {"out": self.out, "weights": weights, "progress": bool(self.verbose)}
+        self._take(train(settings, data, validation, callbacks=callbacks, init_model=init_model, **options))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read.
 
         Args:
-            folder: where to write.
+            folder: path to write.
         """
         check_is_fitted(self)
         self.model_.save(folder)
@@ -190,27 +190,27 @@ class Ranker(RowRanker):
         loss: Any = None,
         metric: Any = None,
     ) -> "Ranker":
-        """A fitted ranker from a folder that `save` or `rankgrad train` wrote.
+        """Load a fitted ranker from a folder that `save` or `rankgrad train` wrote.
 
-        Nothing in the folder is run, imported or unpickled, so objects of your own are given again: a network always, a
-        loss or metric to fit again.
+        Nothing in the folder is run, imported or unpickled. So custom objects must be given again: a network always, a
+        loss or metric only to fit again.
 
         Args:
-            folder: of the model.
-            device: where it is to compute.
-            model: the network, or what makes it, where the ranker was fitted with one.
-            loss, metric: become the ranker's parameters.
+            folder: folder of the model.
+            device: device to compute on.
+            model: the network, or a function that makes it, if the ranker was fitted with a custom network.
+            loss, metric: parameters of the ranker, for the next `fit`.
         """
         if (kind := read_config(Path(folder)).get("kind")) is not None:
-            bad_value(str(folder), "hold a neural model", f"a model of kind {kind!r}, which has a `load` of its own")
+            bad_value(str(folder), "hold a neural model", f"a model of kind {kind!r}, which has a separate `load`")
         trained = Model.load(folder, device, model)
         try:
             settings = Settings.of(trained.settings)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a run; got {error}") from error
         given = {"model": model, "loss": loss, "metric": metric}
-        own = {name: part for name, part in given.items() if part is not None}
-        ranker = cls(**{**{name: getattr(settings, name) for name in Settings.names()}, **own})
+        custom = {name: part for name, part in given.items() if part is not None}
+        ranker = cls(**{**{name: getattr(settings, name) for name in Settings.names()}, **custom})
         trained.history = _history(Path(folder) / LOG)
         ranker._take(trained)
         ranker._take_kept(Path(folder))
@@ -220,15 +220,15 @@ class Ranker(RowRanker):
         self.model_, self.history_, self.best_epoch_ = model, model.history, model.metrics.get("epoch")
 
     def _settings(self) -> Settings:
-        """The settings of a run, checked."""
+        """Return the checked settings of a run."""
         given = {name: getattr(self, name) for name in Settings.names()}
-        # A search draws values from NumPy, whose numbers JSON does not know.
+        # A search may give NumPy numbers, which JSON does not support.
         settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
         settings.check()
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         if self.out is None and (settings.trackers or settings.save_steps):
-            bad_value("out", "be a folder where trackers or save_steps are set", None)
+            bad_value("out", "be a folder if trackers or save_steps are set", None)
         return settings
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -240,7 +240,7 @@ class Ranker(RowRanker):
         return self.model_.score(X, np.append(np.arange(0, len(X), _ROWS), len(X)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: as it is, but on the CPU, so that a machine without a GPU can read it."""
+        """Return the state for pickle, on the CPU, so that a machine without a GPU can read it."""
         state = super().__getstate__()
         if (model := state.get("model_")) is None or model.device.type == "cpu":
             return state
@@ -248,7 +248,7 @@ class Ranker(RowRanker):
 
 
 def _history(log: Path) -> list[dict[str, Any]]:
-    """The rows of a log, up to a line that a killed run left unfinished."""
+    """Read the rows of a log, up to an incomplete line from a killed run."""
     rows = []
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
         try:

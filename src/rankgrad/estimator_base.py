@@ -1,4 +1,4 @@
-"""Rows with a query each, in and out of lists: what every estimator of the house does with its arguments."""
+"""Base class of the estimators: groups rows into lists by query, scores them, and returns scores in row order."""
 
 import warnings
 from pathlib import Path
@@ -16,22 +16,22 @@ from rankgrad.data.splitting import held_out
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
 
-ESTIMATOR = "estimator.json"  # beside the model: what only the estimator knows
+ESTIMATOR = "estimator.json"  # in the folder of the model: values that only the estimator has
 
 
 class RowRanker(BaseEstimator):
-    """An estimator around `model_`, which scores lists: `model_.score(features, offsets)`, one score a document."""
+    """Estimator around `model_`, which scores lists: `model_.score(features, offsets)`, one score per document."""
 
     model_: Any
     holdout: float
-    _takes_nan = False  # whether X may hold NaN, for a value that is missing
+    _takes_nan = False  # True if X may hold NaN, for a missing value
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
-        """One score a row, in the order of the rows; higher is better, and only the order within a list has a meaning.
+        """Return one score per row, in row order; higher is better. Only the order within a list is meaningful.
 
         Args:
             X: features, `(rows, f)`.
-            qid, group: as in `fit`; needed by rankers and preprocessing that look at a whole list, such as
+            qid, group: as in `fit`; needed by rankers and preprocessing that use a whole list, such as
                 `context_aware` and `standardise_per_query`.
         """
         check_is_fitted(self)
@@ -49,7 +49,7 @@ class RowRanker(BaseEstimator):
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
             qid, group: the lists, as in `fit`.
-            sample_weight: `(rows,)`; a list weighs as much as its rows do on average.
+            sample_weight: `(rows,)`; the weight of a list is the mean of its rows' weights.
         """
         check_is_fitted(self)
         data, rows = self._lists(X, y, qid, group, reset=False)
@@ -62,18 +62,18 @@ class RowRanker(BaseEstimator):
         return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
 
     def _keep(self, folder: Path) -> None:
-        """Write what only the estimator knows."""
+        """Write the values that only the estimator has."""
         names = getattr(self, "feature_names_in_", None)
         known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Take up what `_keep` wrote; it is not there where a command trained the model."""
+        """Read the values that `_keep` wrote; the file is missing if a command trained the model."""
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
         if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
-            bad_value(str(path), "say the share that was held out", repr(self.holdout))
+            bad_value(str(path), "hold the share that was held out", repr(self.holdout))
         if names is not None:
             if not isinstance(names, list) or len(names) != self.model_.features:
                 got = len(names) if isinstance(names, list) else repr(names)
@@ -82,7 +82,7 @@ class RowRanker(BaseEstimator):
         self.n_features_in_ = self.model_.features
 
     def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
-        """Compute the rank of each row in its list, from 1; of rows with equal scores the earlier comes first.
+        """Compute the rank of each row in its list, from 1; among rows with equal scores, the earlier row is first.
 
         Args:
             X: features, `(rows, f)`.
@@ -100,7 +100,7 @@ class RowRanker(BaseEstimator):
         return ranks
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
-        """Rows brought together by query, and the row that each came from."""
+        """Group rows by query; also return the original row of each document."""
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
         check_lists(qid, group)
         return self._grouped(X, y, qid, group)
@@ -112,7 +112,7 @@ class RowRanker(BaseEstimator):
         return {"dtype": np.float32, "ensure_all_finite": "allow-nan" if self._takes_nan else True}
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores of rows whose lists are not known; a ranker that looks at whole lists raises."""
+        """Return scores of rows whose lists are unknown; a ranker that uses whole lists raises an error."""
         scores: NDArray[np.float32] = self.model_.score(X)
         return scores
 
@@ -122,7 +122,7 @@ class RowRanker(BaseEstimator):
             return None
         if len(sets) > 1:
             warnings.warn(
-                f"eval_set holds {len(sets)} sets: the first chooses the epoch, others are not used", stacklevel=3
+                f"eval_set holds {len(sets)} sets: the first selects the epoch, the others are ignored", stacklevel=3
             )
         if (qid is None) == (group is None):
             bad_value("eval_qid or eval_group", "be given, one of them", "neither" if qid is None else "both")
@@ -145,14 +145,14 @@ class RowRanker(BaseEstimator):
 
 
 def check_lists(qid: Any, group: Any) -> None:
-    """Raise where neither says what the lists are."""
+    """Raise an error if neither argument is given."""
     if qid is None and group is None:
-        must = "be given, for a list is what is ranked (a search or pipeline of scikit-learn passes qid on after "
+        must = "be given, because ranking is per list (a search or pipeline of scikit-learn passes qid on after "
         bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
 
 
 def several(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Pairs, from one pair `(X, y)` or a list of them, as LightGBM, XGBoost and PyTerrier pass it."""
+    """Return a list of pairs, from one pair `(X, y)` or a list of pairs, as LightGBM, XGBoost and PyTerrier pass it."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
@@ -163,7 +163,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """The query ids or sizes of the first set, from those of one set or a list of them."""
+    """Return the query ids or sizes of the first set, from those of one set or a list of sets."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:
@@ -172,12 +172,12 @@ def _first(lists: Any, sets: int) -> Any:
 
 
 def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """One weight a document, in the order of the lists."""
+    """Return one weight per document, in the order of the lists."""
     weights = np.asarray(sample_weight, dtype=np.float32)
     if weights.shape != rows.shape:
-        bad_value("sample_weight", f"be one a row, ({len(rows)},)", weights.shape)
+        bad_value("sample_weight", f"have one value per row, ({len(rows)},)", weights.shape)
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        bad_value("sample_weight", "be finite and at least 0", "others")
+        bad_value("sample_weight", "be finite and at least 0", "other values")
     if not weights.any():
         bad_value("sample_weight", "not be zero everywhere", "zeros only")
     return weights[rows]
@@ -186,13 +186,13 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
 def hold_out_rows(
     data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
 ) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
-    """Set some lists aside to choose the epoch; `rankgrad.data.splitting` says which.
+    """Hold out some lists to select the epoch; `rankgrad.data.splitting` chooses them.
 
     Args:
         data: the training lists.
         weights: one per document, or None.
-        share: of the lists; where it makes less than half a list, none is set aside.
-        seed: of the choice.
+        share: share of the lists; less than half a list holds out none.
+        seed: random seed of the choice.
     """
     kept, held = held_out(data, share, seed)
     if not len(held):

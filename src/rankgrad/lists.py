@@ -1,9 +1,9 @@
-"""Lists of documents in two layouts, padded and flat; going between them; checks; reductions.
+"""Lists of documents in two layouts, padded and flat: conversion, checks and reductions.
 
 **Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document, in any pattern; None: all real.
 **Flat**: `scores (documents,)` with `offsets (lists + 1,)`; list `l` is `scores[offsets[l]:offsets[l + 1]]`.
 
-A PyTorch jagged nested tensor is the flat layout and brings its own offsets. Lists of length 0 are legal everywhere.
+A PyTorch jagged nested tensor is in the flat layout and contains its offsets. Lists of length 0 are always allowed.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from rankgrad.errors import bad_type, bad_value, one_of
 
 REDUCTIONS = ("mean", "sum", "none")
 
-# Dtypes that PyTorch stores but hardly computes with, and a dtype that holds every value of each (of uint64, nearly).
+# Dtypes for which PyTorch supports few operations, and a dtype that holds all their values (for uint64, nearly all).
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.float64}
 _WIDER |= {
     dtype: torch.float32
@@ -26,11 +26,11 @@ _WIDER |= {
 
 
 class Lists:
-    """Checked lists. Losses and metrics are written on the padded layout, which is made when it is first asked for.
+    """Checked lists. Losses and metrics use the padded layout, which is computed when it is first needed.
 
-    `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding holds 0 in each,
-    whatever the caller left there, and takes no gradient. `given` is what the caller passed, for kernels that need no
-    padding.
+    `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding is 0 in each of them,
+    for any values that the caller passed, and has no gradient. `given` holds the caller's arguments, for kernels that
+    need no padding.
 
     Args:
         scores: `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
@@ -53,26 +53,26 @@ class Lists:
 
     @property
     def scores(self) -> Tensor:
-        """`(..., n)`."""
+        """Scores, `(..., n)`."""
         return self._pad()[0]
 
     @property
     def labels(self) -> Tensor:
-        """`(..., n)`, in the dtype of scores."""
+        """Labels, `(..., n)`, in the dtype of scores."""
         return self._pad()[1]
 
     @property
     def mask(self) -> Tensor:
-        """`(..., n)`, True for a real document."""
+        """Mask, `(..., n)`, True for a real document."""
         return self._pad()[2]
 
     @property
     def weights(self) -> Tensor | None:
-        """`(..., n)`, in the dtype of scores, or None."""
+        """Weights, `(..., n)`, in the dtype of scores, or None."""
         return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
-        """Reduce one value per list, as the function `reduce` does.
+        """Reduce one value per list, with the function `reduce`.
 
         Args:
             values: one value per list, `(...)`.
@@ -88,7 +88,7 @@ class Lists:
 
 
 class ListInputs(NamedTuple):
-    """Arguments as they were passed, checked for shape, dtype and device; values of padding are still in them."""
+    """Arguments of the caller, checked for shape, dtype and device; padding still has the caller's values."""
 
     scores: Tensor  # (..., n), or (documents,) with offsets; in the dtype of computation
     labels: Tensor  # like scores, in any real dtype
@@ -97,7 +97,7 @@ class ListInputs(NamedTuple):
     weights: Tensor | None  # like scores, in any real dtype
 
     def padded(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Scores, labels, mask and weights in the padded layout, with 0 in the padding."""
+        """Return scores, labels, mask and weights in the padded layout, with 0 in the padding."""
         scores = self.scores
         labels = self.labels.to(scores.dtype)
         weights = None if self.weights is None else self.weights.to(scores.dtype)
@@ -122,10 +122,10 @@ def as_lists(
     weights: Any = None,
     lowest_label: float | None = None,
 ) -> Lists:
-    """Check the arguments every loss and metric takes, and bring them into the padded layout.
+    """Check the arguments that every loss and metric takes, and return them as `Lists`.
 
-    Half precision is computed in float32, float64 stays float64, labels follow the scores. What only the values tell
-    (NaN labels, labels below `lowest_label`, falling offsets) is checked on the CPU; on a GPU it would force a
+    Half precision is computed in float32, float64 stays float64, labels get the dtype of the scores. Checks of values
+    (NaN labels, labels below `lowest_label`, falling offsets) are made on the CPU only; on a GPU they would force a
     synchronisation.
 
     Args:
@@ -141,7 +141,7 @@ def as_lists(
     dtype = compute_dtype(scores.dtype)
     scores = scores if scores.dtype == dtype else scores.to(dtype)
     if mask is not None and offsets is not None:
-        bad_value("mask", "be None where offsets are given", "both")
+        bad_value("mask", "be None if offsets are given", "both")
     labels = _aligned("labels", labels, scores, offsets)
     weights = None if weights is None else _aligned("weights", weights, scores, offsets)
     if offsets is not None:
@@ -160,8 +160,8 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
 
     Args:
         values: one value per list, `(...)`.
-        signal: boolean `(...)`, whether a list has anything to learn from; values of the others must be 0.
-        reduction: `"none"`, one value per list; `"sum"`, their sum; `"mean"`, over the lists that carry signal.
+        signal: boolean `(...)`, True for a list with signal; values of the others must be 0.
+        reduction: `"none"`, one value per list; `"sum"`, their sum; `"mean"`, over the lists with signal.
     """
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":
@@ -172,15 +172,15 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
 
 
 def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
+    """Convert flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
 
-    Without `n` the width is that of the longest list, which on a GPU has to be waited for; with `n` nothing is.
+    Without `n` the width is the length of the longest list, which forces a synchronisation on a GPU.
 
     Args:
         values: `(documents, ...)`.
         offsets: integers `(lists + 1,)`, from 0 to the number of documents.
-        n: the width; None for that of the longest list.
-        fill: what padding holds.
+        n: the width; None: the length of the longest list.
+        fill: value of the padding.
 
     Example:
         >>> to_padded(torch.tensor([5., 6., 7.]), torch.tensor([0, 1, 3]))
@@ -195,7 +195,7 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
     padded = values.new_full((lists, n, *values.shape[1:]), fill)
     if values.device.type == "cpu":
         return padded.masked_scatter(mask.reshape(lists, n, *[1] * (values.dim() - 1)), values), mask
-    # The same without masked_scatter, whose derivative waits for the GPU. No position is used twice, so the derivative
+    # Without masked_scatter, whose derivative forces a synchronisation. No position is used twice, so the derivative
     # is a plain gather, in a fixed order.
     owner = torch.repeat_interleave(torch.arange(lists, device=values.device), lengths, output_size=documents)
     place = torch.arange(documents, device=values.device) + owner * n - offsets[owner]
@@ -203,9 +203,9 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
 
 
 def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Padded `(..., n)` with any mask to flat `(documents,)`, with its offsets `(lists + 1,)`.
+    """Convert padded `(..., n)` with any mask to flat `(documents,)`, with its offsets `(lists + 1,)`.
 
-    The number of documents depends on the mask, so on a GPU this waits for it.
+    The number of documents depends on the mask, so this forces a synchronisation on a GPU.
 
     Args:
         values: `(..., n)`.
@@ -220,10 +220,10 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which scores of `dtype` are computed: at least float32; integers, which may be large, in float64.
+    """Return the dtype in which scores of `dtype` are computed: at least float32; float64 for integers.
 
     Args:
-        dtype: dtype of the scores as they are given.
+        dtype: dtype of the given scores.
     """
     if not dtype.is_floating_point:
         return torch.float64
@@ -231,14 +231,14 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def values_are_cheap(tensor: Tensor) -> bool:
-    """Whether Python may look at the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
+    """Return True if Python may read the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
-    """The values and offsets of a jagged nested tensor; anything else passes through."""
+    """Return the values and offsets of a jagged nested tensor; return other arguments unchanged."""
     if not (isinstance(value, Tensor) and value.is_nested):
         return value, offsets
     if value.layout != torch.jagged:
@@ -254,7 +254,7 @@ def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
 
 
 def _real(name: str, value: Any) -> Tensor:
-    """A tensor of real numbers, from a tensor or whatever PyTorch can make one of."""
+    """Return a tensor of real numbers, from a tensor or any value that PyTorch can convert."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
             value = value.astype(value.dtype.newbyteorder("="), order="C")  # a copy that PyTorch can use
@@ -268,17 +268,17 @@ def _real(name: str, value: Any) -> Tensor:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:
-    """Whether PyTorch can use the memory of an array: writeable, in native byte order, without negative strides."""
+    """True if PyTorch can use the memory of an array: writeable, in native byte order, without negative strides."""
     return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
 
 
 def _kind(value: Any) -> str:
-    """What a value is, for an error."""
+    """Description of a value's type, for an error."""
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
-    """A tensor with the shape and device of `scores`."""
+    """Return a tensor; check that it has the shape and device of `scores`."""
     value, _ = _unnest(name, value, offsets)
     if isinstance(value, Tensor) and value.dtype == torch.bool:
         value = value.to(torch.uint8)  # binary labels
@@ -301,9 +301,9 @@ def _offsets(offsets: Any, scores: Tensor) -> Tensor:
     offsets = _same_device("offsets", _real("offsets", offsets), scores)
     if offsets.dtype.is_floating_point:
         bad_type("offsets", "be integers", offsets.dtype)
-    offsets = offsets.long()  # before any difference is taken: those of unsigned integers are never below 0
+    offsets = offsets.long()  # before any subtraction: differences of unsigned integers are never below 0
     if scores.dim() != 1:
-        bad_value("scores", "be flat, (documents,), where offsets are given", tuple(scores.shape))
+        bad_value("scores", "be flat, (documents,), if offsets are given", tuple(scores.shape))
     if offsets.dim() != 1 or offsets.numel() == 0:
         bad_value("offsets", "be one-dimensional with lists + 1 entries", tuple(offsets.shape))
     if values_are_cheap(offsets):
@@ -328,7 +328,7 @@ def _check_labels(labels: Tensor, lowest: float | None) -> None:
     if not np.isfinite(low + high):
         bad_value("labels", "be finite", high if np.isfinite(low) else low)
     if lowest is not None and low < lowest:
-        bad_value("labels", f"be at least {lowest:g} (padding is named by mask, not by a label)", f"{low:g}")
+        bad_value("labels", f"be at least {lowest:g} (mark padding with mask, not with a label)", f"{low:g}")
 
 
 def _longest(offsets: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""One run at a time in a folder: a lock that the system lets go of, however its holder ends."""
+"""Lock a folder for one run at a time; the system releases the lock when the process ends, for any reason."""
 
 import os
 import time
@@ -11,19 +11,19 @@ from rankgrad.atomic_files import clear_leftovers, naming
 from rankgrad.errors import bad_value
 
 LOCK = ".lock"
-_PATIENCE = 1.0  # seconds: the processes of a run that was killed end a little later than the run
+_PATIENCE = 1.0  # seconds to wait: processes of a killed run end a little later than the run
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 @contextmanager
 def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
-    """Hold a folder, made if need be, for this run alone; what a killed run left half-written in it is removed.
+    """Lock a folder for this run, and create it if necessary; remove incomplete files of a killed run.
 
-    A second run is an error. On Windows, and on file systems without locks, nothing is held.
+    A second run in the folder is an error. On Windows, and on file systems without locks, there is no lock.
 
     Args:
-        folder: of the run.
-        again: the caller may hold it already, as a command does that calls the training.
+        folder: folder of the run.
+        again: the caller may hold the lock already, such as a command that calls the training.
     """
     place = folder.resolve()
     if again and place in _held.get():
@@ -43,12 +43,12 @@ def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
             (folder / LOCK).unlink(missing_ok=True)
             os.close(file)
         if new:
-            with suppress(OSError):  # there is something in it
+            with suppress(OSError):  # it is not empty
                 folder.rmdir()
 
 
 def _take(folder: Path) -> int | None:
-    """The open lock file; None where there are no locks."""
+    """Return the open lock file; None if locks are not supported."""
     try:
         import fcntl
     except ModuleNotFoundError:
@@ -59,13 +59,13 @@ def _take(folder: Path) -> int | None:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The holder before may have removed this file, and another run may hold a new one.
+            # The previous holder may have removed this file, and another run may hold a new one.
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file
         except BlockingIOError:
             if time.monotonic() > until:
                 os.close(file)
-                bad_value("out", "be a folder in which no other run is at work", folder)
+                bad_value("out", "be a folder that no other run uses", folder)
             time.sleep(0.02)
         except FileNotFoundError:  # removed at this moment
             pass

@@ -1,4 +1,4 @@
-"""Old import paths: modules of version 0.1.0 that have another name now are still found, with a deprecation warning."""
+"""Old import paths: modules of version 0.1.0 that were renamed can still be imported, with a deprecation warning."""
 
 import importlib
 import sys
@@ -117,7 +117,7 @@ MODULES = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds an old module after all other finders have failed, and gives the new module in its place."""
+    """Finds an old module after all other finders have failed, and loads the new module instead."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -168,8 +168,13 @@ def _warn(old: str, new: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
         frame = frame.f_back
     message, names = f"{old} is deprecated; use {new}", frame.f_globals
-    where = frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, DeprecationWarning, *where)
+    location = (
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+    )
+    warnings.warn_explicit(message, DeprecationWarning, *location)
 
 
 def install() -> None:

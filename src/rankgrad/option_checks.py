@@ -1,4 +1,4 @@
-"""What an option accepts, by the annotation of the parameter it is given to; checked before anything is computed."""
+"""Check the values of options by the annotations of the parameters, before anything is computed."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import LARGEST_CUTOFF, show
 
-# The largest whole number that an option takes as text: beyond it a typo costs hours or all memory.
+# Largest whole number of an option given as text: with a larger one, a typo would cost hours or all memory.
 LARGEST = 1_000_000
 _LARGEST_OF = {
     "k": LARGEST_CUTOFF,
@@ -23,13 +23,13 @@ _LARGEST_OF = {
     "seed": 2**63 - 1,
     "sinkhorn_rounds": 10_000,
 }
-_MOST = 100  # values in a list: layers of a network
+_MOST = 100  # maximum number of values in a list, such as layers of a network
 
 
 def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]) -> dict[str, Any]:
-    """The options as `taker` takes them, each checked against its annotation; `what` is the name of it in errors.
+    """Return the options, converted and checked by the annotations of `taker`; `what` is its name in errors.
 
-    Where text is asked for, what looks like a number is text. `Any` stands for the type of the default.
+    A number is converted to text if the annotation is text. For `Any`, the type of the default is used.
 
     Example:
         >>> def loss(scores, *, sigma: float = 1.0, scheme: str = "ndcg2"): ...
@@ -52,7 +52,7 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
 
 
 def check_sizes(what: str, options: Mapping[str, Any]) -> None:
-    """Check that no option is so large that to try it would take hours or all memory."""
+    """Check that no option is so large that it would take hours or all memory."""
     for name, value in options.items():
         values = value if isinstance(value, list | tuple) else [value]
         if len(values) > _MOST:
@@ -64,7 +64,7 @@ def check_sizes(what: str, options: Mapping[str, Any]) -> None:
 
 
 def _kinds(parameter: inspect.Parameter) -> list[Any]:
-    """The types that a parameter takes, of those that a text can give."""
+    """Types that a parameter accepts."""
     kind = parameter.annotation
     if kind in (Any, parameter.empty):
         kind = type(parameter.default)
@@ -90,19 +90,19 @@ def _all(kind: Any, values: Sequence[Any]) -> bool:
 
 
 def _items(kind: Any) -> tuple[Any, ...]:
-    """The types of the values of a list."""
+    """Types of the values of a list."""
     first = typing.get_args(kind)[0]
     return typing.get_args(first) or (first,)
 
 
 def _length(kind: Any) -> int | None:
-    """How many values a tuple has; None for lists of any length."""
+    """Number of values of a tuple; None for lists of any length."""
     fixed = typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
     return len(typing.get_args(kind)) if fixed else None
 
 
 def _words(kinds: list[Any]) -> str:
-    """What is accepted, in words: `a whole number or none`."""
+    """Text of the accepted types: `a whole number or none`."""
     known = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
     words = [known[kind] for kind in kinds if kind in known]
     for kind in kinds:

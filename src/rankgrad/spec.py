@@ -1,11 +1,11 @@
-"""Read and write the one text grammar of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
+"""Read and write the text grammar of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
 
 A text is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
-False, None, numbers joined by `-`, or text, which may stand in quotes and may be such a text itself: what is inside
+False, None, numbers joined by `-`, or text. Text may be in quotes, and may itself have this form: everything inside
 brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. A `path` is
-text up to the next comma, unless it stands in quotes or brackets. Nothing in a text is evaluated.
+text up to the next comma, unless it is in quotes or brackets. Nothing in a text is evaluated.
 
-`sequence` reads texts with commas between, `weighted_terms` a sum of texts. The prefix `native:` is reserved for the
+`sequence` reads texts separated by commas, `weighted_terms` a sum of texts. The prefix `native:` is reserved for the
 objectives of tree frameworks, whose texts are not read here.
 """
 
@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value, mistyped
 
-LONGEST = 1000  # characters of a text
-DEEPEST = 8  # brackets inside brackets
-MOST_TERMS = 20  # of a sum
-LARGEST_CUTOFF = 2**31 - 1  # what every kernel can count to
+LONGEST = 1000  # maximum number of characters of a text
+DEEPEST = 8  # maximum depth of nested brackets
+MOST_TERMS = 20  # maximum number of terms of a sum
+LARGEST_CUTOFF = 2**31 - 1  # largest integer in every kernel
 _FORM = "be written name[@k][:key=value,...] or name(key=value, ...)[@k]"
 _WORDS = {"true": True, "false": False, "none": None}
 _DECIMALS = r"(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NUMBER = re.compile(f"[+-]?{_DECIMALS}")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a longer one is read as a float, which cannot be a size
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a longer number is read as a float, which is not valid as a size
 _PART = re.compile(r"[0-9]{1,18}|[0-9]*[.][0-9]+|[0-9]+[.]")
 _KEY = re.compile("[a-z0-9_]+")
 _NAME = re.compile("[^:(@=]*")
@@ -46,9 +46,9 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
     """Read one text.
 
     Args:
-        what: the word for it in errors.
-        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in any case; a `path` is text, whatever it says.
-        keep_case: leave the name as it is written, for errors that show it.
+        what: name of the argument in errors.
+        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in upper or lower case; a `path` is always text.
+        keep_case: keep the case of the name, for errors that show it.
 
     Example:
         >>> spell("loss", "LambdaLoss@5:scheme=ndcg2++,mu=10")
@@ -67,7 +67,7 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
         close = _spans(what, text).get(len(name), 0)
         inside, rest = text[len(name) + 1 : close], text[close + 1 :].strip()
     cutoff, colon, after = rest.partition(":")
-    # A bracket that is not closed leaves the text as it was, which begins with no @.
+    # With a bracket that is not closed, `rest` still begins with the bracket and not with @.
     if not name.strip() or cutoff[:1] not in ("", "@") or (colon and (bracketed or not after.strip())):
         bad_value(what, _FORM, show(text))
     name = name.strip() if keep_case else name.strip().lower()
@@ -75,10 +75,10 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
 
 
 def sequence(what: str, text: str) -> list[Spec]:
-    """Read texts with commas between; several options of one need brackets, and `name=value` gives it one by no name.
+    """Read texts separated by commas. Several options need brackets; `name=value` gives one option without a key.
 
     Args:
-        what: the word for it in errors.
+        what: name of the argument in errors.
         text: such as `log1p,clip=10,quantile(output=uniform, sample=1000)`.
 
     Example:
@@ -92,19 +92,19 @@ def sequence(what: str, text: str) -> list[Spec]:
         if rest[:1] != "=":
             found.append(spell(what, part))
         elif not name.strip() or not rest[1:].strip():
-            bad_value(what, "give options as key=value, with commas between", f"{show(part)} in {show(text)}")
+            bad_value(what, "give options as key=value, separated by commas", f"{show(part)} in {show(text)}")
         else:
             found.append(Spec(name.strip().lower(), None, {"": read_value(rest[1:].strip())}))
     return found
 
 
 def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
-    """Split a weighted sum of texts, `0.7*softmax+0.3*bce`, into weights and texts; None is a weight that is not given.
+    """Split a weighted sum of texts, `0.7*softmax+0.3*bce`, into weights and texts; None: no weight is given.
 
-    A `+` separates terms outside brackets, quotes and paths, where `number*` or a name follows it.
+    A `+` separates terms if it is outside brackets, quotes and paths, and `number*` or a name follows.
 
     Args:
-        what: the word for it in errors.
+        what: name of the argument in errors.
         text: a text or a sum of texts; weights are finite and above 0.
 
     Example:
@@ -129,25 +129,25 @@ def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
     return found
 
 
-def no_cutoff(what: str, said: Spec, text: str) -> Spec:
-    """Check that a text gives no cutoff, and return what it says.
+def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
+    """Check that a text has no cutoff, and return its `Spec`.
 
     Args:
-        what: the word for it in errors.
-        said: what `spell` read.
+        what: name of the argument in errors.
+        spec: the result of `spell`.
         text: the text, for the error.
     """
-    if said.k is not None:
+    if spec.k is not None:
         bad_value(what, "be written name[:key=value,...], without a cutoff", show(text))
-    return said
+    return spec
 
 
 def check_text(what: str, text: object) -> None:
-    """Check that this is text, and not longer than anything that is meant.
+    """Check that the value is text, printable, and not too long.
 
     Args:
-        what: the word for it in errors.
-        text: anything.
+        what: name of the argument in errors.
+        text: any value.
     """
     if not isinstance(text, str):
         bad_value(what, "be text", type(text).__name__)
@@ -158,15 +158,15 @@ def check_text(what: str, text: object) -> None:
 
 
 def show(value: object) -> str:
-    """Write a value for an error: text quoted, on one line, not longer than a reader wants.
+    """Write a value for an error: text in quotes, on one line, at most about 80 characters.
 
     Args:
-        value: anything.
+        value: any value.
     """
     if isinstance(value, str):
         return repr(value if len(value) <= 80 else value[:77] + "...")
     if isinstance(value, int) and abs(value) >= 10**80:
-        return "a number of more than 80 digits"  # Python does not print one of thousands
+        return "a number of more than 80 digits"  # Python does not print numbers with thousands of digits
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
@@ -175,8 +175,8 @@ def write(name: str, k: int | None = None, options: Mapping[str, Any] | None = N
     """Write the text that `spell` reads.
 
     Args:
-        name, k, options: as `spell` gives them.
-        brackets: write `name(key=value,...)@k`, which can stand inside another text.
+        name, k, options: as `spell` returns them.
+        brackets: write `name(key=value,...)@k`, which can be part of another text.
 
     Example:
         >>> write("mlp", options={"widths": [256, 128], "norm": "layer"})
@@ -192,7 +192,7 @@ def write(name: str, k: int | None = None, options: Mapping[str, Any] | None = N
 
 
 def write_sum(terms: Iterable[tuple[float, str]]) -> str:
-    """Write the text that `weighted_terms` reads; options stand in brackets, so that it is plain where a term ends.
+    """Write the text that `weighted_terms` reads; options are in brackets, which show the end of each term.
 
     Args:
         terms: weights above 0, and texts that `spell` reads.
@@ -205,7 +205,7 @@ def write_sum(terms: Iterable[tuple[float, str]]) -> str:
 
 
 def write_number(value: float) -> str:
-    """Write a number as shortly as it can be read back: `3`, not `3.0`.
+    """Write a number in the shortest form that reads back as the same number: `3`, not `3.0`.
 
     Args:
         value: finite.
@@ -219,12 +219,12 @@ def write_number(value: float) -> str:
 
 
 def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that options are ones that `what` has; the error names the nearest.
+    """Check that `what` has these options; the error names the nearest ones.
 
     Args:
-        what: what has options, in errors.
-        options: the names that are given.
-        known: the names that there are.
+        what: name of the loss, ranker, ..., for the error.
+        options: the given names.
+        known: the valid names.
     """
     known = list(known)
     for option in options:
@@ -265,29 +265,29 @@ def read_value(text: str) -> Any:
 
 
 def _head(text: str) -> tuple[str, str]:
-    """What stands before the first of `:`, `(`, `@` and `=`, and the rest."""
+    """Split a text before the first of `:`, `(`, `@` and `=`."""
     name = _NAME.match(text)[0]  # type: ignore[index]
     return name, text[len(name) :]
 
 
 def _cutoff(what: str, cutoff: str, text: str) -> int | None:
-    """The k of `@k`; None where it is not given."""
+    """Return k of `@k`; None if there is no cutoff."""
     if not cutoff:
         return None
-    # Not `isdigit`, which is true for digits of all scripts and for a superscript two.
+    # Not `isdigit`, which is also true for digits of other scripts and for superscripts.
     if not (re.fullmatch("[0-9]+", digits := cutoff[1:].strip()) and 1 <= int(digits) <= LARGEST_CUTOFF):
         bad_value(what, f"have a whole number of at least 1 after @, at most {LARGEST_CUTOFF}", show(text))
     return int(digits)
 
 
 def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
-    """What `key=value,...` says."""
+    """Read `key=value,...` into a dictionary."""
     options: dict[str, Any] = {}
     for pair in _split(what, pairs):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         key = key.lower()
         if not (_KEY.fullmatch(key) and equals and value):
-            bad_value(what, "give options as key=value, with commas between", f"{show(pair)} in {show(text)}")
+            bad_value(what, "give options as key=value, separated by commas", f"{show(pair)} in {show(text)}")
         if key in options:
             bad_value(what, f"give {key} once", show(text))
         options[key] = _unquoted(value) if key == "path" else read_value(value)
@@ -307,7 +307,7 @@ def _unquoted(text: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as text; in quotes where it would not be read as one value. Words and numbers as text need none."""
+    """Write a value as text; in quotes if it would not be read back as one value. Words and numbers need no quotes."""
     if not isinstance(value, str):
         return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     bare = value == value.strip() and value[:1] not in ("", "'", '"')
@@ -320,14 +320,14 @@ def _written(value: Any) -> str:
 
 
 def _split(what: str, text: str) -> list[str]:
-    """The parts of a text between the commas that stand outside brackets and quotes, without empty ones."""
+    """Split a text at the commas outside brackets and quotes; drop empty parts."""
     cuts = [-1, *(at for at in _outside(text, _spans(what, text)) if text[at] == ","), len(text)]
     parts = (text[start + 1 : end].strip() for start, end in pairwise(cuts))
     return [part for part in parts if part]
 
 
 def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
-    """The places of a text outside all spans."""
+    """Positions of a text outside all spans."""
     at = 0
     while at < len(text):
         if at in spans:
@@ -338,7 +338,7 @@ def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
 
 
 def _spans(what: str, text: str) -> dict[int, int]:
-    """Where brackets, quotes and paths begin, and where they end; a quote begins only where an option or value does."""
+    """First and last position of brackets, quotes and paths; a quote begins only at the start of an option or value."""
     spans: dict[int, int] = {}
     opened: list[int] = []
     at, begins = 0, True

@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rankgrad import losses, rankers
-from rankgrad.cli import VERBS, app
+from rankgrad.cli import COMMANDS, app
 from rankgrad.data import datasets, load, read_letor
 from rankgrad.metrics import read_run
 from rankgrad.training import Model, Settings
@@ -105,11 +105,11 @@ def test_every_setting_is_an_option_with_its_default():
         assert option.help.endswith(f"({default})"), f"--{field.name} must show the default {default}"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_fits_a_screen_and_shows_an_example(verb, monkeypatch):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = rankgrad(verb, "--help")
-    assert f"Example: rankgrad {verb}" in shown
+    shown = rankgrad(command, "--help")
+    assert f"Example: rankgrad {command}" in shown
     assert len(shown.splitlines()) <= 40
 
 
@@ -133,24 +133,24 @@ def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run
         assert sum(bool(re.match(pattern, line)) for line in said) == 1, f"{pattern} in {said}"
     assert len(said) == len(expected)
     assert "did you mean 'MQ2008'" in "".join(complaints("train --data MQ2080 --out new"))
-    assert complaints("train", "--out", tmp_path / "new") == ["data must be given, to train on; got nothing"]
+    assert complaints("train", "--out", tmp_path / "new") == ["data must be given; got nothing"]
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "config.json").write_text('{"mine": 1}')
-    assert "config.json must say format" in complaints("train", "--data", TINY, "--out", tmp_path)[0]
+    assert "config.json must have the format" in complaints("train", "--data", TINY, "--out", tmp_path)[0]
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
 
 
 def test_a_preset_brings_its_training_settings_unless_they_are_given(tmp_path):
     text = "neuralndcg-web30k:width=8,feed_forward=8"
     told = rankgrad("train", "--data", TINY, "--model", text, "--lr", 0.01, "--epochs", 1, "--out", tmp_path / "a")
-    assert re.search(r"neuralndcg-web30k \(NeuralNDCG, .*\) brings: .*preprocess log1p,standardise", told)
+    assert re.search(r"neuralndcg-web30k \(NeuralNDCG, .*\) sets: .*preprocess log1p,standardise", told)
     settings = json.loads((tmp_path / "a" / "config.json").read_text())["settings"]
     expected = {"preprocess": "log1p,standardise", "loss": "neural_ndcg", "list_size": 240, "batch_size": 64}
     expected |= {"schedule": "step:every=50,factor=0.1", "lr": 0.01, "epochs": 1}
     assert {name: settings[name] for name in expected} == expected
-    assert "lr" not in told.partition("brings:")[2].partition("\n")[0]
+    assert "lr" not in told.partition("sets:")[2].partition("\n")[0]
 
 
 def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, letor):
@@ -196,7 +196,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     out, err = going.communicate(timeout=60)
     assert going.returncode == 130, err
     assert "Traceback" not in out + err
-    hint = re.search(r"To go on: rankgrad (train --resume --epochs 100000 --out .*)", err)
+    hint = re.search(r"To resume: rankgrad (train --resume --epochs 100000 --out .*)", err)
     assert hint, err
     done = len(log.read_text().splitlines())
     rankgrad(hint[1].replace("100000", str(done + 1)))

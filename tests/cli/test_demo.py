@@ -26,11 +26,11 @@ def test_demo_ends_with_a_table_and_the_path_of_a_report(tmp_path):
     assert shares[0] == min(shares)
 
 
-def test_help_names_every_verb():
-    from rankgrad.cli import VERBS
+def test_help_names_every_command():
+    from rankgrad.cli import COMMANDS
 
     whole = rankgrad("--help").stdout
-    assert all(verb in whole for verb in VERBS)
+    assert all(command in whole for command in COMMANDS)
     assert "rankgrad demo" in rankgrad("demo", "--help").stdout  # that of each is in test_cli_train.py
 
 

@@ -126,7 +126,7 @@ def test_what_a_killed_run_left_is_cleared_and_one_run_works_at_a_time(whole, tm
     with run_recipe.opened(recipe, tmp_path / "a"):
         assert not half.exists()
         assert other.exists()
-        with pytest.raises(ValueError, match="no other run is at work"), run_recipe.opened(recipe, tmp_path / "a"):
+        with pytest.raises(ValueError, match="no other run uses"), run_recipe.opened(recipe, tmp_path / "a"):
             pass
 
 

@@ -41,7 +41,7 @@ def test_experiment_shows_the_table_and_the_next_command(recipe_file, whole, tmp
     assert numbers(Path("results/tiny")) == numbers(whole)
     shutil.rmtree("results/tiny")
     told = invoke("experiment", recipe_file)
-    assert "going on from results/tiny.tar.xz" in told.stdout
+    assert "resuming from results/tiny.tar.xz" in told.stdout
     assert "/8" not in told.stderr
     told = invoke("experiment", recipe_file, "--smoke")
     assert "2 final cells" in told.stdout
@@ -78,5 +78,5 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     os.killpg(going.pid, signal.SIGINT)  # as a terminal does
     out, err = going.communicate(timeout=30)
     assert going.returncode == 130, err
-    assert "Stopped; nothing new is done. To go on: the same command" in err
+    assert "Stopped; nothing new is done. To resume: the same command" in err
     assert "Traceback" not in out + err

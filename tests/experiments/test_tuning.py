@@ -61,7 +61,7 @@ def test_tune_saves_the_best_model_and_says_what_mattered(tmp_path):
         "successive halving: 12 for 3 epochs, then the best 4 for 9 epochs",
     ):
         assert said in told.stdout
-    for said in ("importance", "out-of-bag R²", "test lists, which chose nothing", "rankgrad predict"):
+    for said in ("importance", "out-of-bag R²", "test lists, which were not used in the search", "rankgrad predict"):
         assert said in told.stdout
     rounds = [[json.loads(path.read_text()) for path in (tmp_path / "best").rglob(f"after-{n}.json")] for n in (3, 9)]
     assert [len(trials) for trials in rounds] == [12, 4]
@@ -80,7 +80,7 @@ def test_tune_saves_the_best_model_and_says_what_mattered(tmp_path):
     assert len(list((tmp_path / "best").rglob("after-3.json"))) == 15
     kept = [path for path, stamp in stamps.items() if path.stat().st_mtime_ns == stamp]
     assert len(kept) > len(stamps) / 2
-    with pytest.raises(ValueError, match="out must be a new folder, or go on with seed 0; got 5"):
+    with pytest.raises(ValueError, match="out must be a new folder, or continue with seed 0; got 5"):
         invoke(*TUNE, "--seed", 5, "--out", tmp_path / "best")
 
 

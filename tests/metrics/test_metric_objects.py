@@ -104,10 +104,10 @@ def test_parse(text, metric):
         ("AP(ties='none')", "ties must be one of 'stable', 'expected', 'trec'; got 'none'"),
         ("AP(empty='two')", "empty must be one of 'skip', 'zero', 'one'; got 'two'"),
         ("RBP(persistence=2)", "persistence must be at least 0 and below 1; got 2"),
-        ("nDCG('linear')", "metric must give options as key=value, with commas between; got"),
+        ("nDCG('linear')", "metric must give options as key=value, separated by commas; got"),
         ("nDCG(gain=print('x'))", "gain must be one of 'exp', 'linear'; got \"print('x')\""),
-        ("nDCG(gain=)", "metric must give options as key=value, with commas between; got"),
-        ("nDCG(**{})", "metric must give options as key=value, with commas between; got"),
+        ("nDCG(gain=)", "metric must give options as key=value, separated by commas; got"),
+        ("nDCG(**{})", "metric must give options as key=value, separated by commas; got"),
     ],
 )
 def test_parse_errors(text, message):

@@ -311,7 +311,7 @@ def test_bad_arguments(name, arguments, error, message):
         (lambda: metrics.err([1.0], [5]), "labels must be at most max_label, 4; got 5"),
         (
             lambda: metrics.ndcg([1.0], [-1]),
-            "labels must be at least 0 (padding is named by mask, not by a label); got -1",
+            "labels must be at least 0 (mark padding with mask, not with a label); got -1",
         ),
     ],
 )

@@ -198,10 +198,10 @@ def test_one_run_at_a_time(tmp_path, monkeypatch):
         fcntl.flock(held, fcntl.LOCK_EX)
         for arguments in (COMMAND, (*COMMAND[:3], "--model", "lightgbm"), tuning, ("pretrain-loss", "--epochs", 1)):
             said = str(command(*arguments, "--out", out).exception)
-            assert said == f"out must be a folder in which no other run is at work; got {out}"
-        with pytest.raises(ValueError, match="no other run is at work"):
+            assert said == f"out must be a folder that no other run uses; got {out}"
+        with pytest.raises(ValueError, match="no other run uses"):
             train(SETTINGS, LISTS.train, out=out)
-        with pytest.raises(ValueError, match="no other run is at work"):
+        with pytest.raises(ValueError, match="no other run uses"):
             pretrain(PretrainSpec(lists=128, epochs=1), out)
         assert [path.name for path in out.iterdir()] == [".lock"]
     train(SETTINGS, LISTS.train, out=out)  # a lock whose holder is gone is none

@@ -232,7 +232,7 @@ def test_a_checkpoint_that_was_edited_is_one_sentence(framework, damage, tmp_pat
 
 def test_a_link_in_the_folder_is_refused(tmp_path):
     (tmp_path / "log.jsonl").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="must be no symbolic link"):
+    with pytest.raises(ValueError, match="must not be a symbolic link"):
         boost(plan("lightgbm", trees=2), TRAIN, HELD, out=tmp_path)
 
 

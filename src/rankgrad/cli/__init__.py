@@ -1,4 +1,4 @@
-"""The command line: one file a verb. A verb imports what it needs when it runs, so that `--help` stays quick."""
+"""The command line: one file per command. A command imports what it needs when it runs, so that `--help` is fast."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ import typer
 
 from rankgrad.cli.terminal_text import shown
 
-# In the order of a first day with rankgrad. Each names a module of this package with a function of the same name.
-VERBS = (
+# In the order in which a new user needs them. Each is a module of this package with a function of the same name.
+COMMANDS = (
     *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
     *("convert", "measure", "pretrain-loss"),
 )
 
 app = typer.Typer(
-    help="Train rankers on the metric they are judged by.",
+    help="Train rankers on the metric they are evaluated by.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -42,15 +42,21 @@ def _import(modules: Sequence[str] | None) -> Sequence[str] | None:
     if modules:
         from rankgrad.models.registry import IMPORTS, import_kinds
 
-        # Processes that a command starts import them, too.
+        # Processes that a command starts also import them.
         known = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
         os.environ[IMPORTS] = ",".join(dict.fromkeys([*known, *modules]))
         import_kinds()
     return modules
 
 
-_KINDLESS = ("demo", "inspect", "convert", "measure", "pretrain-loss")  # commands that load and train no ranker by name
-# Said before the commands are imported: the module `list` then takes the place of the type in this one.
+_KINDLESS = (
+    "demo",
+    "inspect",
+    "convert",
+    "measure",
+    "pretrain-loss",
+)  # commands that neither load nor train a ranker by name
+# Defined before the commands are imported: after that, `list` is the module and not the type.
 _MODULES = Annotated[
     list[str] | None,
     typer.Option("--import", help="Module that registers a kind of ranker.", is_eager=True, callback=_import),
@@ -58,26 +64,26 @@ _MODULES = Annotated[
 
 
 def _importing(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option `--import`, for modules that register kinds of rankers of one's own."""
+    """Add the option `--import` to a command, for modules that register custom kinds of rankers."""
 
     @wraps(command)
-    def run(*arguments: Any, own_modules: Any = None, **options: Any) -> None:
+    def run(*arguments: Any, custom_modules: Any = None, **options: Any) -> None:
         command(*arguments, **options)
 
-    own = Parameter("own_modules", Parameter.KEYWORD_ONLY, default=None, annotation=_MODULES)
-    run.__signature__ = Signature([*signature(command).parameters.values(), own])  # type: ignore[attr-defined]
-    run.__annotations__ = {**command.__annotations__, "own_modules": _MODULES}
+    option = Parameter("custom_modules", Parameter.KEYWORD_ONLY, default=None, annotation=_MODULES)
+    run.__signature__ = Signature([*signature(command).parameters.values(), option])  # type: ignore[attr-defined]
+    run.__annotations__ = {**command.__annotations__, "custom_modules": _MODULES}
     return run
 
 
-for _verb in VERBS:
-    _name = _verb.replace("-", "_")
-    _command = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
-    app.command(_verb)(_command if _verb in _KINDLESS else _importing(_command))
+for _command in COMMANDS:
+    _name = _command.replace("-", "_")
+    _function = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
+    app.command(_command)(_function if _command in _KINDLESS else _importing(_function))
 
 
 def main() -> None:
-    """Run the command line. What is wrong with the input is a sentence each on standard error, not a traceback."""
+    """Run the command line. Each error in the input is one line on standard error, without a traceback."""
     try:
         app()
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:

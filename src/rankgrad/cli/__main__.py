@@ -1,4 +1,4 @@
-"""`python -m rankgrad.cli`, which `torchrun -m` asks for."""
+"""Entry point of `python -m rankgrad.cli`, which `torchrun -m` needs."""
 
 from rankgrad.cli import main
 

@@ -1,4 +1,4 @@
-"""What verbs see to before they begin: that all is right, who speaks, and the model they are to use."""
+"""Checks that commands make before they begin, the process that prints, and the model that a command uses."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def together(*checks: Callable[[], object]) -> None:
-    """Do all checks, then raise one error with a line for each complaint."""
+    """Run all checks, then raise one error with one line per problem."""
     wrong: dict[str, None] = {}
     for check in checks:
         try:
@@ -23,19 +23,19 @@ def together(*checks: Callable[[], object]) -> None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that speaks: the only one, or the first of `torchrun` or SLURM."""
+    """True if this is the process that prints: the only one, or the first of `torchrun` or SLURM."""
     return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
 
 
 def only_run(out: Path) -> AbstractContextManager[None]:
-    """Hold the folder of a run; of several processes, the first does."""
+    """Lock the folder of a run; of several processes, only the first locks it."""
     from rankgrad.lock import locked
 
     return locked(out) if is_first() else nullcontext()
 
 
 def check_device(device: str) -> str:
-    """The device that `auto`, `cpu` or `cuda[:number]` stands for here."""
+    """Return the device for `auto`, `cpu` or `cuda[:number]` on this machine."""
     import torch
 
     from rankgrad.errors import bad_value, one_of
@@ -43,19 +43,19 @@ def check_device(device: str) -> str:
     kind = device.partition(":")[0]
     one_of("device", kind, ("auto", "cpu", "cuda"))
     if kind == "cuda" and not torch.cuda.is_available():
-        bad_value("device", "be 'cpu' or 'auto' here", f"{device!r}: PyTorch sees no GPU")
+        bad_value("device", "be 'cpu' or 'auto' on this machine", f"{device!r}: PyTorch finds no GPU")
     return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
 
 
 def load_model(folder: Path, device: str) -> "TrainedModel":
-    """The model in a folder, of any kind, on a device."""
+    """Load the model in a folder, of any kind, on a device."""
     from rankgrad.models.registry import load
 
     return load(folder, check_device(device))
 
 
 def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
-    """`name=value` of an option that may be repeated."""
+    """Split `name=value`, the text of an option that may be repeated."""
     from rankgrad.errors import bad_value
 
     name, equals, value = text.partition("=")
@@ -65,10 +65,10 @@ def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
 
 
 def parse_value(value: str) -> Any:
-    """A number, true, false or None; anything else stays text, which the check of the setting judges."""
-    words = {"none": None, "true": True, "false": False}
-    if value.strip().lower() in words:
-        return words[value.strip().lower()]
+    """Convert text to a number, True, False or None; return other text as it is, to be checked with the setting."""
+    constants = {"none": None, "true": True, "false": False}
+    if value.strip().lower() in constants:
+        return constants[value.strip().lower()]
     for kind in (int, float):
         try:
             return kind(value)

@@ -1,4 +1,4 @@
-"""`rankgrad compare`: two saved models on the same lists."""
+"""`rankgrad compare`: compares two saved models on the same lists."""
 
 import json
 from collections.abc import Iterator
@@ -14,24 +14,30 @@ if TYPE_CHECKING:
     from rankgrad.experiments.comparison import ComparedQuery, Comparison
 
 DEFAULT = ["nDCG@10"]
-_ID = 14  # letters of a document's id, so that two lists fit 80 columns
+_ID = 14  # characters of a document's id, so that two lists fit in 80 columns
 
 
 def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    b: Annotated[Path, typer.Argument(help="Folder of another.")],
-    data: Annotated[str | None, typer.Option(help="Known set, folder, file or cache; else theirs.")] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold, for sets that have some.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = DEFAULT,
-    queries: Annotated[int, typer.Option(min=0, help="Queries to show, those that differ most.")] = 3,
+    b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: data of their training).")
+    ] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test; ignored for a single file.")] = "test",
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
+    queries: Annotated[
+        int, typer.Option(min=0, metavar="<int>", help="Number of queries to show, largest difference first.")
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the interval and the randomisation test.")] = 0,
-    missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="<int>", help="Random seed of the interval and the randomisation test.")
+    ] = 0,
+    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Compare two models: means, difference with its interval and p-values, and the queries that differ most.
+    """Compare two models: means, difference with interval and p-values, queries with the largest difference.
 
     Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
     """
@@ -77,32 +83,32 @@ def compare(
 
 
 def _kept(a: Path, b: Path) -> "DataSource":
-    """The data that both models were trained on."""
+    """Return the data that both models were trained on."""
     from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 
     first, second = DataSource.kept(a), DataSource.kept(b)
     kept = first or second
     if kept is None:
-        bad_value("data", f"be given: neither {a} nor {b} says what it was trained on", "nothing")
+        bad_value("data", f"be given: neither {a} nor {b} names its training data", "nothing")
     if first and second and _same(first) != _same(second):
-        said = f"{_said(first)} for {a} and {_said(second)} for {b}"
-        bad_value("data", "be given, where models were trained on different data", said)
+        got = f"{_label(first)} for {a} and {_label(second)} for {b}"
+        bad_value("data", "be given if the models were trained on different data", got)
     return kept
 
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
-    """What must be equal for the lists to be the same."""
+    """Values that are equal if the lists are the same."""
     root = None if source.root is None else Path(source.root).resolve()
     return source.data, source.fold, root, source.missing, source.holdout, source.seed
 
 
-def _said(source: "DataSource") -> str:
+def _label(source: "DataSource") -> str:
     return source.data if source.fold is None else f"{source.data} fold {source.fold}"
 
 
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
-    """Where a model may have been trained on the lists that it is judged on."""
+    """Warnings about a model that may have been trained on the lists that it is evaluated on."""
     from rankgrad.cli.data_source import DataSource
 
     for folder in (a, b):
@@ -110,10 +116,10 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
         if kept is None or kept.data != source.data:
             continue
         if kept.fold != source.fold:
-            yield f"{folder} was trained on fold {kept.fold}, so it may know {split} lists of fold {source.fold}"
+            yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"
         elif split != "test":
-            what = "trained on" if split == "train" else "chosen by"
-            yield f"{folder} was {what} these lists"
+            how = "trained on" if split == "train" else "selected with"
+            yield f"{folder} was {how} these lists"
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
@@ -124,16 +130,15 @@ def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str])
         console.print(f"{name}: {folder}", markup=False, soft_wrap=True)
     console.print(f"{result.lists:,} lists of {where}", markup=False, soft_wrap=True)
     console.print(_means(result))
-    for own in result.metrics:
-        said = ", ".join(f"{key} {value}" for key, value in own.conventions.items() if key != "k")
-        tied = own.queries - own.wins - own.losses
-        console.print(
-            f"{own.metric}: {said}; a better on {own.wins:,} queries, b on {own.losses:,}, {tied:,} equal", markup=False
-        )
+    for row in result.metrics:
+        conventions = ", ".join(f"{key} {value}" for key, value in row.conventions.items() if key != "k")
+        tied = row.queries - row.wins - row.losses
+        wins = f"a is better on {row.wins:,} queries, b on {row.losses:,}, {tied:,} equal"
+        console.print(f"{row.metric}: {conventions}; {wins}", markup=False)
     for note in notes:
         console.print(f"warning: {note}", style="yellow", markup=False)
     if result.queries:
-        console.print(f"\nqueries that differ most in {result.metrics[0].metric}:", markup=False)
+        console.print(f"\nqueries with the largest difference in {result.metrics[0].metric}:", markup=False)
     for query in result.queries:
         console.print(
             f"\nquery {query.query}, {query.documents} documents: a {query.a:.4f}, b {query.b:.4f}, "
@@ -157,15 +162,15 @@ def _means(result: "Comparison") -> "Table":
     table.add_column("metric", overflow="fold")
     for head in ("a", "b", "a - b", f"{result.confidence:.0%} interval", "p (t)", "p (random.)"):
         table.add_column(head, justify="right", no_wrap=True)
-    for own in result.metrics:
-        low, high = own.interval
-        numbers = [f"{own.a:.4f}", f"{own.b:.4f}", f"{own.difference:+.4f}", f"[{low:+.4f}, {high:+.4f}]"]
-        table.add_row(escape(own.metric), *map(escape, numbers), _p(own.t), _p(own.randomisation))
+    for row in result.metrics:
+        low, high = row.interval
+        numbers = [f"{row.a:.4f}", f"{row.b:.4f}", f"{row.difference:+.4f}", f"[{low:+.4f}, {high:+.4f}]"]
+        table.add_row(escape(row.metric), *map(escape, numbers), _p(row.t), _p(row.randomisation))
     return table
 
 
 def _lists(query: "ComparedQuery") -> "Table":
-    """Both lists side by side: label, score, and where the other has the document."""
+    """Both lists side by side: label, score, and the document's rank in the other list."""
     from rich.markup import escape
 
     table = _table()
@@ -183,7 +188,7 @@ def _lists(query: "ComparedQuery") -> "Table":
 
 
 def _brief(name: str) -> str:
-    """A document's id with its middle left out where it is long: ids of one list begin alike, and some end alike."""
+    """Shorten a long id by its middle part: ids of one list often have the same beginning, and some the same end."""
     return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
 
 

@@ -1,4 +1,4 @@
-"""`rankgrad convert`: LETOR text into a cache that opens at once."""
+"""`rankgrad convert`: converts LETOR text to a cache that opens immediately."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 
 def convert(
     files: Annotated[list[Path], typer.Argument(help="LETOR text, plain, gzip or xz; several are read as one.")],
-    cache: Annotated[Path, typer.Argument(help="Folder to write; a cache that is there is replaced.")],
-    features: Annotated[int | None, typer.Option(help="How many features; the largest id if not given.")] = None,
-    regroup: Annotated[bool, typer.Option("--regroup", help="Bring queries that return together.")] = False,
-    missing: Annotated[str, typer.Option(help="What NaN and infinities become; 'error' refuses them.")] = "error",
+    cache: Annotated[Path, typer.Argument(help="Folder to write; an existing cache is replaced.")],
+    features: Annotated[int | None, typer.Option(help="Number of features (default: the largest feature id).")] = None,
+    regroup: Annotated[bool, typer.Option("--regroup", help="Join the rows of a query that are not adjacent.")] = False,
+    missing: Annotated[
+        str, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
+    ] = "error",
     docids: Annotated[bool, typer.Option(help="Keep comments as document ids.")] = True,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare whole hashes with a cache that is there.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare hashes of whole files with an existing cache.")
+    ] = False,
 ) -> None:
-    """Convert LETOR text to a memory-mapped cache, and say what was read.
+    """Convert LETOR text to a memory-mapped cache, and print a summary.
 
-    A cache that is up to date is left as it is.
+    A cache that is up to date is not written again.
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
@@ -58,7 +62,7 @@ def _number(text: str) -> float:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, gone when it is done; nothing elsewhere."""
+    """Progress bar on a terminal, removed at the end; nothing without a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("counting, then parsing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

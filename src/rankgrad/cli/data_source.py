@@ -1,4 +1,4 @@
-"""What `--data` names: a known set, a folder, a LETOR file, or a cache; and where a run keeps what it was given."""
+"""The data that `--data` names: a data set, a folder, a LETOR file or a cache; and its record in a run's folder."""
 
 import warnings
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ class DataSource:
     fold: int | None = None
     root: str | None = None
     cache: str | None = None
-    missing: str | None = None  # a number, or "error"; None: the set's habit
-    holdout: float = 0.0  # share of the training lists that is for validation where no part of the data is
-    seed: int | None = 0  # that chooses these lists; None: as version 0.1 chose them, which noted no seed
+    missing: str | None = None  # a number, or "error"; None: the default of the data set
+    holdout: float = 0.0  # share of the training lists held out for validation, if the data has no validation part
+    seed: int | None = 0  # random seed of the held-out lists; None: as in version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
-        """See that it can be found; nothing is read. An error names the folder of the run that named it, if one did."""
+        """Check that the data exists, without reading it; `named_in` is the run that names it, for the error."""
         if named_in is not None:
             try:
                 self.check()
@@ -50,17 +50,17 @@ class DataSource:
 
         check_share(self.holdout)
         _ = self.fill
-        if self._alone:
+        if self._is_single:
             return
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
-        except ValueError as error:  # which says what `load` was given; here it is an option
+        except ValueError as error:  # it names the argument of `load`; here it is an option
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
     def read(self, features: int | None = None) -> dict[str, "Dataset"]:
-        """Its parts by name: train, validation and test, as far as there are any. One file is one part, `train`.
+        """Read the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
-        `features` are those of a file that may leave the last ones out.
+        `features` is the number of features, for a file that may omit the last ones.
         """
         from rankgrad.data import open_cache, read_letor
         from rankgrad.data.loading import load
@@ -68,14 +68,14 @@ class DataSource:
         fill = self.fill
         if self.is_cache:
             return {"train": open_cache(self.data)}
-        if self._alone:
+        if self._is_single:
             filled: Any = "error" if fill is None else fill
             return {"train": read_letor(self.data, features=features, cache=self.cache, missing=filled)}
         found = load(self.data, fold=self.fold, root=self.root, cache=self.cache, missing=fill, holdout=0.0)
         return {part: data for part in PARTS if (data := getattr(found, part)) is not None}
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
-        """The parts, with some lists of train held out as validation part if they have none."""
+        """Return the parts; if there is no validation part, hold out some lists of train as validation part."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out, hold_out_as_in_0_1
 
@@ -83,24 +83,28 @@ class DataSource:
             return parts
         train = parts["train"]
         whole = Splits(train, None, train, train.name)
-        held = (
+        split = (
             hold_out_as_in_0_1(whole, self.holdout) if self.seed is None else hold_out(whole, self.holdout, self.seed)
         )
-        if held.validation is None:
+        if split.validation is None:
             return parts
-        return {"train": held.train, "validation": held.validation, **{k: v for k, v in parts.items() if k != "train"}}
+        return {
+            "train": split.train,
+            "validation": split.validation,
+            **{k: v for k, v in parts.items() if k != "train"},
+        }
 
     def keep(self, folder: Path) -> None:
-        """Note in the folder of a run what it was given."""
+        """Record this source in the folder of a run."""
         from rankgrad.atomic_files import write_json
 
         write_json(folder / KEPT, asdict(self), seal=True)
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
-        """What a run was given; None where it is not noted.
+        """Return the source that a run recorded; None if there is no record.
 
-        Without its cache: that is a place to write to, and the folder may come from anybody.
+        The cache is dropped: it is a path to write to, and the folder may come from an untrusted source.
         """
         from rankgrad.atomic_files import read_json
         from rankgrad.errors import bad_value
@@ -108,11 +112,11 @@ class DataSource:
         path = folder / KEPT
         if not path.is_file():
             return None
-        told = read_json(path)
-        wrong = {name: value for name, value in told.items() if not isinstance(value, _KINDS.get(name, ()))}
-        if wrong or "data" not in told or not 0 <= told.get("holdout", 0.0) < 1:
-            bad_value(str(path), "say what data a run was given; --data can say it instead", wrong or told)
-        kept = replace(DataSource(**{"seed": None, **told}), cache=None)
+        record = read_json(path)
+        wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
+        if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
+            bad_value(str(path), "name the data of a run; --data can name it instead", wrong or record)
+        kept = replace(DataSource(**{"seed": None, **record}), cache=None)
         try:
             _ = kept.fill
         except ValueError as error:
@@ -121,18 +125,18 @@ class DataSource:
 
     @property
     def is_cache(self) -> bool:
-        """Whether it is a folder that `rankgrad convert` wrote."""
+        """True if the data is a folder that `rankgrad convert` wrote."""
         from rankgrad.data.cache import MANIFEST
 
         return (Path(self.data) / MANIFEST).is_file()
 
     @property
-    def _alone(self) -> bool:
+    def _is_single(self) -> bool:
         return self.is_cache or Path(self.data).is_file()
 
     @property
     def fill(self) -> Any:
-        """What is filled in for a missing value: a number, `"error"`, or None."""
+        """Value that replaces a missing value: a number, `"error"`, or None."""
         if self.missing is None or self.missing == "error":
             return self.missing
         try:
@@ -143,7 +147,7 @@ class DataSource:
 
 @contextmanager
 def telling(doing: str | None = None) -> Iterator[None]:
-    """Say on a terminal what is being done; what is warned about meanwhile is told in one line each."""
+    """Show a status line on a terminal; warnings inside the block are printed at its end, one line each."""
     from rich.markup import escape
 
     from rankgrad.cli.terminal_text import screen

@@ -1,4 +1,4 @@
-"""`rankgrad demo`: the main job on built-in data, from lists to a table and a page."""
+"""`rankgrad demo`: trains and compares rankers on generated data, and writes a table and an HTML report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
     from rankgrad.data import Dataset, Splits
 
-METRIC = "nDCG(empty='skip')@10"  # lists without a relevant document have nothing to show
+METRIC = "nDCG(empty='skip')@10"  # a list without a relevant document has no meaningful value
 PREPROCESS = "log1p,standardise"
 LOSSES = ("mse", "softmax", "lambdaloss")
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One line of the table: what ranked, how well, and how long it took to train."""
+    """One row of the table: a ranker, its metric and its training time."""
 
     name: str
     mean: float
     low: float
     high: float
-    share: float  # of the achievable mean
+    share: float  # share of the achievable mean
     seconds: float = 0.0
     curve: tuple[float, ...] = ()  # validation nDCG@10 after each epoch
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
-    lists: Annotated[int, typer.Option(min=30, help="Training lists to generate.")] = 1000,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training lists.")] = 40,
-    seed: Annotated[int, typer.Option(help="Of the data and the rankers.")] = 0,
+    lists: Annotated[int, typer.Option(min=30, help="Number of training lists to generate.")] = 1000,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the training lists.")] = 40,
+    seed: Annotated[int, typer.Option(help="Random seed of the data and the rankers.")] = 0,
 ) -> None:
-    """Generate lists, rank them by baselines and by three losses, print the table and write a report.
+    """Generate lists, compare baselines and three losses on them, print a table and write a report.
 
-    The best achievable order of the generated lists is known, so each result is also a share of what can be had.
+    The best achievable order of the generated lists is known. Each result is also given as a share of it.
 
     Example: `rankgrad demo --lists 500 --out demo`
     """
@@ -71,7 +71,7 @@ Ranking = tuple[str, "np.ndarray[Any, Any]", float, tuple[float, ...]]
 
 
 def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
-    """Test scores of each ranker, best last: chance, the best single feature of train, a linear fit, and the losses."""
+    """Test scores of each ranker: random order, the best single feature on train, a linear fit, and three losses."""
     import numpy as np
 
     import rankgrad as rg
@@ -114,7 +114,7 @@ def _cells(row: DemoRow) -> tuple[str, str, str, str, str]:
 
 
 def _write(rows: list[DemoRow], data: "Splits", out: Path) -> Path:
-    """One page that works offline: the table, and the means with their intervals as a picture."""
+    """Write one page that works offline: the table, the means with their intervals, and the learning curves."""
     import html
 
     from rankgrad.atomic_files import write_bytes
@@ -130,7 +130,7 @@ def _write(rows: list[DemoRow], data: "Splits", out: Path) -> Path:
 
 
 def _picture(rows: list[DemoRow]) -> str:
-    """Means as dots with their intervals as lines, in SVG."""
+    """Draw means as dots and their intervals as lines, in SVG."""
     from html import escape
 
     left, right, step = 190, 620, 30
@@ -150,7 +150,7 @@ def _picture(rows: list[DemoRow]) -> str:
 
 
 def _curves(rows: list[DemoRow]) -> str:
-    """Validation nDCG@10 over the epochs, a line for each loss, in SVG."""
+    """Draw validation nDCG@10 by epoch, one line per loss, in SVG."""
     from html import escape
 
     trained = [row for row in rows if row.curve]
@@ -192,6 +192,6 @@ _PAGE = """<!doctype html>
 <div class="wide"><table><thead><tr><th>ranker</th><th>mean</th><th>95% interval</th><th>share of achievable</th>
 <th>seconds</th></tr></thead><tbody>{body}</tbody></table></div>
 <h2>nDCG@10 on the validation lists, by epoch</h2>{curves}
-<p>Lists without a relevant document are skipped. The achievable order ranks by the utility the labels were drawn from,
-before noise: no ranker can expect more.</p></body></html>
+<p>Lists without a relevant document are skipped. The achievable order ranks by the utility that the labels were drawn
+from, without its noise: no ranker can be better on average.</p></body></html>
 """

@@ -1,4 +1,4 @@
-"""`rankgrad evaluate`: a saved model on labelled lists."""
+"""`rankgrad evaluate`: evaluates a saved model on labelled lists."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,18 +11,18 @@ from rankgrad.cli.terminal_tables import METRICS, print_metrics
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     data: Annotated[
-        str | None, typer.Option(help="Known set, folder, file or cache; else that of its training.")
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: data of its training).")
     ] = None,
-    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test; a file is all one.")] = "test",
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = METRICS,
-    each: Annotated[bool, typer.Option("--each", "-q", help="The value of each list, too.")] = False,
+    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test; ignored for a single file.")] = "test",
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = METRICS,
+    each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Measure a model on labelled lists, with intervals and the conventions of each metric.
+    """Evaluate a model on labelled lists, with intervals and the conventions of each metric.
 
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
@@ -37,7 +37,7 @@ def evaluate(
     def found() -> None:
         read_config(model)
         if source is None:
-            bad_value("data", f"be given: {model} does not say what it was trained on", "nothing")
+            bad_value("data", f"be given: {model} does not name its training data", "nothing")
         source.check(model if data is None else None)
 
     together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
@@ -45,7 +45,7 @@ def evaluate(
     scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer.features))
-    # A file has no parts. But the file that a model was trained on is no test of it, unless it is asked for.
+    # A file has no parts. The file that a model was trained on is not its test set, unless the user asks for it.
     if split not in parts and (len(parts) > 1 or data is None):
         bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]

@@ -1,4 +1,4 @@
-"""`rankgrad experiment`: run a recipe, all of it or what is left of it, and show its table."""
+"""`rankgrad experiment`: runs the cells of a recipe that are not done yet, and prints its table."""
 
 import os
 import shlex
@@ -18,23 +18,32 @@ if TYPE_CHECKING:
 
 def experiment(
     recipe: Annotated[Path, typer.Argument(help="A recipe, such as recipes/learndcg-table2.yaml.")],
-    only: Annotated[list[str] | None, typer.Option(help="One of its sets; repeatable.", metavar="<str>")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Its quick form: minutes.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Its smoke form: seconds.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of results; else results/RECIPE.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Where the sets lie; else RANKGRAD_DATA.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; else one for each core.", metavar="<int>", min=1)] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this data set; repeatable.", metavar="<str>")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a reduced form that takes minutes.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Run a reduced form that takes seconds.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of processes (default: one per core).", metavar="<int>", min=1)
+    ] = None,
     threads: Annotated[
-        int, typer.Option(help="Of each; others than 1 change last digits.", metavar="<int>", min=1, show_default=False)
+        int,
+        typer.Option(
+            help="Threads per process (default: 1); more change the last digits.",
+            metavar="<int>",
+            min=1,
+            show_default=False,
+        ),
     ] = 1,
-    ray: Annotated[str | None, typer.Option(help="Run on Ray instead: auto, or an address.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda, instead of the recipe's.")] = None,
+    ray: Annotated[str | None, typer.Option(help="Run on Ray: auto, or the address of a cluster.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; replaces the recipe's device.")] = None,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
-    pack: Annotated[bool, typer.Option("--pack", help="Write all outcomes to OUT.tar.xz, too.")] = False,
+    pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
 ) -> None:
-    """Run all cells of a recipe: tune, choose, train with every seed, judge on test.
+    """Run all cells of a recipe: tune, choose, train with every seed, evaluate on test.
 
-    What is done is kept: stopped in any way, the same command goes on. A packed OUT.tar.xz is gone on from, too.
+    Finished cells are kept. After an interruption, the same command resumes. Without a folder OUT, it resumes from
+    OUT.tar.xz if present.
 
     Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
     """
@@ -47,7 +56,7 @@ def experiment(
     if quick and smoke:
         bad_value("form", "be one of --quick, --smoke", "both")
     if ray is not None and jobs is not None:
-        bad_value("jobs", "not be given with --ray, which knows its processors", jobs)
+        bad_value("jobs", "not be given with --ray, which chooses it", jobs)
     console = screen(highlight=False, soft_wrap=True)
     form = "quick" if quick else "smoke" if smoke else None
     whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
@@ -56,14 +65,14 @@ def experiment(
     folder = folder.with_name(folder.name.removesuffix(PACKED))
     part = _present(whole.only(*only) if only else whole, data_root)
     if packed.is_file() and not folder.exists():
-        console.print(f"going on from {packed}", markup=False)
+        console.print(f"resuming from {packed}", markup=False)
         unpack(packed, folder)
     failed = _run(console, whole, part, folder, _pool(ray, jobs, threads), (data_root, device, cache))
     results = read_results(folder)
     _report(console, results, [source.label for source in part.data], failed, folder)
     if pack:
         count = write_packed(folder, packed)
-        console.print(f"packed:  {packed}, {count} outcomes, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
+        console.print(f"packed:  {packed}, {count} results, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
     console.print(f"results: {folder}", markup=False)
     console.print(f"next:    rankgrad report {shlex.quote(str(folder))} --out report.html", markup=False)
     if failed:
@@ -71,7 +80,7 @@ def experiment(
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -86,19 +95,19 @@ def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
 
 
 def _present(recipe: "Recipe", root: str | None) -> "Recipe":
-    """The recipe for the sets that are there; the others are named, with where to put them."""
-    there, missing = recipe.available(root)
-    if not there:
+    """Return the recipe for the data sets that exist; print the others, with the folder in which to put them."""
+    present, missing = recipe.available(root)
+    if not present:
         raise FileNotFoundError("\n".join(missing.values()))
     for label, where in missing.items():
         typer.echo(shown(f"{label} is left out: {where}"), err=True)
-    return recipe.only(*there) if missing else recipe
+    return recipe.only(*present) if missing else recipe
 
 
 def _run(
     console: "Console", whole: "Recipe", part: "Recipe", folder: Path, pool: Any, where: tuple[str | None, ...]
 ) -> list[tuple[Any, str]]:
-    """Run what is left; the cells that failed, with why."""
+    """Run the cells that are not done; return the cells that failed, with their errors."""
     from rankgrad.cli.progress import Progress
     from rankgrad.experiments.runs.run_recipe import opened, run_recipe
 
@@ -135,8 +144,8 @@ def _line(step: Any) -> str:
 
 def _again() -> str:
     if Path(sys.argv[0]).name == "rankgrad":
-        return f"To go on: {shlex.join(['rankgrad', *sys.argv[1:]])}"
-    return "To go on: the same command"
+        return f"To resume: {shlex.join(['rankgrad', *sys.argv[1:]])}"
+    return "To resume: the same command"
 
 
 def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:

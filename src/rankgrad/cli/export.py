@@ -1,4 +1,4 @@
-"""`rankgrad export`: a model as one file that other programs run."""
+"""`rankgrad export`: writes a model as one file that other programs run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +9,12 @@ import typer
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
-    format: Annotated[str | None, typer.Option(help="onnx or torch; else by the file's ending.")] = None,
+    format: Annotated[str | None, typer.Option(help="onnx or torch (default: by file extension).")] = None,
 ) -> None:
-    """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check what was written.
+    """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check the file.
 
     The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
-    and gives `scores` (lists, n). It is run at other shapes than it was traced at: its scores must be the model's.
+    and returns `scores` (lists, n). The check runs it at several shapes and compares its scores with the model's.
 
     Example: `rankgrad export runs/a model.onnx`
     """

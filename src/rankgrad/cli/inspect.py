@@ -1,4 +1,4 @@
-"""`rankgrad inspect`: look a data set over before training."""
+"""`rankgrad inspect`: checks a data set before training."""
 
 import json as jsonlib
 import warnings
@@ -16,18 +16,18 @@ _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none 
 
 
 def inspect(
-    data: str = typer.Argument(..., help="A LETOR file, a folder with train and test files, or a known set's name."),
-    fold: int | None = typer.Option(None, help="Which fold, for sets that have folds."),
-    data_root: str | None = typer.Option(None, help="Where known sets lie; otherwise RANKGRAD_DATA."),
-    missing: float | None = typer.Option(None, help="Put this where a value is NaN, infinite or too large."),
+    data: str = typer.Argument(..., help="LETOR file, folder with train and test files, or data set name."),
+    fold: int | None = typer.Option(None, help="Fold number, for data sets with folds."),
+    data_root: str | None = typer.Option(None, help="Folder of data sets (default: $RANKGRAD_DATA)."),
+    missing: float | None = typer.Option(None, help="Number that replaces NaN, infinite and too large values."),
     json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
-    strict: bool = typer.Option(False, "--strict", help="Exit with 1 if there is an error among the findings."),
+    strict: bool = typer.Option(False, "--strict", help="Exit with code 1 if the findings include an error."),
 ) -> None:
-    """Look a data set over before training: shape, labels, copies, leaks.
+    """Check a data set before training: shape, labels, duplicates, leaks.
 
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
-    from rankgrad.data.inspection import inspect as look
+    from rankgrad.data.inspection import inspect as inspect_data
     from rankgrad.data.letor.reader import read_letor
     from rankgrad.data.loading import load
 
@@ -37,7 +37,7 @@ def inspect(
             source: Any = read_letor(data, missing="error" if missing is None else missing)
         else:
             source = load(data, fold=fold, root=data_root, missing=missing)
-    seen = look(source)
+    seen = inspect_data(source)
     if json:
         typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
     else:
@@ -65,9 +65,9 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
         console.print(f"[{colour}]{finding.severity}[/] [bold]{escape(finding.where)}[/]: {escape(finding.what)}")
         console.print(f"    {escape(finding.do)}", style="dim", highlight=False)
     if not seen.findings and not warned:
-        console.print("[green]Nothing to complain of.[/]")
+        console.print("[green]No problems found.[/]")
     if any(split.sampled for split in seen.splits):
-        console.print("Values were looked at in a sample of 50,000 rows and pairs a split.", style="dim")
+        console.print("Values were checked on a sample of 50,000 rows and pairs per split.", style="dim")
 
 
 def _column(split: "Overview") -> tuple[str, ...]:

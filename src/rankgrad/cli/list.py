@@ -1,4 +1,4 @@
-"""`rankgrad list`: the names that options and files may use, and what they are."""
+"""`rankgrad list`: prints the names that options and files may use, with a description."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -37,11 +37,11 @@ def _losses() -> None:
         options = _options((key, value) for key, value in takes.items() if key != "k")
         rows.append((name.lower() + cutoff, _about(loss), options))
     notes = (
-        "Written name[@k][:option=value,...], such as lambdaloss@5 or approx_ndcg:temperature=0.1.",
-        "Any loss takes gumbel=N: its mean over N noisy copies of the scores.",
-        "relaxed:metric=AP,operator=neural_sort,... is any metric on any operator of rankgrad.relax.",
+        "Form: name[@k][:option=value,...], such as lambdaloss@5 or approx_ndcg:temperature=0.1.",
+        "Every loss takes gumbel=N: the mean over N noisy copies of the scores.",
+        "relaxed:metric=AP,operator=neural_sort,... combines any metric with any relaxation of rankgrad.relax.",
     )
-    print_names(("loss", "what it is", "options"), rows, notes)
+    print_names(("loss", "description", "options"), rows, notes)
 
 
 def _models() -> None:
@@ -50,13 +50,13 @@ def _models() -> None:
     from rankgrad.rankers import PRESETS
 
     rows = [tuple(line) for kind in kinds() for line in kind.listing()]
-    print_names(("model", "what it is", "options"), rows)
+    print_names(("model", "description", "options"), rows)
     presets = [
         (name, preset.model, preset.source, _options(preset.options.items())) for name, preset in PRESETS.items()
     ]
     notes = (
-        "Written name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
-        "A preset brings its training settings, too, where they are not given.",
+        "Form: name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
+        "A preset also sets the training settings of its paper, unless they are given.",
     )
     print_names(("preset", "model", "from", "options"), presets, notes)
 
@@ -69,10 +69,10 @@ def _metrics() -> None:
         (f"{name}[@k]", _about(kind.function), _options(Metric(name).defaults.items())) for name, kind in KINDS.items()
     ]
     notes = (
-        "Written name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
-        "MRR, MAP, NDCG, Precision and Recall are understood. Of ARP, the lower the better.",
+        "Form: name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
+        "MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower is better.",
     )
-    print_names(("metric", "what it is", "options"), rows, notes)
+    print_names(("metric", "description", "options"), rows, notes)
 
 
 def _datasets() -> None:
@@ -86,27 +86,27 @@ def _datasets() -> None:
         about = "; ".join(filter(None, (facts.note, also)))
         rows.append((facts.name, *numbers, str(facts.folds or ""), about))
     notes = (
-        "Sets lie in the folder given by --data-root or RANKGRAD_DATA; `rankgrad inspect NAME` looks one over.",
-        "synthetic:lists=200,seed=1 gives options to a generated set. A folder with train and test files will do, too.",
+        "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
+        "synthetic:lists=200,seed=1 gives options to a generated set. A folder with train and test files also works.",
     )
     print_names(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
 
 
 LISTS: dict[str, tuple[str, Callable[[], None]]] = {
-    "losses": ("what a ranker is trained on", _losses),
-    "models": ("rankers, and the presets of papers", _models),
-    "metrics": ("what a ranker is judged by", _metrics),
-    "datasets": ("benchmark sets, and generated ones", _datasets),
+    "losses": ("training objectives of a ranker", _losses),
+    "models": ("rankers, and presets from papers", _models),
+    "metrics": ("quality measures of a ranker", _metrics),
+    "datasets": ("benchmark sets, and generated data", _datasets),
 }
 
 
 def _about(thing: Any) -> str:
-    """The first line of a docstring, without its name and full stop."""
+    """First line of a docstring, without backticks and full stop."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def _defaults(thing: Any) -> dict[str, Any]:
-    """The options of a function or a class that have a default."""
+    """Options of a function or class that have a default."""
     parameters = inspect.signature(thing).parameters.values()
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 

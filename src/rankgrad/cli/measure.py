@@ -1,4 +1,4 @@
-"""`rankgrad measure`: a run against judgements, as trec_eval measures it."""
+"""`rankgrad measure`: evaluates a TREC run with qrels, as trec_eval does."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,20 +11,20 @@ DEFAULT = ["nDCG@10", "RR@10", "AP"]
 
 
 def measure(
-    run: Annotated[Path, typer.Argument(help="Run: query Q0 document rank score tag; plain or gzip.")],
-    qrels: Annotated[Path, typer.Argument(help="Judgements: query iteration document label.")],
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="A metric, by its text; repeatable.")] = DEFAULT,
+    run: Annotated[Path, typer.Argument(help="TREC run: query Q0 document rank score tag; plain or gzip.")],
+    qrels: Annotated[Path, typer.Argument(help="Qrels: query iteration document label.")],
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
     complete: Annotated[
-        bool, typer.Option("--complete", "-c", help="Judged queries not in the run count too.")
+        bool, typer.Option("--complete", "-c", help="Also count queries of the qrels that are not in the run.")
     ] = False,
-    each: Annotated[bool, typer.Option("--each", "-q", help="The value of each query, too.")] = False,
+    each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    bootstrap: Annotated[int, typer.Option(help="Resamples of the queries for the interval.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0,
+    bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples for the interval.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
 ) -> None:
-    """Measure a run file against judgements, as trec_eval does.
+    """Evaluate a TREC run with the labels of a qrels file, as trec_eval does.
 
-    Documents without a judgement count as not relevant, ties go by document id. `rankgrad list metrics` names all.
+    Documents without a label count as not relevant. Ties are ordered by document id. See `rankgrad list metrics`.
 
     Example: `rankgrad measure run.txt qrels.txt -m nDCG@10 -m "AP(threshold=1)"`
     """

@@ -1,4 +1,4 @@
-"""`rankgrad predict`: the scores of a file of any size, in the memory of a few lists."""
+"""`rankgrad predict`: computes the scores of a file of any size, with the memory of a few lists."""
 
 import sys
 import warnings
@@ -23,15 +23,15 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     file: Annotated[Path, typer.Argument(help="LETOR text, plain, gzip or xz; or a cache.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
-    format: Annotated[str, typer.Option(help="scores: one a line; trec: a run.")] = "scores",
-    tag: Annotated[str, typer.Option(help="Name of the run, for trec.")] = "rankgrad",
-    missing: Annotated[str, typer.Option(help="What NaN and infinities become.")] = "error",
+    format: Annotated[str, typer.Option(help="scores: one per line; trec: a TREC run.")] = "scores",
+    tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
+    missing: Annotated[str, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = "error",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Score every document of a file, in file order; labels are not looked at.
+    """Score every document of a file, in file order; labels are ignored.
 
-    The file is read once, some lists at a time. A cache that `rankgrad convert` wrote will do, too. The output takes
-    its place when it is complete.
+    The file is read once, in blocks of lists. It may also be a cache that `rankgrad convert` wrote. The output file
+    appears only when it is complete.
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
@@ -62,14 +62,14 @@ def predict(
         lambda: check_device(device),
     )
     scorer = load_model(model, device)
-    with _place(out) as write, telling():
+    with _output(out) as write, telling():
         seen = _score(scorer, source, format, tag, write)
     if out != "-":
         typer.echo(f"{seen:,} scores: {out}")
 
 
 def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, write: Callable[[str], object]) -> int:
-    """Write the scores of all lists, and say how many documents there were."""
+    """Write the scores of all lists; return the number of documents."""
     row = 0
     with _lists(model, source, format == "trec") as parts:
         for part in parts:
@@ -80,11 +80,11 @@ def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, w
 
 
 def _column(scores: Any) -> str:
-    return "%.9g\n" * len(scores) % tuple(scores.tolist())  # nine digits tell any two float32 apart
+    return "%.9g\n" * len(scores) % tuple(scores.tolist())  # nine digits distinguish any two float32 values
 
 
 def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
-    """The lines of a TREC run. A document without an id is named by its place in the file, from 1."""
+    """Lines of a TREC run. A document without an id is named by its row number in the file, from 1."""
     import numpy as np
 
     lines = []
@@ -98,7 +98,7 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 
 @contextmanager
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator[Iterable["Dataset"]]:
-    """The lists to score, some at a time; with a bar on a terminal."""
+    """Lists to score, in blocks; with a progress bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from rankgrad.cli.terminal_text import screen
@@ -120,7 +120,7 @@ def _show(bar: Any, task: Any, read: int) -> None:
 
 
 def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
-    """The lists of a cache, some at a time, and how many times that is."""
+    """Lists of a cache, in blocks, and the number of blocks."""
     import numpy as np
 
     from rankgrad.data import Dataset, open_cache
@@ -137,15 +137,15 @@ def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
             rows = slice(offsets[first], offsets[last])
             wide = np.pad(data.features[rows], ((0, 0), (0, max(0, features - width))))
             docids = None if data.docids is None else data.docids[rows]
-            own = offsets[first : last + 1] - offsets[first]
-            yield Dataset(wide, data.labels[rows], own, data.qids[first:last], docids)
+            begins = offsets[first : last + 1] - offsets[first]
+            yield Dataset(wide, data.labels[rows], begins, data.qids[first:last], docids)
 
     return read(), len(parts)
 
 
 @contextmanager
-def _place(out: str) -> Iterator[Callable[[str], object]]:
-    """Where text goes: standard output, or a file that takes its place when it is whole."""
+def _output(out: str) -> Iterator[Callable[[str], object]]:
+    """Function that writes text to standard output, or to a file that appears only when it is complete."""
     if out == "-":
         yield sys.stdout.write
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`rankgrad pretrain-loss`: the network of NeuralLoss, trained on generated lists."""
+"""`rankgrad pretrain-loss`: trains the network of NeuralLoss on generated lists."""
 
 import shlex
 from pathlib import Path
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
-    form: Annotated[str, typer.Option(help="mended, or published as in the paper.")] = "mended",
-    grades: Annotated[int, typer.Option(help="3 or 5: labels are 0 to 2, or 0 to 4.")] = 5,
-    lists: Annotated[int | None, typer.Option(help="Lists an epoch; else 51200, published 220000.")] = None,
-    epochs: Annotated[int, typer.Option(help="How many epochs.")] = 20,
-    batch: Annotated[int | None, typer.Option(help="Lists a step; else 128, published 512.")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and lists.")] = 0,
+    form: Annotated[str, typer.Option(help="mended (corrected) or published (as in the paper).")] = "mended",
+    grades: Annotated[int, typer.Option(help="Number of grades: 3 (labels 0 to 2) or 5 (0 to 4).")] = 5,
+    lists: Annotated[int | None, typer.Option(help="Lists per epoch (default: 51200, published 220000).")] = None,
+    epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 20,
+    batch: Annotated[int | None, typer.Option(help="Lists per batch (default: 128, published 512).")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of weights and lists.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
 ) -> None:
-    """Train the network that NeuralLoss puts in the place of the metric, and say how faithful it is.
+    """Train the network that NeuralLoss uses in place of the metric, and print its fidelity.
 
-    The package brings such networks: this makes others. Lists are generated, new ones at every step.
+    The package contains such networks; this command trains others. Every step generates new lists.
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
@@ -38,24 +38,24 @@ def pretrain_loss(
 
     def is_new() -> None:
         if (out / LAST).exists() and not resume:
-            bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to go on with it")
+            bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
 
     together(plan.check, lambda: check_device(device), is_new)
-    where = check_device(device)
-    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {where}")
+    chosen = check_device(device)
+    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {chosen}")
     try:
         with only_run(out), Progress("epochs") as progress:
             network = pretrain(
                 plan,
                 out,
-                device=where,
+                device=chosen,
                 resume=resume,
                 tell=lambda epoch, error: progress.at(f"root mean squared error {error:.4f}", epoch, epochs),
             )
-            rows = fidelity(network, target=plan.recipe.target, grades=grades, device=where)
+            rows = fidelity(network, target=plan.recipe.target, grades=grades, device=chosen)
             keep_fidelity(out, plan, rows)
     except KeyboardInterrupt:
-        typer.echo("\nStopped. The same command with --resume goes on after the last whole epoch.", err=True)
+        typer.echo("\nStopped. The same command with --resume resumes after the last complete epoch.", err=True)
         raise typer.Exit(130) from None
     _print(rows)
     typer.echo(f"weights: {out}")
@@ -69,5 +69,5 @@ def _print(rows: "list[FidelityRow]") -> None:
     for whole in (row for row in rows if row.shape == "all"):
         least = min((row for row in rows if row.length == whole.length), key=lambda row: row.dcg)
         lines.append((str(whole.length), f"{whole.dcg:.4f}", f"{least.dcg:.4f} ({least.shape})", f"{whole.ndcg:.4f}"))
-    notes = ("Spearman correlation of the network's value with the truth, on lists it was not trained on.",)
+    notes = ("Spearman correlation of the network's value with the exact metric, on lists that it was not trained on.",)
     print_names(("documents", "with DCG", "worst shape of scores", "with NDCG"), lines, notes)

@@ -1,4 +1,4 @@
-"""How far many runs have come: a bar with the time left on a terminal, a line for each elsewhere."""
+"""Progress of many runs: a bar with the remaining time on a terminal, otherwise one line per run."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from rankgrad.cli.terminal_text import screen, shown
 
 
 class Progress:
-    """To be told of each run that is done; used in a `with`. It speaks on standard error."""
+    """Shows progress on standard error; a context manager, whose `at` is called after each run."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -25,7 +25,7 @@ class Progress:
 
             columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Bar(*columns, console=screen(stderr=True), transient=True)
-            self._task = self._bar.add_task(f"{self.what} begin", total=None)
+            self._task = self._bar.add_task(f"starting {self.what}", total=None)
             self._bar.start()
         return self
 
@@ -34,7 +34,7 @@ class Progress:
             self._bar.stop()
 
     def at(self, text: str, done: int, total: int, *, failed: bool = False) -> None:
-        """One more is done, `done` of `total` with those of earlier."""
+        """Show that one more run is done; `done` of `total` includes runs from before an interruption."""
         self._finished += 1
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
@@ -47,7 +47,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """A time in words.
+    """Write a duration with its unit.
 
     Example:
         >>> span(5), span(200), span(9000)

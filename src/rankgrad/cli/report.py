@@ -1,4 +1,4 @@
-"""`rankgrad report`: the results of experiments as a page, tables and figures."""
+"""`rankgrad report`: writes the results of experiments as a page, tables and figures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,16 +8,16 @@ import typer
 
 def report(
     results: Annotated[
-        Path, typer.Argument(help="Folder of `rankgrad experiment`, a folder of such, or a packed file.")
+        Path, typer.Argument(help="Results folder of `rankgrad experiment`, a folder of these, or a packed file.")
     ],
     out: Annotated[Path, typer.Option(help="Page to write.")] = Path("report.html"),
     recipe: Annotated[
-        list[Path] | None, typer.Option(help="Read them by this recipe; repeatable.", metavar="<path>")
+        list[Path] | None, typer.Option(help="Recipe of the results; repeatable.", metavar="<path>")
     ] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for tables in Markdown and LaTeX.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures as SVG and PNG.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
-    lists: Annotated[bool, typer.Option(help="Ranked lists in the query explorer; they need the data.")] = True,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    lists: Annotated[bool, typer.Option(help="Show ranked lists in the query explorer; needs the data.")] = True,
 ) -> None:
     """Write one page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
 

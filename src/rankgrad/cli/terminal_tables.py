@@ -1,12 +1,12 @@
-"""Tables on the screen: of metrics, and of names with what they are."""
+"""Print tables on the terminal: metrics, and names with descriptions."""
 
 from collections.abc import Iterable, Sequence
 
-METRICS = ["nDCG@1", "nDCG@5", "nDCG@10", "AP", "RR"]  # that a model is judged by, unless others are asked for
+METRICS = ["nDCG@1", "nDCG@5", "nDCG@10", "AP", "RR"]  # default metrics of an evaluation
 
 
 def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: str = "lists") -> None:
-    """The rows and notes of an `Evaluation`; `lists` is the word for what was averaged over."""
+    """Print the rows and notes of an `Evaluation`; `lists` is the header of the column with the number of lists."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -16,7 +16,7 @@ def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: st
     header, *body = rows
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(header):
-        # On a narrow screen the words may wrap, the numbers (mean and interval) may not.
+        # On a narrow terminal the text may wrap, but not the numbers (mean and interval).
         table.add_column(lists if name == "lists" else name, overflow="fold", no_wrap=place in (1, 2))
     for row in body:
         table.add_row(*map(escape, row))
@@ -27,7 +27,7 @@ def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: st
 
 
 def print_names(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> None:
-    """A row for each name, which is never broken; the rest wraps."""
+    """Print one row per name; names never wrap, other columns do."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

@@ -1,6 +1,6 @@
-"""Text on the screen: what comes from a file is shown as text, and cannot move the cursor, colour or clear the screen.
+"""Print text safely on a terminal: text from a file cannot move the cursor, change colours or clear the screen.
 
-A terminal obeys control characters wherever they come from, and so may ids and names in files that others made.
+A terminal executes all control characters, including those in ids and names from untrusted files.
 """
 
 import re
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Control characters but for tab and newline; marks that turn the direction of text; halves of characters.
+# Control characters except tab and newline; marks that change the direction of text; surrogates.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def shown(text: str) -> str:
-    r"""The text with each control character spelt out.
+    r"""Replace each control character by its escape sequence.
 
     Example:
         >>> shown("doc\x1b[2J")
@@ -25,13 +25,13 @@ def shown(text: str) -> str:
 
 
 def screen(**options: Any) -> "Console":
-    """A Rich console that spells out the control characters of all that it is given to print."""
+    """Rich console that prints control characters as escape sequences."""
     from rich.console import Console
 
     class Screen(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
             for segment in super().render(renderable, options):
-                # Rich's own control codes come as such, and not as text.
+                # Control codes of Rich itself are marked as such; they are not text.
                 text = segment.text if segment.control else shown(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 

@@ -1,4 +1,4 @@
-"""`rankgrad train`: from labelled lists to a saved model."""
+"""`rankgrad train`: trains a ranker on labelled lists and saves it."""
 
 import shlex
 from dataclasses import replace
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 HOLDOUT = 0.2
 RUN = "run.json"  # the settings of a run, in its folder
-PANEL = "Settings (and their defaults)"
+PANEL = "Settings (default in parentheses)"
 TEXT = "<str>"
 
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """A setting as an option. It stays text until all settings are checked together; None: not given."""
-    text = f"{help} ({default})"  # a default shown by Typer would take a line of its own
+    """Option for a setting. Its value is text until all settings are checked together; None: not given."""
+    text = f"{help} ({default})"  # a default shown by Typer would take another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
@@ -39,71 +39,89 @@ def _help_all(context: typer.Context, wanted: bool) -> None:
 def train(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
-    data: Annotated[str | None, typer.Option(help="Known set, folder or file of LETOR text.")] = None,
-    fold: Annotated[int | None, typer.Option(help="Which fold, for sets that have folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Where known sets lie; else RANKGRAD_DATA.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set name, folder or LETOR file.")] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
-        float, typer.Option(help="For validation where data has none (0.2).", show_default=False)
+        float,
+        typer.Option(
+            help="Share of lists for validation, if the data has no validation part (0.2).", show_default=False
+        ),
     ] = HOLDOUT,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
-    missing: Annotated[str | None, typer.Option(help="What NaN and infinities become.", hidden=True)] = None,
-    model: Annotated[str | None, _setting("Ranker: rankgrad list models", "mlp")] = None,
-    loss: Annotated[str | None, _setting("Loss: rankgrad list losses", "lambdaloss")] = None,
-    preprocess: Annotated[str | None, _setting("Or log1p, quantile, clip=10, none", "standardise")] = None,
-    epochs: Annotated[str | None, _setting("Passes over the lists, or trees, at most", "100", "<int>")] = None,
-    batch_size: Annotated[str | None, _setting("Lists a step", "64", "<int>")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.", hidden=True)
+    ] = None,
+    model: Annotated[str | None, _setting("Ranker, see rankgrad list models", "mlp")] = None,
+    loss: Annotated[str | None, _setting("Loss, see rankgrad list losses", "lambdaloss")] = None,
+    preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
+    epochs: Annotated[str | None, _setting("Maximum number of epochs, or of trees", "100", "<int>")] = None,
+    batch_size: Annotated[str | None, _setting("Number of lists per batch", "64", "<int>")] = None,
     lr: Annotated[str | None, _setting("Learning rate", "0.001", "<float>")] = None,
-    metric: Annotated[str | None, _setting("On validation; its best epoch is kept", "nDCG@10")] = None,
-    patience: Annotated[str | None, _setting("Epochs without a better one, at most", "20", "<int>")] = None,
-    seed: Annotated[str | None, _setting("Of everything random", "0", "<int>")] = None,
+    metric: Annotated[str | None, _setting("Validation metric; selects the epoch", "nDCG@10")] = None,
+    patience: Annotated[str | None, _setting("Maximum epochs without improvement", "20", "<int>")] = None,
+    seed: Annotated[str | None, _setting("Random seed", "0", "<int>")] = None,
     device: Annotated[str | None, _setting("auto, cpu or cuda", "auto")] = None,
     batch_documents: Annotated[
-        str | None, _setting("Documents a step, instead of lists", "none", "<int>", more=True)
+        str | None, _setting("Number of documents per batch, instead of lists", "none", "<int>", more=True)
     ] = None,
     list_size: Annotated[
-        str | None, _setting("Cut longer training lists to this, anew each epoch", "none", "<int>", more=True)
+        str | None,
+        _setting(
+            "Maximum length of training lists; longer ones are sampled again each epoch", "none", "<int>", more=True
+        ),
     ] = None,
     optimiser: Annotated[
         str | None,
         _setting(
-            "adagrad, adam, adamw, nadam, radam, rmsprop, sgd", "adam", "<str>", "--optimiser", "--optimizer", more=True
+            "Optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd",
+            "adam",
+            "<str>",
+            "--optimiser",
+            "--optimizer",
+            more=True,
         ),
     ] = None,
-    weight_decay: Annotated[str | None, _setting("Of the ranker", "0.0", "<float>", more=True)] = None,
+    weight_decay: Annotated[str | None, _setting("Weight decay of the ranker", "0.0", "<float>", more=True)] = None,
     loss_lr: Annotated[
-        str | None, _setting("Learning rate of a loss's own parameters; none: lr", "none", "<float>", more=True)
+        str | None, _setting("Learning rate of the loss's parameters; none: same as --lr", "none", "<float>", more=True)
     ] = None,
     schedule: Annotated[
-        str | None, _setting("constant, cosine, step:every=50,factor=0.1, plateau", "constant", more=True)
+        str | None,
+        _setting(
+            "Learning rate schedule: constant, cosine, step:every=50,factor=0.1 or plateau", "constant", more=True
+        ),
     ] = None,
     warmup: Annotated[
-        str | None, _setting("Epochs in which the rate rises from 0", "0.0", "<float>", more=True)
+        str | None, _setting("Number of epochs in which the learning rate rises from 0", "0.0", "<float>", more=True)
     ] = None,
-    clip: Annotated[str | None, _setting("Largest norm of the gradient", "none", "<float>", more=True)] = None,
+    clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
     ema: Annotated[
-        str | None, _setting("Decay of an average of the weights, which is kept", "0.0", "<float>", more=True)
+        str | None,
+        _setting("Keep a moving average of the weights with this decay; 0: no average", "0.0", "<float>", more=True),
     ] = None,
-    precision: Annotated[str | None, _setting("fp32, bf16 or fp16", "fp32", more=True)] = None,
+    precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
     data_on: Annotated[
-        str | None, _setting("Where lists are in training: auto, device, stream", "auto", more=True)
+        str | None, _setting("Location of the lists during training: auto, device or stream", "auto", more=True)
     ] = None,
     save_steps: Annotated[
-        str | None, _setting("A checkpoint every so many steps, too", "none", "<int>", more=True)
+        str | None, _setting("Number of steps between additional checkpoints", "none", "<int>", more=True)
     ] = None,
     trackers: Annotated[
-        list[str] | None, _setting("tensorboard, mlflow or wandb; repeatable", "none", "<str>", "--tracker", more=True)
-    ] = None,
-    own: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Another setting of the model's kind; repeatable.", metavar="name=value"),
+        _setting("Tracker: tensorboard, mlflow or wandb; repeatable", "none", "<str>", "--tracker", more=True),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Setting of this kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
     help_all: Annotated[
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=_help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep what was best on validation, measure it on test.
+    """Train a ranker, keep the best epoch on validation, evaluate it on test.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
@@ -113,11 +131,11 @@ def train(
     from rankgrad.models.protocol import NotFinite
 
     console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
-    given = {**_given(context), **dict(pair("set", text, parse_value) for text in own or ())}
+    given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
     if data is not None:
-        # A run that is resumed keeps the lists it held out. A seed that is no number is complained of later.
+        # A resumed run keeps the lists that it held out. A seed that is no number raises an error later.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
@@ -129,7 +147,7 @@ def train(
         console.print(added, markup=False)
     try:
         with only_run(out):
-            _check_folder(kind, out, resume)  # once more: another run may have ended since
+            _check_folder(kind, out, resume)  # again: another run may have finished in the meantime
             _run(console, kind, settings, source, out, resume, init_model)
     except KeyboardInterrupt:
         if is_first():
@@ -141,7 +159,7 @@ def train(
 
 
 def _given(context: typer.Context) -> dict[str, Any]:
-    """The settings among the options that were given; what is not text by nature is read as a number."""
+    """Settings among the given options; values of numeric settings are converted to numbers."""
     from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
@@ -157,7 +175,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
-    """The kind of ranker and its settings: those given, then those of the run that is resumed; and what was added."""
+    """Kind of ranker, its settings (those given, then those of the resumed run), and a note about added settings."""
     from rankgrad.models.registry import kind_or_default
 
     kept, path = _kept(resumed)
@@ -174,7 +192,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
-    """The settings of a run that is resumed, and the file that they are in; runs of version 0.1 have a model only."""
+    """Settings of a resumed run, and their file: `run.json`, or the model's `config.json` for version 0.1."""
     from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG, read_config
@@ -202,7 +220,7 @@ def _how_to_resume(
     length = {**kind.defaults, **settings}.get(kind.length or "")
     limit = "" if length is None else f"--epochs {length} "
     start = "" if init_model is None else f"--init-model {shlex.quote(str(init_model))} "
-    return f"To go on: rankgrad train --resume {limit}{cache}{start}--out {shlex.quote(str(out))}"
+    return f"To resume: rankgrad train --resume {limit}{cache}{start}--out {shlex.quote(str(out))}"
 
 
 def _check(
@@ -214,7 +232,7 @@ def _check(
     given: bool,
     init_model: Path | None,
 ) -> None:
-    """Raise one error that names all that is wrong, before anything is read."""
+    """Raise one error with all problems, before any data is read."""
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
@@ -223,8 +241,8 @@ def _check(
 
     def named() -> None:
         if source is None:
-            unsaid = f": {out} holds no {KEPT}, which would name it" if resume else ", to train on"
-            bad_value("data", f"be given{unsaid}", "nothing")
+            why = f": {out} has no {KEPT}, which would name it" if resume else ""
+            bad_value("data", f"be given{why}", "nothing")
         source.check(None if given else out)
 
     together(
@@ -247,9 +265,9 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
     if (out / CONFIG).exists():
-        there = saved_kind(out)  # which complains of a file that is not ours
-        if (there.saved_as or there.name) != (kind.saved_as or kind.name):
-            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {there.name}")
+        saved = saved_kind(out)  # raises for a file of another program
+        if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
+            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {saved.name}")
     if not resume and kind.has_run(out):
         bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
 
@@ -270,26 +288,26 @@ def _run(
     with telling(f"reading {source.data}"):
         whole = source.read()
         parts = source.hold_out(whole)
-    held = f", held out of train: the data has no such part (--holdout {source.holdout:g})"
+    note = f", held out of train: the data has no such part (--holdout {source.holdout:g})"
     for name, part in parts.items():
-        where = "" if name in whole else held
-        console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{where}", markup=False)
+        origin = "" if name in whole else note
+        console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{origin}", markup=False)
     if "validation" not in parts:
-        console.print("no validation lists: the training goes to its end")
+        console.print("no validation lists: training does not stop early")
     features = parts["train"].features.shape[1]
     console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
     resumed = resume and kind.resumes(out)
-    told = {"settings": {**kind.defaults, **settings}}
+    record = {"settings": {**kind.defaults, **settings}}
     if is_first() and not resumed:
         source.keep(out)
-        write_json(out / RUN, told, seal=True)
+        write_json(out / RUN, record, seal=True)
     start = None if init_model is None else load(init_model)
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
     if is_first():
-        if resumed:  # and the data was that of the run
+        if resumed:  # `fit` has checked that the data is that of the run
             source.keep(out)
-            write_json(out / RUN, told, seal=True)
+            write_json(out / RUN, record, seal=True)
         if not kind.has_run(out):
             model.save(out)
         _report(console, model, parts.get("test"), out)

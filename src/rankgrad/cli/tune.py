@@ -1,4 +1,4 @@
-"""`rankgrad tune`: good settings for one's own data, and the model trained with them."""
+"""`rankgrad tune`: searches good settings for a data set, and saves the best model."""
 
 import shlex
 from pathlib import Path
@@ -17,31 +17,33 @@ _SHOWN = 5
 
 
 def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """An option of one line; a default shown by Typer would take another."""
-    text = f"{help} ({default})" if default else help
+    """Option with its default in the help text; a default shown by Typer would take another line."""
+    text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
 
 def tune(
-    data: Annotated[str, typer.Option(help="Known set, folder or file of LETOR text.", show_default=False)],
-    model: Annotated[str, _option("Ranker; options given in its text are kept", "mlp")] = "mlp",
-    loss: Annotated[str | None, _option("Loss: rankgrad list losses", "the model's")] = None,
-    budget: Annotated[int, _option("Settings to try", "40")] = 40,
-    out: Annotated[Path, _option("Folder for the best model", "runs/best")] = Path("runs/best"),
-    fold: Annotated[int | None, _option("Which fold, for sets that have folds")] = None,
-    data_root: Annotated[str | None, _option("Where known sets lie; else RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, _option("For validation where data has none", "0.2")] = 0.2,
-    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100, trees 300")] = None,
-    metric: Annotated[str, _option("On validation; it chooses", "nDCG@10")] = "nDCG@10",
-    fix: Annotated[list[str] | None, _option("Kept as it is; repeatable", "", "lr=0.01", "--set")] = None,
-    vary: Annotated[list[str] | None, _option("Tried; model.norm=none|layer", "", "lr=0.01..1", "--vary")] = None,
-    seed: Annotated[int, _option("Of the draws", "0")] = 0,
-    jobs: Annotated[int | None, _option("Processes; else one for each core")] = None,
+    data: Annotated[str, typer.Option(help="Data set name, folder or LETOR file.", show_default=False)],
+    model: Annotated[str, _option("Ranker; options in its text are fixed", "mlp")] = "mlp",
+    loss: Annotated[str | None, _option("Loss", "that of the model")] = None,
+    budget: Annotated[int, _option("Number of settings to try", "40")] = 40,
+    out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
+    fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
+    data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
+    holdout: Annotated[float, _option("Validation share, if data has no such part", "0.2")] = 0.2,
+    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100; trees 300")] = None,
+    metric: Annotated[str, _option("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
+    fix: Annotated[list[str] | None, _option("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
+    vary: Annotated[
+        list[str] | None, _option("Range of a setting, or choices: model.norm=none|layer", "", "lr=0.01..1", "--vary")
+    ] = None,
+    seed: Annotated[int, _option("Random seed of the search", "0")] = 0,
+    jobs: Annotated[int | None, _option("Number of processes", "one per core")] = None,
     device: Annotated[str, _option("cpu or cuda", "cpu")] = "cpu",
 ) -> None:
-    """Try settings drawn at random, train the better third on, twice; save the best model.
+    """Try random settings, train the best third longer (twice), save the best model.
 
-    Stopped in any way, the same command goes on; with a larger `--budget` it tries more.
+    After an interruption, the same command resumes. With a larger `--budget` it tries more settings.
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
     """
@@ -74,12 +76,12 @@ def tune(
     _state(console, search)
     try:
         with only_run(out):
-            _check_folder(out, search, source)  # once more: another run may have ended since
+            _check_folder(out, search, source)  # again: another run may have finished in the meantime
             rounds = _run(console, search, source, out, jobs)
             _report(console, search, rounds)
             _save(console, search.better(rounds[-1])[0], source, out)
     except KeyboardInterrupt:
-        typer.echo("\nStopped. To go on: the same command", err=True)
+        typer.echo("\nStopped. To resume: the same command", err=True)
         raise typer.Exit(130) from None
     except RuntimeError as error:
         typer.echo(f"rankgrad: {error}", err=True)
@@ -87,7 +89,7 @@ def tune(
 
 
 def _choices(text: str) -> Any:
-    """`low..high` is a range, on a log scale where it spans more than a factor of 10; `a|b|c` are choices."""
+    """Read `low..high`, a range, on a log scale if it spans at least a factor of 10; or `a|b|c`, choices."""
     from rankgrad.cli.argument_checks import parse_value
 
     low, dots, high = text.partition("..")
@@ -99,7 +101,7 @@ def _choices(text: str) -> Any:
 
 
 def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
-    """A folder that holds another search, or a model of another origin, is left alone."""
+    """Check that the folder holds no other search, and no model that is not from a search."""
     from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
@@ -109,16 +111,16 @@ def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
             check_plain(folder)
     path = out / TRIALS / "search.json"
     if path.is_file():
-        then, now = read_json(path), _told(search, source)
+        then, now = read_json(path), _record(search, source)
         for name in now:
             if then.get(name) != now[name]:
-                bad_value("out", f"be a new folder, or go on with {name} {then.get(name)}", now[name])
+                bad_value("out", f"be a new folder, or continue with {name} {then.get(name)}", now[name])
     elif (out / CONFIG).exists() or search.kind.has_run(out):
         bad_value("out", "be a new folder", f"{out}, which holds a model")
 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
-    """The source; of a search that version 0.1 began, which noted no seed of the lists that are held out, as it was."""
+    """Return the source; without a seed for a search of version 0.1, which recorded no seed of held-out lists."""
     from dataclasses import replace
 
     from rankgrad.atomic_files import read_json
@@ -128,22 +130,22 @@ def _as_begun(source: "DataSource", out: Path) -> "DataSource":
     return replace(source, seed=None) if isinstance(then, dict) and "seed" not in then else source
 
 
-def _told(search: "Search", source: "DataSource") -> dict[str, Any]:
-    """What must be the same for a search to go on; the budget may grow."""
+def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
+    """Values that must be the same to resume a search; the budget may grow."""
     import json
     from dataclasses import asdict
 
     settings = {**search.kind.defaults, **search.base}
     lists = {name: value for name, value in asdict(source).items() if name != "seed" or value is not None}
-    told = {"settings": settings, "space": search.space, "seed": search.seed, "data": lists}
-    return dict(json.loads(json.dumps(told)))
+    record = {"settings": settings, "space": search.space, "seed": search.seed, "data": lists}
+    return dict(json.loads(json.dumps(record)))
 
 
 def _state(console: "Console", search: "Search") -> None:
-    """Say what is searched, and how, before anything is done."""
+    """Print the search space and the rounds."""
     kind = search.kind
     console.print(f"{kind.describe(search.base)}; chosen by {search.metric} on validation", markup=False)
-    console.print("drawn at random:" if search.space else "there is nothing to draw: give --vary", markup=False)
+    console.print("drawn at random:" if search.space else "no setting to draw: give --vary", markup=False)
     for name, choices in search.space.items():
         if isinstance(choices, dict):
             shown = f"{choices['low']:g} to {choices['high']:g}" + (", log scale" if choices.get("log") else "")
@@ -159,17 +161,17 @@ def _state(console: "Console", search: "Search") -> None:
 def _run(
     console: "Console", search: "Search", source: "DataSource", out: Path, jobs: int | None
 ) -> list[list["Trial"]]:
-    """All rounds, as lists of trials."""
+    """Run all rounds; return the trials of each."""
     from rankgrad.atomic_files import write_json
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.progress import Progress
     from rankgrad.experiments import tuning as tuning
     from rankgrad.experiments.runs.process_pool import Pool
 
-    write_json(out / TRIALS / "search.json", _told(search, source), seal=True)
+    write_json(out / TRIALS / "search.json", _record(search, source), seal=True)
     counts = [count for count, _ in search.rungs()]
     rounds: list[list[Any]] = [[] for _ in counts]
-    # Relative paths mean the same in the processes, which share this one's current folder.
+    # Relative paths are valid in the processes: they have the same current folder.
     with Pool(jobs or cores()) as pool, Progress("trials") as progress:
         for trial, turn, left in tuning.tune(search, source, out / TRIALS, pool.run):
             rounds[turn].append(trial)
@@ -180,7 +182,7 @@ def _run(
 
 
 def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> None:
-    """The best trials, and which settings mattered."""
+    """Print the best trials and the importance of the settings."""
     from rankgrad.cli.terminal_tables import print_names
     from rankgrad.experiments.setting_importance import importance
 
@@ -194,22 +196,23 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     print_names(("trial", search.metric, search.kind.unit, "settings"), rows)
     drawn = [trial for trial in rounds[0] if trial.drawn]
     if len(drawn) < 10 or len({trial.value for trial in drawn}) < 2:
-        console.print("importance of settings: fewer than 10 trials cannot tell")
+        console.print("importance of settings: needs at least 10 trials with different results")
         return
     weights, fit = importance([trial.drawn for trial in drawn], [trial.value for trial in drawn])
     shown = [(w.setting, f"{w.share:.0%}", "" if w.trend is None else f"{w.trend:+.2f}") for w in weights]
     print_names(("setting", "importance", "trend"), shown)
     after = f"{search.rungs()[0][1]} {search.kind.unit}s"
     console.print(
-        f"importance: what a forest's fit to the {len(drawn)} trials after {after} loses when a setting "
-        "is shuffled, in shares;\ntrend: rank correlation. Both describe these draws, not causes, nor longer training. "
-        f"That random forest's out-of-bag R² is {fit:.2f}" + (": do not trust the shares." if fit < 0.2 else "."),
+        f"importance: share of the drop in fit when a setting is shuffled, for a random forest fitted to the "
+        f"{len(drawn)} trials after {after};\ntrend: rank correlation. Both describe these trials, not causes, and not "
+        f"longer training. The forest's out-of-bag R² is {fit:.2f}"
+        + (": do not trust the shares." if fit < 0.2 else "."),
         markup=False,
     )
 
 
 def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
-    """The best trial's model in the folder, judged once on test lists, if there are any."""
+    """Save the best trial's model in the folder, evaluated once on the test lists, if there are any."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 
@@ -218,9 +221,9 @@ def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) ->
     if test is not None:
         found = model.evaluate(test, METRICS)
         model.metrics = {**model.metrics, "test": found.means}
-        console.print(f"the best trial on {len(test):,} test lists, which chose nothing:")
+        console.print(f"the best trial on {len(test):,} test lists, which were not used in the search:")
         print_metrics(found.rows(), found.notes())
     source.keep(out)
     model.save(out)
-    console.print(f"model: {out}, the trials are in {out / TRIALS}", markup=False)
+    console.print(f"model: {out}; trials: {out / TRIALS}", markup=False)
     console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)

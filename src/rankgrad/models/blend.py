@@ -1,4 +1,4 @@
-"""Blend trained models: their scores, normalised in each list, added up with weights fitted on held-out lists."""
+"""Blend trained models: weighted sum of their scores, standardised per list, with weights fitted on held-out lists."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ class BlendModel(TrainedModel):
     """Models and their weights, as one model that scores lists."""
 
     models: list[TrainedModel]
-    weights: NDArray[np.float64]  # (models,), at least 0 and adding up to 1
+    weights: NDArray[np.float64]  # (models,), at least 0, with sum 1
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
-    features: int = field(init=False)  # columns that it takes
+    features: int = field(init=False)  # number of features
 
     def __post_init__(self) -> None:
         self.features = int(self.models[0].features)
@@ -50,14 +50,14 @@ class BlendModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Numbers that its models have learned, and its weights."""
+        """Number of parameters of its models, and of its weights."""
         return sum(model.size for model in self.models) + len(self.weights)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and a folder for each model.
+        """Write a folder with `config.json` and one folder per model.
 
         Args:
-            folder: where to write.
+            folder: path to write.
         """
         folder = Path(folder)
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
@@ -67,23 +67,23 @@ class BlendModel(TrainedModel):
 
 
 class BlendKind(RankerKind):
-    """Scores of trained models, added up with weights fitted on validation lists."""
+    """Weighted sum of the scores of trained models; the weights are fitted on validation lists."""
 
     name = KIND
 
     def listing(self) -> list[Listing]:
-        """One line."""
+        """Return one line."""
         return [Listing(KIND, "a weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise what is wrong with the settings; see `RankerKind.check`.
+        """Raise an error if a setting is wrong; see `RankerKind.check`.
 
         Args:
             settings: `model` with the folders of its `parts`, `loss` and `even`.
         """
-        told = _told(settings)
-        check_blend_loss(told["loss"], told["even"])
-        for part in told["parts"]:
+        known = _with_defaults(settings)
+        check_blend_loss(known["loss"], known["even"])
+        for part in known["parts"]:
             read_config(Path(part))
 
     def fit(
@@ -100,20 +100,20 @@ class BlendKind(RankerKind):
         """Fit the weights on the validation lists, which none of the parts was trained on; see `RankerKind.fit`.
 
         Args:
-            settings: checked ones.
-            train: taken where there are no validation lists.
+            settings: checked settings.
+            train: used if there are no validation lists.
             validation: lists to fit the weights on.
             out: a folder for the model.
-            resume: means nothing here: a blend is fitted in seconds.
-            progress: means nothing here.
+            resume: ignored; a blend is fitted in seconds.
+            progress: ignored.
             init_model: must be None.
         """
         if init_model is not None:
             bad_value("init_model", "be None for a blend, whose parts are trained", type(init_model).__name__)
-        told = _told(settings)
-        models = [load(part) for part in told["parts"]]
-        loss = check_blend_loss(told["loss"], told["even"])
-        model = fit_weights(models, train if validation is None else validation, loss, told["even"])
+        known = _with_defaults(settings)
+        models = [load(part) for part in known["parts"]]
+        loss = check_blend_loss(known["loss"], known["even"])
+        model = fit_weights(models, train if validation is None else validation, loss, known["even"])
         if out is not None:
             model.save(out)
         return model
@@ -122,8 +122,8 @@ class BlendKind(RankerKind):
         """Read a saved blend; see `RankerKind.load`.
 
         Args:
-            folder: of the blend.
-            device: of its parts.
+            folder: folder of the blend.
+            device: device of its parts.
         """
         weights, settings = read_blend(folder)
         models = [load(part, device) for part in parts_of(folder, len(weights))]
@@ -133,11 +133,11 @@ class BlendKind(RankerKind):
 BLEND = BlendKind()
 
 
-def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with their defaults, options of the model's text among them."""
+def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with defaults, including the options of the model's text."""
     given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
     given.pop("model", None)
-    for name in ("metric", "seed"):  # of every run, and of no meaning here
+    for name in ("metric", "seed"):  # settings of every run, not used here
         given.pop(name, None)
     known_options(KIND, given, ("parts", "loss", "even"))
     parts = given.get("parts")
@@ -148,11 +148,11 @@ def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_blend_loss(loss: str, even: float) -> Any:
-    """The loss that weights are fitted by, checked.
+    """Parse and check the loss that the weights minimise.
 
     Args:
         loss: as text.
-        even: how strongly equal weights are preferred.
+        even: strength of the preference for equal weights.
     """
     found = losses.parse_loss(loss)
     found.only_joint("a blend")
@@ -171,10 +171,10 @@ def fit_weights(
     """Fit the weights of a blend.
 
     Args:
-        models: trained on the same columns.
-        data: lists that none of them was trained on.
-        loss: what the weights minimise.
-        even: how strongly equal weights are preferred.
+        models: trained on the same features.
+        data: lists that are not training lists of the models.
+        loss: loss that the weights minimise.
+        even: strength of the preference for equal weights.
         weights: one per document, for losses that take weights.
     """
     wanted = {model.features for model in models}
@@ -189,7 +189,7 @@ def fit_weights(
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each model's scores with mean 0 and standard deviation 1 in each list, `(documents, models)`; 0 where all tie."""
+    """Scale each model's scores to mean 0 and standard deviation 1 per list, `(documents, models)`; 0 if all tie."""
     columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
     lengths = np.diff(offsets)
     full = lengths > 0
@@ -203,13 +203,13 @@ def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[
     size = np.abs(columns).max(axis=0, initial=0.0)
     columns = columns - mean(columns)
     spread = np.sqrt(mean(columns**2))
-    # What is left of a tie by rounding is no difference.
-    told = spread > 1e-7 * size
-    return np.where(told, columns / np.where(told, spread, 1.0), 0.0)
+    # A spread below rounding error is a tie.
+    differs = spread > 1e-7 * size
+    return np.where(differs, columns / np.where(differs, spread, 1.0), 0.0)
 
 
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
-    """Weights that add up to 1, and a scale that is forgotten: only the order counts, but a loss wants a scale."""
+    """Fit weights with sum 1, and a scale that is dropped: only the order counts, but the loss depends on a scale."""
     logits = torch.zeros(columns.shape[1], dtype=torch.float64, requires_grad=True)
     scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([logits, scale], max_iter=100, line_search_fn="strong_wolfe")
@@ -230,44 +230,44 @@ def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, 
     """Write the `config.json` of a blend whose parts are in the folder.
 
     Args:
-        folder: of the blend.
+        folder: folder of the blend.
         weights: one per part.
-        settings: of the fit.
+        settings: settings of the fit.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
     write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts})
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Read the weights and the settings of a blend, whose parts are those that it was saved with.
+    """Read the weights and the settings of a blend; check that its parts are those that were saved with it.
 
     Args:
-        folder: of the blend.
+        folder: folder of the blend.
     """
     config = read_config(folder)
     if config.get("kind") != KIND:
         bad_value(str(folder), "hold a blend", f"a model of kind {config.get('kind', 'neural')!r}")
     weights, parts = config.get("weights"), config.get("parts")
     if not isinstance(weights, list) or not weights or not all(isinstance(weight, int | float) for weight in weights):
-        bad_value(str(folder / CONFIG), "hold a weight for each part", weights)
+        bad_value(str(folder / CONFIG), "hold one weight per part", weights)
     if any(folder.resolve().is_relative_to(part.resolve()) for part in parts_of(folder, len(weights))):
-        bad_value(str(folder), "hold its parts", "a part that leads back to itself")
+        bad_value(str(folder), "hold its parts", "a part that is a link to the blend itself")
     if parts is not None and parts != [_hash(part) for part in parts_of(folder, len(weights))]:
         bad_value(str(folder), "hold the parts that it was saved with", "others: restore a copy, or save it again")
     return np.array(weights, dtype=np.float64), config.get("settings", {})
 
 
 def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
-    """The folders of a blend's parts.
+    """Return the folders of a blend's parts.
 
     Args:
-        folder: of the blend.
-        count: of the parts.
+        folder: folder of the blend.
+        count: number of parts.
     """
     return [Path(folder) / f"part-{place}" for place in range(1, count + 1)]
 
 
 def _hash(part: Path) -> str | None:
-    """Of a part's configuration, which in turn knows its other files; None where there is none."""
+    """Hash of a part's configuration, which contains hashes of its other files; None if there is none."""
     path = part / CONFIG
     return hash_of(path.read_bytes()) if path.is_file() else None

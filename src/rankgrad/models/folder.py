@@ -15,26 +15,26 @@ def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str,
     """Write `config.json`.
 
     Args:
-        folder: of the model.
-        kind: the name under which the registry finds its loader; None for a neural ranker, which had none at first.
-        about: everything else, as JSON can hold it.
+        folder: folder of the model.
+        kind: name by which the registry finds the loader; None for a neural ranker (as in the first version).
+        about: all other entries, as JSON values.
     """
     named = {} if kind is None else {"kind": kind}
     write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Read the `config.json` of a model, of a version that this release knows.
+    """Read the `config.json` of a model; its version must be one that this release supports.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
     """
     path = Path(folder) / CONFIG
     if not path.is_file():
         bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
     config = read_json(path)
     if config.get("format") != FORMAT:
-        bad_value(str(path), f"say format {FORMAT!r}", config.get("format"))
+        bad_value(str(path), f"have the format {FORMAT!r}", config.get("format"))
     version = config.get("version")
     if not isinstance(version, int) or version not in range(1, VERSION + 1):
         bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", version)
@@ -44,20 +44,20 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
 
 
 def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
-    """Write `metrics.json`: what is known about the model's quality.
+    """Write `metrics.json`: metrics of the model.
 
     Args:
-        folder: of the model.
-        metrics: as JSON can hold them.
+        folder: folder of the model.
+        metrics: as JSON values.
     """
     write_json(Path(folder) / METRICS, metrics, seal=True)
 
 
 def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Read the `metrics.json` of a model; empty where there is none.
+    """Read the `metrics.json` of a model; empty if there is none.
 
     Args:
-        folder: of the model.
+        folder: folder of the model.
     """
     path = Path(folder) / METRICS
     known = read_json(path) if path.is_file() else {}

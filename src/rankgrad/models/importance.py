@@ -11,7 +11,7 @@ from rankgrad.metrics.evaluate import evaluate
 
 
 class Scores(Protocol):
-    """Anything that scores lists."""
+    """Object that scores lists."""
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
 
@@ -19,14 +19,14 @@ class Scores(Protocol):
 def permutation_importance(
     model: Scores, data: Dataset, metric: Any, *, repeats: int = 3, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Compute how much a metric falls when one feature is shuffled over all documents, `(features,)`.
+    """Compute the drop of a metric when one feature is shuffled over all documents, `(features,)`.
 
     Args:
         model: any trained model.
         data: labelled lists.
         metric: as text or object.
         repeats: shuffles per feature, at least 1.
-        seed: of the shuffles.
+        seed: random seed of the shuffles.
     """
     from rankgrad.metrics.custom import as_metric
 
@@ -42,11 +42,11 @@ def permutation_importance(
     shuffled = np.array(data.features, dtype=np.float32)
     whole, drops = value(shuffled), np.zeros(shuffled.shape[1])
     for column in range(shuffled.shape[1]):
-        own = shuffled[:, column].copy()
-        if (own == own[:1]).all():
+        values = shuffled[:, column].copy()
+        if (values == values[:1]).all():
             continue  # nothing changes when a constant is shuffled
         for _ in range(repeats):
-            shuffled[:, column] = rng.permutation(own)
+            shuffled[:, column] = rng.permutation(values)
             drops[column] += (whole - value(shuffled)) / repeats
-        shuffled[:, column] = own
+        shuffled[:, column] = values
     return drops

@@ -17,7 +17,7 @@ from rankgrad.training import Model, Settings, train
 from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
 
-# What is drawn by `rankgrad tune`: settings of a run, and options of the network.
+# Search space of `rankgrad tune`: settings of a run, and options of the network.
 SPACE: dict[str, Any] = {
     "lr": {"low": 1e-4, "high": 1e-2, "log": True},
     "weight_decay": {"low": 1e-6, "high": 1e-2, "log": True},
@@ -42,7 +42,7 @@ SPACE_OF_MODEL: dict[str, dict[str, Any]] = {
         "noise": {"low": 0.0, "high": 1.5},
     },
 }  # fmt: skip
-_OPTION = "model."  # before the name of an option of the network, in a search
+_OPTION = "model."  # prefix of an option of the network, in a search
 
 
 class NeuralKind(RankerKind):
@@ -59,29 +59,29 @@ class NeuralKind(RankerKind):
 
     @property
     def models(self) -> Sequence[str]:
-        """Networks, and the presets of papers."""
+        """Names of networks, and of presets from papers."""
         return (*MODELS, *PRESETS)
 
     def listing(self) -> list[Listing]:
-        """One line per network."""
+        """Return one line per network."""
         return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise everything that is wrong with the settings; see `RankerKind.check`.
+        """Raise one error with all problems of the settings; see `RankerKind.check`.
 
         Args:
-            settings: of `rankgrad.training.Settings`.
+            settings: settings of `rankgrad.training.Settings`.
         """
         if str(settings.get("loss", "")).startswith("native:"):
-            must = "be one of rankgrad.losses; native objectives are for the trees that have them"
+            must = "be one of rankgrad.losses; native objectives exist only for trees"
             bad_value("loss", must, repr(settings["loss"]))
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Say in a few words what is trained.
+        """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return f"{super().describe(settings)}, preprocess {settings.get('preprocess', Settings.preprocess)}"
 
@@ -99,29 +99,29 @@ class NeuralKind(RankerKind):
         """Train a network with `rankgrad.training.train`; see `RankerKind.fit`.
 
         Args:
-            settings: of `rankgrad.training.Settings`.
+            settings: settings of `rankgrad.training.Settings`.
             train: the training lists.
-            validation: lists that choose the epoch.
+            validation: lists that select the epoch.
             out: a folder for model, checkpoints and log.
             resume: resume from the checkpoint in `out`.
             progress: show a progress bar; None: on a terminal.
             init_model: a neural model to start from.
         """
-        told = Settings.of(dict(settings))
-        where: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
-        return _train(told, train, validation, **where, init_model=cast(Model | None, init_model))
+        checked = Settings.of(dict(settings))
+        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
+        return _train(checked, train, validation, **options, init_model=cast(Model | None, init_model))
 
     def load(self, folder: Path, device: str = "cpu") -> Model:
         """Read a saved network with its preprocessing; see `RankerKind.load`.
 
         Args:
-            folder: of the model.
-            device: where it is to compute.
+            folder: folder of the model.
+            device: device to compute on.
         """
         return Model.load(folder, device)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Take options of the command line as settings; a preset of a paper adds its own.
+        """Convert options of the command line to settings; a preset of a paper adds its settings.
 
         Args:
             given: options by name.
@@ -135,30 +135,30 @@ class NeuralKind(RankerKind):
             for setting in Settings.names()
             if setting not in given and (value := getattr(preset, takes.get(setting, setting), None)) is not None
         }
-        said = ", ".join(f"{setting} {value}" for setting, value in added.items())
-        return {**added, **given}, f"{name} ({preset.source}) brings: {said or 'nothing more'}"
+        note = ", ".join(f"{setting} {value}" for setting, value in added.items())
+        return {**added, **given}, f"{name} ({preset.source}) sets: {note or 'no other setting'}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Rates, batch sizes and preprocessing, and the options of the network that its text leaves open.
+        """Return ranges of rates, batch sizes, preprocessing, and options of the network that its text does not give.
 
         Args:
-            settings: those that are given.
+            settings: the given ones.
         """
-        told = Settings.of(dict(settings))
-        if spell("schedule", told.schedule).name == "cosine":
-            bad_value("schedule", "not depend on the number of epochs, which is not known before", "'cosine'")
-        if not isinstance(told.model, str):
+        given_settings = Settings.of(dict(settings))
+        if spell("schedule", given_settings.schedule).name == "cosine":
+            bad_value("schedule", "not depend on the number of epochs, which is not known in advance", "'cosine'")
+        if not isinstance(given_settings.model, str):
             return dict(SPACE)
-        name, given = rankers.parse_ranker(told.model)
-        # A preset is a paper's network: its options stay as they are.
-        own = SPACE_OF_MODEL.get(name, {})
-        return {**SPACE, **{f"{_OPTION}{option}": own[option] for option in own if option not in given}}
+        name, given = rankers.parse_ranker(given_settings.model)
+        # A preset is a paper's network: its options are fixed.
+        ranges = SPACE_OF_MODEL.get(name, {})
+        return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Put drawn values into settings, those of the network into its text.
+        """Insert drawn values into settings; those of the network go into its text.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
         model = settings.get("model", Settings.model)
@@ -170,35 +170,35 @@ class NeuralKind(RankerKind):
         return {**settings, **others, "model": write(name, options={**options, **of_model})}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Put the device into the settings.
+        """Return the settings with this device.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             device: `"auto"`, `"cpu"` or `"cuda"`.
         """
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Train for a number of epochs.
+        """Return settings that train for a number of epochs.
 
         Args:
-            units: how many.
+            units: number of epochs.
         """
         return {"epochs": units, "patience": None}
 
     def has_run(self, folder: Path) -> bool:
-        """Whether a folder holds a checkpoint or weights.
+        """Return True if the folder holds a checkpoint or weights.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         return (folder / LAST).exists() or (folder / WEIGHTS).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Whether a folder holds a checkpoint.
+        """Return True if the folder holds a checkpoint.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         return (folder / LAST).is_file()
 

@@ -1,7 +1,7 @@
-"""Define what every ranker is: a `TrainedModel` that scores lists, and a `RankerKind` that trains one.
+"""Base classes of all rankers: a `TrainedModel` scores lists, a `RankerKind` trains one.
 
-The command line and experiments know rankers by these two classes only. `rankgrad.models.registry` finds the kind of a
-model's text, and the loader of a saved folder.
+The command line and experiments use rankers only through these two classes. `rankgrad.models.registry` finds the kind
+of a model's text, and the loader of a saved folder.
 """
 
 from abc import ABC, abstractmethod
@@ -23,31 +23,35 @@ from rankgrad.models.folder import CONFIG
 # Receives the log row of each epoch or tree; a true return value ends the training after it.
 Callback = Callable[[dict[str, Any]], Any]
 
-EXPORT_TOLERANCE = 1e-5  # between the scores of an exported file and of its model
+EXPORT_TOLERANCE = 1e-5  # largest allowed difference between scores of an exported file and of its model
 
 
 @dataclass(frozen=True)
 class Exported:
     """A file that `TrainedModel.export` wrote, and the check that it passed."""
 
-    path: Path  # of the file
-    format: str  # its name, such as `onnx`
-    engine: str  # the program that ran it
-    shapes: tuple[tuple[int, int], ...]  # lists and documents that it was run at
-    difference: float  # the largest one to the model's own scores
+    path: Path  # path of the file
+    format: str  # format of the file, such as `onnx`
+    engine: str  # program that ran the check
+    shapes: tuple[tuple[int, int], ...]  # numbers of lists and documents of the check
+    difference: float  # largest difference from the model's scores
 
 
 class TrainedModel(ABC):
     """A trained ranker: scores lists, is evaluated, saved, loaded and exported.
 
-    A subclass sets `features`, and says how it scores and how it is saved; its `RankerKind` loads it.
+    A subclass sets `features` and defines `score` and `save`; its `RankerKind` loads it.
     """
 
-    unit: ClassVar[str] = "epoch"  # of the training's progress; also the key of the number of a history row
+    unit: ClassVar[str] = (
+        "epoch"  # unit of training progress; also the key of the epoch's or tree's number in a history row
+    )
 
-    features: int  # columns that it takes
-    settings: dict[str, Any]  # of its training, as JSON can hold them
-    metrics: dict[str, Any]  # {unit: number that was kept, "validation": {metric: value}, "loss": {name: value}}
+    features: int  # number of features
+    settings: dict[str, Any]  # settings of its training, as JSON values
+    metrics: dict[
+        str, Any
+    ]  # {unit: number of epochs or trees that were kept, "validation": {metric: value}, "loss": {name: value}}
     history: list[dict[str, Any]]  # one row per epoch or tree, after training
 
     @abstractmethod
@@ -64,11 +68,11 @@ class TrainedModel(ABC):
         """Write a folder that the registry's `load` reads, and that cannot run code.
 
         Args:
-            folder: where to write; made if it is not there.
+            folder: path to write; created if it does not exist.
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Measure metrics on labelled lists, with intervals and the value of each list.
+        """Compute metrics on labelled lists, with intervals and the value of each list.
 
         Args:
             data: the lists.
@@ -80,33 +84,33 @@ class TrainedModel(ABC):
         """Write the model as one file that other programs run.
 
         Args:
-            path: of the file.
-            format: of the file; None: by its ending.
+            path: path of the file.
+            format: format of the file; None: by the file extension.
         """
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
 
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Compute how much a metric falls when a feature is shuffled over the documents, `(features,)`.
+        """Compute the drop of a metric when one feature is shuffled over the documents, `(features,)`.
 
         Args:
             data: labelled lists to measure on; not those that the model was trained on.
-            metric: as text or object; for one where lower is better, the rise is given.
-            repeats: shuffles per feature, whose mean is given.
-            seed: of the shuffles.
+            metric: as text or object; if lower is better, the rise is returned.
+            repeats: shuffles per feature; their mean is returned.
+            seed: random seed of the shuffles.
         """
         if data is None:
-            bad_value("data", "be given, to shuffle its features and measure", None)
+            bad_value("data", "be given, to measure the effect of shuffled features", None)
         from rankgrad.models.importance import permutation_importance
 
         return permutation_importance(self, data, metric, repeats=repeats, seed=seed)
 
     def validated(self, validation: Dataset, metric: str) -> dict[str, float]:
-        """The metric on the validation lists, by its name: as noted in training, otherwise measured.
+        """Return the metric on the validation lists, by its name: as recorded in training, otherwise measured.
 
         Args:
-            validation: the lists that training was given.
+            validation: the validation lists of the training.
             metric: as text.
         """
         known = self.metrics.get("validation", {})
@@ -118,17 +122,17 @@ class TrainedModel(ABC):
 
     @property
     def kept(self) -> int:
-        """Epochs or trees that it keeps of its training; 0 where that is not known."""
+        """Number of epochs or trees of the training that were kept; 0 if unknown."""
         return int(self.metrics.get(self.unit, 0))
 
     @property
     def size(self) -> int:
-        """Numbers that it has learned; 0 where that is not known."""
+        """Number of learned parameters; 0 if unknown."""
         return 0
 
 
 class NotFinite(ArithmeticError):
-    """Training that came to a loss or scores which are NaN or infinite; says where, and the last good checkpoint."""
+    """Training with a loss or scores that are NaN or infinite; the message names the last good checkpoint."""
 
 
 class Listing(NamedTuple):
@@ -140,40 +144,40 @@ class Listing(NamedTuple):
 
 
 class RankerKind(ABC):
-    """A kind of ranker: its settings and their checks, what is worth trying, and how it is trained and loaded.
+    """A kind of ranker: its settings and their checks, its search space, its training and its loader.
 
-    Settings are one flat mapping that JSON can hold, in which `model` is the text `name[:key=value,...]`. All kinds
-    have `loss`, `metric` and `seed`, as far as they mean something to them.
+    Settings are one flat mapping of JSON values, in which `model` is the text `name[:key=value,...]`. All kinds have
+    `loss`, `metric` and `seed`, if these apply.
     """
 
     name: str
-    saved_as: str | None = None  # what `config.json` of a saved model says under `kind`; None: the name
-    unit: str = "epoch"  # of progress, as in `TrainedModel`
+    saved_as: str | None = None  # value of `kind` in `config.json` of a saved model; None: the name
+    unit: str = "epoch"  # unit of progress, as in `TrainedModel`
     length: str | None = None  # the setting that limits the number of units; None: there is none
-    usual_length: int = 100  # of the longest trials of a search, where it is not given
+    usual_length: int = 100  # length of the longest trials of a search, if not given
     rate: str | None = None  # the setting that is the learning rate
-    settings: Sequence[str] | None = None  # names of all settings; None: any, which `check` judges
-    shares_settings: bool = False  # whether a recipe's settings for all rankers are meant for it
-    elsewhere: Mapping[str, str] = MappingProxyType({})  # settings that an experiment decides -> where that is written
-    words: Mapping[str, str] = MappingProxyType({})  # options of the command line -> the setting's name here
-    defaults: Mapping[str, Any] = MappingProxyType({})  # settings that need no mention where they have this value
+    settings: Sequence[str] | None = None  # names of all settings; None: any, which `check` validates
+    shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
+    elsewhere: Mapping[str, str] = MappingProxyType({})  # settings that an experiment sets -> the recipe's entry for it
+    words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> name of the setting
+    defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
 
     @property
     def models(self) -> Sequence[str]:
-        """Names that a model's text may begin with."""
+        """Names with which a model's text may begin."""
         return (self.name,)
 
     def listing(self) -> list[Listing]:
-        """Lines for `rankgrad list models`."""
+        """Return the lines of `rankgrad list models`."""
         about = (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
         return [Listing(name, about, "") for name in self.models]
 
     @abstractmethod
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error that names everything wrong with the settings; needs no data.
+        """Raise one error with all problems of the settings; needs no data.
 
         Args:
-            settings: of a run, with its `model`.
+            settings: settings of a run, with its `model`.
         """
 
     @abstractmethod
@@ -191,10 +195,10 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: checked ones.
+            settings: checked settings.
             train: the training lists.
-            validation: lists that choose how much of the training is kept.
-            out: a folder for the model and its checkpoints, where the kind has some; None keeps all in memory.
+            validation: lists that select the number of epochs or trees that are kept.
+            out: folder for the model, and for checkpoints if the kind has them; None: nothing is written.
             resume: resume from the checkpoint in `out`, if there is one.
             progress: show a progress bar; None: on a terminal.
             init_model: a trained model to start from.
@@ -205,83 +209,83 @@ class RankerKind(ABC):
         """Read a saved model; nothing in the folder is run, imported or unpickled.
 
         Args:
-            folder: that `TrainedModel.save` wrote.
-            device: where it is to compute, for kinds that have a choice.
+            folder: folder that `TrainedModel.save` wrote.
+            device: device to compute on, for kinds that have a choice.
         """
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Turn what the command line was given into settings; and a sentence about what was added, or nothing.
+        """Convert options of the command line to settings; also return a note about added settings, or an empty text.
 
         Args:
-            given: the options that were given, by the names of the command line, as numbers and text. A `device` is
-                left out here: most kinds have no choice of one.
+            given: the given options, by their names on the command line, as numbers and text. `device` is dropped here,
+                because most kinds have no choice of device.
         """
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Say in a few words what is trained.
+        """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
-        told = {**self.defaults, **settings}
-        loss = f" with {told['loss']}" if "loss" in told else ""
-        return f"{told.get('model', self.name)}{loss}, seed {told.get('seed', 0)}"
+        known = {**self.defaults, **settings}
+        loss = f" with {known['loss']}" if "loss" in known else ""
+        return f"{known.get('model', self.name)}{loss}, seed {known.get('seed', 0)}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What `rankgrad tune` draws by default: choices or a range `{low, high, log}` per setting.
+        """Return the default search space of `rankgrad tune`: choices or a range `{low, high, log}` per setting.
 
         Args:
-            settings: those that are given; an option of the model is named `model.option`.
+            settings: the given ones; an option of the model is named `model.option`.
         """
         return {}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Put drawn values into settings.
+        """Return the settings with drawn values.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
         return {**settings, **draw}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Put the device to train on into settings, for kinds that have a choice.
+        """Return the settings with the device to train on, for kinds that have a choice.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             device: `"cpu"` or `"cuda"`.
         """
         return dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Settings that train for a given number of epochs or trees, without validation lists.
+        """Return settings that train for a given number of epochs or trees, without validation lists.
 
         Args:
-            units: how many.
+            units: number of epochs or trees.
         """
         return {}
 
     def has_run(self, folder: Path) -> bool:
-        """Whether a folder holds a run of this kind, begun or done.
+        """Return True if the folder holds a run of this kind, begun or finished.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         return (folder / CONFIG).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Whether a folder holds a checkpoint to resume from.
+        """Return True if the folder holds a checkpoint to resume from.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Versions of packages, besides the common ones, that decide what the training comes to.
+        """Return versions of packages that determine the result of the training, in addition to the common ones.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return {}

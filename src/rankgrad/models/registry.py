@@ -1,8 +1,8 @@
 """Find the kind of a ranker by its name, and the loader of a saved folder.
 
-Kinds of the package are loaded when they are first asked for. A foreign kind is known after `register`, which a module
-named by `--import` or `RANKGRAD_IMPORT` calls, or through an entry point of the group `rankgrad.models`, which is
-loaded when its name is asked for. Nothing that stands in a model folder is imported.
+Kinds of the package are loaded when they are first used. A custom kind is known after `register`, which is called by a
+module named in `--import` or `RANKGRAD_IMPORT`; or through an entry point of the group `rankgrad.models`, which is
+loaded when its name is used. Nothing in a model folder is imported.
 """
 
 import os
@@ -20,16 +20,16 @@ from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
 
 DEFAULT = "neural"
-IMPORTS = "RANKGRAD_IMPORT"  # modules to import before a kind is looked up, with commas between
-GROUP = "rankgrad.models"  # of entry points
-# By name, so that a kind costs nothing until it is used: a module and the name in it.
+IMPORTS = "RANKGRAD_IMPORT"  # modules to import before a kind is looked up, separated by commas
+GROUP = "rankgrad.models"  # group of entry points
+# Module and name of each kind, so that a kind is imported only when it is used.
 _BUILT_IN = {
     "neural": "rankgrad.models.neural:NEURAL",
     "lightgbm": "rankgrad.models.trees:LIGHTGBM",
     "xgboost": "rankgrad.models.trees:XGBOOST",
     "blend": "rankgrad.models.blend:BLEND",
 }
-_SAVED_AS = {None: "neural", "trees": "lightgbm", "blend": "blend"}  # what `config.json` says -> the kind that reads it
+_SAVED_AS = {None: "neural", "trees": "lightgbm", "blend": "blend"}  # `kind` in `config.json` -> the kind that reads it
 _registered: dict[str, RankerKind] = {}
 
 
@@ -37,23 +37,23 @@ def register(kind: RankerKind) -> RankerKind:
     """Add a kind of ranker under its name; it is then known to `kind_of`, `load` and the command line.
 
     Args:
-        kind: a new one, or another of a name that was registered before, which it replaces.
+        kind: a new kind; it replaces a kind that was registered under the same name.
     """
     if not isinstance(kind, RankerKind):
         bad_type("kind", "be a RankerKind", type(kind).__name__)
     taken = {*_BUILT_IN, *_SAVED_AS, *kind_named(DEFAULT).models}
     for name in (kind.name, *([kind.saved_as] if kind.saved_as else []), *kind.models):
         if name in taken:
-            bad_value("name of a kind", "not be one of the package's own", repr(name))
+            bad_value("name of a kind", "not be a name of the package", repr(name))
     _registered[kind.name] = kind
     return kind
 
 
 def kind_of(model: Any) -> RankerKind:
-    """The kind of a model's text; an object that is no text is a neural network.
+    """Return the kind of a model's text; an object that is not text is a neural network.
 
     Args:
-        model: `name[:key=value,...]`, or a module or what makes one.
+        model: `name[:key=value,...]`, a module, or a function that makes one.
 
     Example:
         >>> kind_of("mlp:widths=64-32").name, kind_of("lightgbm:num_leaves=31").name
@@ -70,7 +70,7 @@ def kind_of(model: Any) -> RankerKind:
     plain = {each.replace("-", "_") for each in kind_named(DEFAULT).models}
     if name.replace("-", "_") in plain:
         return kind_named(DEFAULT)
-    for kind in _foreign(name):
+    for kind in _custom(name):
         if name in kind.models:
             return kind
     known = [each for kind in kinds() for each in kind.models]
@@ -78,7 +78,7 @@ def kind_of(model: Any) -> RankerKind:
 
 
 def kind_or_default(model: Any) -> RankerKind:
-    """The kind of a model's text; for none, and one that is not known, neural rankers, whose checks complain of it.
+    """Return the kind of a model's text; neural for None and for an unknown name, which its checks then reject.
 
     Args:
         model: as in `kind_of`, or None.
@@ -90,51 +90,51 @@ def kind_or_default(model: Any) -> RankerKind:
 
 
 def kinds() -> list[RankerKind]:
-    """All kinds: those of the package, then the registered ones, then those of entry points."""
+    """Return all kinds: those of the package, then the registered ones, then those of entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
-    return [*found, *_foreign(None)]
+    return [*found, *_custom(None)]
 
 
 def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
     """Read a saved model of any kind. Nothing in the folder is run, imported or unpickled.
 
     Args:
-        folder: that `save` or a training run wrote.
-        device: where it is to compute, for kinds that have a choice.
+        folder: a folder that `save` or a training run wrote.
+        device: device to compute on, for kinds that have a choice.
     """
     return saved_kind(folder).load(Path(folder), device)
 
 
 def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
-    """The kind that reads a saved folder.
+    """Return the kind that reads a saved folder.
 
     Args:
-        folder: of a model.
+        folder: folder of a model.
     """
-    said = read_config(Path(folder)).get("kind")
-    if said is None or (isinstance(said, str) and said in _SAVED_AS):
-        return kind_named(_SAVED_AS[said])
-    for kind in _foreign(None):
-        if (kind.saved_as or kind.name) == said:
+    name = read_config(Path(folder)).get("kind")
+    if name is None or (isinstance(name, str) and name in _SAVED_AS):
+        return kind_named(_SAVED_AS[name])
+    for kind in _custom(None):
+        if (kind.saved_as or kind.name) == name:
             return kind
-    must = "say a kind that is known here (name the module that registers it with --import)"
-    bad_value(str(Path(folder) / CONFIG), must, repr(said)[:80])
+    must = "have a known kind (name the module that registers it with --import)"
+    bad_value(str(Path(folder) / CONFIG), must, repr(name)[:80])
 
 
 @cache
 def kind_named(name: str) -> RankerKind:
-    """A kind of the package by its own name.
+    """Return a kind of the package by its name.
 
     Args:
-        name: of the kind, not of a model.
+        name: name of the kind, not of a model.
     """
     module, _, attribute = _BUILT_IN[name].partition(":")
     kind: RankerKind = getattr(import_module(module), attribute)
     return kind
 
 
-def _foreign(name: str | None) -> Iterator[RankerKind]:
-    """Kinds from elsewhere; with a name, of the entry points only the one of that name is loaded."""
+def _custom(name: str | None) -> Iterator[RankerKind]:
+    """Custom kinds; with a name, only the entry point of that name is loaded."""
     import_kinds()
     yield from list(_registered.values())
     for point in entry_points(group=GROUP):
@@ -156,7 +156,7 @@ def import_kinds() -> None:
 @cache
 def _imported(module: str) -> None:
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: a module of one's own stands in for no other
+        sys.path.append(os.getcwd())  # last: a custom module never hides an installed one
     try:
         import_module(module)
     except ImportError as error:

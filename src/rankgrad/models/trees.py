@@ -26,8 +26,8 @@ _XGBOOST: dict[str, Any] = {
     "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
-# Other names of XGBoost's parameters above.
-_OTHER = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
+# Aliases of XGBoost's parameters above.
+_ALIASES = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
 
 
 class TreeKind(RankerKind):
@@ -46,11 +46,11 @@ class TreeKind(RankerKind):
         self.words = {"epochs": "trees", "lr": rate}
 
     def listing(self) -> list[Listing]:
-        """One line."""
-        return [Listing(self.name, "boosted trees (extra: trees)", "those of the framework")]
+        """Return one line."""
+        return [Listing(self.name, "boosted trees (extra: trees)", "parameters of the framework")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise what is wrong with the settings; see `RankerKind.check`.
+        """Raise an error if a setting is wrong; see `RankerKind.check`.
 
         Args:
             settings: those of `rankgrad.trees.TreeRanker`, and any parameter of the framework.
@@ -71,9 +71,9 @@ class TreeKind(RankerKind):
         """Train trees; see `RankerKind.fit`.
 
         Args:
-            settings: checked ones.
+            settings: checked settings.
             train: the training lists.
-            validation: lists that choose the number of trees.
+            validation: lists that select the number of trees.
             out: a folder for the model and its checkpoints.
             resume: resume from the checkpoint in `out`.
             progress: show a progress bar; None: on a terminal.
@@ -81,22 +81,22 @@ class TreeKind(RankerKind):
         """
         from rankgrad.trees.boosting import boost
 
-        told: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
-        return boost(self._plan(settings), train, validation, **told)
+        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
+        return boost(self._plan(settings), train, validation, **options)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
         """Read saved trees; see `RankerKind.load`.
 
         Args:
-            folder: of the model.
-            device: means nothing to trees.
+            folder: folder of the model.
+            device: ignored; trees are read on the CPU.
         """
         from rankgrad.trees.model import TreeModel
 
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Take options of the command line as settings; those that trees do not have are an error.
+        """Convert options of the command line to settings; options that trees do not have are an error.
 
         Args:
             given: options by name.
@@ -109,79 +109,79 @@ class TreeKind(RankerKind):
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Say in a few words what is trained.
+        """Describe the training in a few words.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of the framework that matter most, as far as they are not given.
+        """Return ranges of the most important parameters of the framework that are not given.
 
         Args:
-            settings: those that are given.
+            settings: the given ones.
         """
         given = self._given(settings)
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Put drawn values into settings; LightGBM draws rows only where it is told how often.
+        """Return the settings with drawn values; LightGBM samples rows only if `bagging_freq` is set.
 
         Args:
-            settings: to start from.
+            settings: settings to start from.
             draw: values by the names of `space`.
         """
-        often = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
-        if often and self._given(settings) & self._names("bagging_freq"):
-            often = {}
-        return {**settings, **draw, **often}
+        frequency = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
+        if frequency and self._given(settings) & self._names("bagging_freq"):
+            frequency = {}
+        return {**settings, **draw, **frequency}
 
     def _given(self, settings: Mapping[str, Any]) -> set[str]:
-        """Names of all settings, those in the model's text among them."""
+        """Names of all settings, including those in the model's text."""
         from rankgrad.spec import spell
 
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
 
     def _names(self, name: str) -> set[str]:
-        """A parameter and its other names."""
+        """Name of a parameter and its aliases."""
         from rankgrad.trees.parameters import aliases
 
-        return aliases(name) if self.name == "lightgbm" else {name, *_OTHER.get(name, ())}
+        return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Train a number of trees.
+        """Return settings that train a number of trees.
 
         Args:
-            units: how many.
+            units: number of trees.
         """
         return {"trees": units, "patience": None}
 
     def has_run(self, folder: Path) -> bool:
-        """Whether a folder holds a checkpoint or trees.
+        """Return True if the folder holds a checkpoint or trees.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         from rankgrad.trees.model import FILES
 
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Whether a folder holds a checkpoint.
+        """Return True if the folder holds a checkpoint.
 
         Args:
-            folder: maybe of a run.
+            folder: any folder.
         """
         from rankgrad.training.checkpoint import LAST
 
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """The framework's version; its package may go by another name than its module, such as xgboost-cpu.
+        """Return the version of the framework; its package may have another name than its module, such as xgboost-cpu.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
         """
         from rankgrad.trees.model import framework
 
