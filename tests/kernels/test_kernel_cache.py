@@ -19,7 +19,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="owners and modes are thos
 
 @pytest.fixture(autouse=True)
 def unsaid(monkeypatch):
-    monkeypatch.setattr(cache_folder, "_said", False)
+    monkeypatch.setattr(cache_folder, "_reported", False)
 
 
 def double(x):
@@ -120,7 +120,7 @@ def refuses(path, reason, capsys):
     assert (sorted(path.iterdir()) if path.is_dir() else None) == before
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert told.startswith("rankgrad: compiled code cannot be kept, so every process compiles it again: ")
+    assert told.startswith("rankgrad: compiled code cannot be stored, so every process compiles it again: ")
     assert reason in told
 
 
@@ -194,7 +194,7 @@ def test_all_that_is_kept_is_kept_so():
     from rankgrad.kernels.cpu import listwise
 
     for compiled in (parser.parse_lines, parser.survey, listwise._listwise):
-        assert type(compiled._cache).__name__ == "_Kept"
+        assert type(compiled._cache).__name__ == "_FolderCache"
 
 
 PROGRAM = """
@@ -219,7 +219,7 @@ def softmax_of_a_program(before="", **environment):
 def test_a_folder_that_cannot_be_made_is_not_sought_elsewhere(tmp_path):
     """Others could foresee a folder in the temporary directory, and put code there."""
     said = softmax_of_a_program(RANKGRAD_CACHE="/dev/null/cache", TMPDIR=str(tmp_path))
-    assert "compiled code cannot be kept" in said
+    assert "compiled code cannot be stored" in said
     assert [*tmp_path.iterdir()] == []
 
 
@@ -227,7 +227,7 @@ def test_a_folder_that_cannot_be_made_is_not_sought_elsewhere(tmp_path):
 @pytest.mark.parametrize("before", [FULL, HOMELESS], ids=["full disk", "no home"])
 def test_a_loss_works_where_nothing_can_be_kept(before, tmp_path):
     told = {"RANKGRAD_CACHE": str(tmp_path)} if before == FULL else {"RANKGRAD_CACHE": "", "XDG_CACHE_HOME": ""}
-    assert softmax_of_a_program(before, **told).count("compiled code cannot be kept") == 1
+    assert softmax_of_a_program(before, **told).count("compiled code cannot be stored") == 1
 
 
 @pytest.mark.long
