@@ -140,7 +140,7 @@ def test_a_matrix_that_is_not_kept(case, monkeypatch):
 
     lists = Lists((3, 120, 1, 17), seed=6)
     kept = lists.outcome(loss_of(case), "fused")
-    monkeypatch.setattr(neural_ndcg, "ROOM", 0)
+    monkeypatch.setattr(neural_ndcg, "MATRIX_BYTES", 0)
     torch.testing.assert_close(lists.outcome(loss_of(case), "fused"), kept, rtol=0, atol=0)
 
 
