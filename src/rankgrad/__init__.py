@@ -1,4 +1,4 @@
-"""rankgrad trains rankers on the metric they are evaluated by.
+"""rankgrad trains rankers on the metric they are judged by.
 
 Packages are loaded when they are first used, so `import rankgrad` takes little longer than `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,

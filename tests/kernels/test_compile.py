@@ -8,9 +8,9 @@ from torch.func import grad, vmap
 
 from rankgrad import backend, losses
 
-# What neither can do, and why. Each is tested to fail still, so that the list stays true.
+# Losses that neither supports, with the reason. A test checks that each still fails, so that the list stays correct.
 EXCEPTIONS = {"fastsort_ndcg": "pools adjacent violators until none is left: how often depends on the scores"}
-# Sinkhorn's thirty rounds are unrolled into the graph: a few say as much.
+# Sinkhorn's thirty rounds are unrolled into the graph: a few are sufficient for the test.
 FEWER_ROUNDS = {"neural_ndcg": "neural_ndcg(sinkhorn_rounds=2,transposed=True)", "ot_ndcg": "ot_ndcg(rounds=3)"}
 CASES = [case for case in PLAINEST if case.name not in {*EXCEPTIONS, *FEWER_ROUNDS}]
 CASES += [case for case in NAMED if case.id in FEWER_ROUNDS.values()]
@@ -50,7 +50,7 @@ def test_every_loss_is_compiled_or_excused():
 @pytest.mark.parametrize("backend_of_torch", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
 @each_loss(CASES)
 def test_compiles_into_one_graph(loss, backend_of_torch):
-    """With and without a mask, in one graph to compile only once."""
+    """Compute with and without a mask, in one graph to compile only once."""
     call = loss.make()
 
     def both(scores, labels, mask):
@@ -99,7 +99,7 @@ def test_exceptions_are_exceptions_still(loss):
         vmap(lambda s, y: call(s, y))(scores, labels)
     with pytest.raises(torch._dynamo.exc.TorchDynamoException):
         torch.compile(call, fullgraph=True, backend="aot_eager")(scores, labels, mask=mask)
-    # `grad` alone needs no fixed course, and works.
+    # `grad` alone needs no fixed control flow, and works.
     leaf = scores.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(call(leaf, labels, mask=mask), leaf)
     torch.testing.assert_close(grad(lambda s: call(s, labels, mask=mask))(scores), gradient)

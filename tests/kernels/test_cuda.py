@@ -1,4 +1,4 @@
-"""What only a GPU can show: calls that are remembered, CUDA graphs, programs that wait for each other."""
+"""Tests that need a GPU: recorded calls, CUDA graphs, programs that wait for each other."""
 
 import functools
 
@@ -35,7 +35,7 @@ def batch(seed, lists=7, n=70, dtype=torch.float32, labels=torch.float32):
 
 
 def outcome(loss, scores, labels, backend, **options):
-    """The value and its derivatives by scores and parameters."""
+    """Return the value and its derivatives by scores and parameters."""
     leaf = scores.detach().requires_grad_()
     inputs = [leaf, *getattr(loss, "parameters", list)()]
     with rg.backend(backend):
@@ -111,7 +111,7 @@ def test_programs_that_share_a_list(n, dtype, most, transposed):
 
 @every_case
 def test_no_entry_is_left_unwritten(loss, monkeypatch):
-    """Memory that nobody cleared may hold anything; here it holds NaN, in the first call of a kind and in the next."""
+    """Uninitialised memory may hold anything; here it holds NaN, in the first call of a kind and in the next."""
     scores, labels = batch(3, 5, 83)
     labels[1] = 0
     mask = torch.rand(scores.shape, device="cuda") < 0.8
@@ -162,5 +162,5 @@ def test_a_list_of_100_000_documents_trains_in_little_memory(name):
         loss.backward()
         optimiser.step()
     assert all(parameter.isfinite().all() for parameter in model.parameters())
-    # Labels as floats, scores, slopes and gradients, and 64 bytes a document; PyTorch's matrix products hold 64 MB.
+    # Labels as floats, scores, slopes and gradients, and 64 bytes per document; PyTorch's matrix products hold 64 MB.
     assert torch.cuda.max_memory_allocated() - before < 100e6

@@ -1,4 +1,4 @@
-"""Kernels in forked children and in several Python threads, which OpenMP and Numba's thread pools do not bear."""
+"""Kernels in forked children and in several Python threads, which OpenMP and Numba's thread pools do not support."""
 
 import multiprocessing
 import os
@@ -19,12 +19,12 @@ pytestmark = [
     pytest.mark.skipif(fork_check.child, reason="this process is a child itself"),
     pytest.mark.skipif("RANKGRAD_TEST_DEVICE" in os.environ, reason="about the kernels of the CPU"),
 ]
-SCORES = torch.linspace(-1, 1, 40_000).sin().view(-1, 100)  # as many as listwise kernels spread over threads
+SCORES = torch.linspace(-1, 1, 40_000).sin().view(-1, 100)  # enough documents for listwise kernels to use threads
 LABELS = (torch.arange(40_000) % 5).float().view(-1, 100)
 
 
 def losses():
-    """Values and a slope of two families of kernels, and a sum for which PyTorch uses threads."""
+    """Return values and a slope of two families of kernels, and a sum for which PyTorch uses threads."""
     scores = SCORES.clone().requires_grad_()
     value = rg.losses.softmax(scores, LABELS) + rg.losses.neural_ndcg(scores[:3], LABELS[:3])
     value.backward()
@@ -47,7 +47,7 @@ class Computed(Dataset):
 
 @pytest.fixture
 def threads():
-    """Two threads, with which kernels and PyTorch have run."""
+    """Run kernels and PyTorch with two threads first."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield losses()
@@ -67,7 +67,7 @@ def test_the_workers_of_a_data_loader(threads):
 
 
 def settings(_):
-    """What a child sees, and whether its kernels stay in one thread when PyTorch is told to use more."""
+    """Return a child's settings, and a loss: its kernels use one thread even if PyTorch is set to use more."""
     told = fork_check.child, torch.get_num_threads()
     torch.set_num_threads(2)
     scores = SCORES[:30].contiguous()

@@ -1,4 +1,4 @@
-"""Compiled code on disk: private to the user, checked before it runs, and never in the way of a loss."""
+"""Compiled code on disk: it is private to the user, it is checked before it runs, and it never makes a loss fail."""
 
 import os
 import pickle
@@ -19,7 +19,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="owners and modes are thos
 
 @pytest.fixture(autouse=True)
 def unsaid(monkeypatch):
-    monkeypatch.setattr(cache_folder, "_said", False)
+    monkeypatch.setattr(cache_folder, "_reported", False)
 
 
 def double(x):
@@ -27,12 +27,12 @@ def double(x):
 
 
 def fresh(path):
-    """A function that has not been compiled in this process, and keeps its code in the folder."""
+    """Return a function that is not compiled in this process yet, and stores its code in the folder."""
     return keep(numba.njit(double), CacheFolder(path))
 
 
 def loaded(compiled):
-    """Whether the function came from the folder."""
+    """Return True if the function was loaded from the folder."""
     return sum(compiled.stats.cache_hits.values()) > 0
 
 
@@ -43,7 +43,7 @@ def entry(path):
 
 @pytest.fixture
 def warm(tmp_path):
-    """A folder with the function in it."""
+    """Return a folder with the function in it."""
     path = tmp_path / "kernels"
     assert fresh(path)(3) == 6
     return path
@@ -111,17 +111,17 @@ def test_what_is_no_file_is_not_read(warm, kind):
 
 
 def refuses(path, reason, capsys):
-    """The function runs, nothing is kept, and one sentence says why, once."""
+    """Check that the function runs, nothing is stored, and one message gives the reason, once."""
     before = sorted(path.iterdir()) if path.is_dir() else None
     for value in (3, 3.0):
         compiled = fresh(path)
         assert compiled(value) == 6
         assert not loaded(compiled)
     assert (sorted(path.iterdir()) if path.is_dir() else None) == before
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert told.startswith("rankgrad: compiled code cannot be kept, so every process compiles it again: ")
-    assert reason in told
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert message.startswith("rankgrad: compiled code cannot be stored, so every process compiles it again: ")
+    assert reason in message
 
 
 @POSIX
@@ -186,7 +186,7 @@ def test_where_the_folder_is(tmp_path, monkeypatch):
 
 
 def test_all_that_is_kept_is_kept_so():
-    """No part of the package uses Numba's own cache, or the temporary folder, for compiled code."""
+    """No part of the package uses Numba's built-in cache, or the temporary folder, for compiled code."""
     package = Path(cache_folder.__file__).parent.parent
     for path in package.rglob("*.py"):
         assert "cache=True" not in path.read_text(encoding="utf-8"), path
@@ -194,7 +194,7 @@ def test_all_that_is_kept_is_kept_so():
     from rankgrad.kernels.cpu import listwise
 
     for compiled in (parser.parse_lines, parser.count_lines, listwise._listwise):
-        assert type(compiled._cache).__name__ == "_Kept"
+        assert type(compiled._cache).__name__ == "_FolderCache"
 
 
 PROGRAM = """
@@ -207,7 +207,7 @@ HOMELESS = "import pwd; os.environ.pop('HOME', None); pwd.getpwuid = {}.__getite
 
 
 def softmax_of_a_program(before="", **environment):
-    """What a fresh process makes of one list, and what it says besides."""
+    """Check the loss of one list in a new process, and return its stderr."""
     program = [sys.executable, "-c", PROGRAM.format(before=before)]
     done = subprocess.run(program, env={**os.environ, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -217,9 +217,9 @@ def softmax_of_a_program(before="", **environment):
 
 @pytest.mark.long
 def test_a_folder_that_cannot_be_made_is_not_sought_elsewhere(tmp_path):
-    """Others could foresee a folder in the temporary directory, and put code there."""
+    """Others could guess the name of a folder in the temporary directory, and put code there."""
     said = softmax_of_a_program(RANKGRAD_CACHE="/dev/null/cache", TMPDIR=str(tmp_path))
-    assert "compiled code cannot be kept" in said
+    assert "compiled code cannot be stored" in said
     assert [*tmp_path.iterdir()] == []
 
 
@@ -227,7 +227,7 @@ def test_a_folder_that_cannot_be_made_is_not_sought_elsewhere(tmp_path):
 @pytest.mark.parametrize("before", [FULL, HOMELESS], ids=["full disk", "no home"])
 def test_a_loss_works_where_nothing_can_be_kept(before, tmp_path):
     told = {"RANKGRAD_CACHE": str(tmp_path)} if before == FULL else {"RANKGRAD_CACHE": "", "XDG_CACHE_HOME": ""}
-    assert softmax_of_a_program(before, **told).count("compiled code cannot be kept") == 1
+    assert softmax_of_a_program(before, **told).count("compiled code cannot be stored") == 1
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The typed options of the kernels: what losses build, what the operator's schema holds, what is refused."""
+"""The typed options of the kernels: options that losses build, numbers of the operator's schema, errors."""
 
 import ast
 import inspect
@@ -38,7 +38,7 @@ from rankgrad.trees.hessians import closed_form
 KERNELS = Path(inspect.getfile(module)).parent
 SCORES, LABELS = torch.tensor([[0.3, -1.0, 2.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 0.0]])
 
-# What a loss is given, and what its kernel is told.
+# Options of a loss, and options of its kernel.
 BUILT = {
     "approx_ap": ("approx_ap", {"k": 3, "beta": 2.0, "threshold": 1.0}, ApproxOptions(3, 2.0, 1.0)),
     "approx_mrr": ("approx_mrr", {}, ApproxOptions()),
@@ -82,7 +82,7 @@ BUILT = {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the CPU's operator is called with: the name of a kernel, and its options."""
+    """Record the arguments of the CPU's operator: the name of a kernel, and its options."""
     seen, run = [], op.on_cpu
 
     def watched(name, *arguments):
@@ -94,7 +94,7 @@ def calls(monkeypatch):
 
 
 def members(kind):
-    """Values of a field's type, some of them unlike any default."""
+    """Return values of a field's type, some of them different from any default."""
     return {float: (0.0, 2.5, -1e30), int: (0, 7), bool: (False, True)}.get(kind) or tuple(kind)
 
 
@@ -121,7 +121,7 @@ def test_every_kernel_has_a_case():
 
 
 def test_every_loss_tells_its_kernel_settled_options(calls):
-    """Also with the other options of the tests' list of losses."""
+    """Test also the other options of the tests' list of losses."""
     for loss, cases in EVERY_LOSS.items():
         for given in cases:
             made = getattr(losses, loss)
@@ -191,7 +191,7 @@ def test_a_tensor_is_read_at_each_call():
 
 
 def test_options_that_change_compile_whole():
-    """From the second call on they are symbols, whole numbers in the place of fractions among them."""
+    """From the second call on, options are symbols; some are whole numbers instead of fractions."""
 
     def call(scores, labels, k, mu):
         return losses.lambdaloss(scores, labels, k=k, scheme="ndcg2pp", mu=mu)

@@ -1,4 +1,4 @@
-"""The fused losses at sigmoid ranks (ApproxNDCG and its kin, LearnDCG) against the plain ones, on the CPU."""
+"""The fused losses at sigmoid ranks (ApproxNDCG and similar losses, LearnDCG) against the plain ones, on the CPU."""
 
 import numpy as np
 import pytest
@@ -38,11 +38,11 @@ def test_fused_equals_plain(loss, options, layout):
 
 
 def assert_near(actual, expected, dtype=torch.float64):
-    """Equal to a tolerance of the dtype; a soft cutoff multiplies the rounding of a rank of hundreds by beta."""
+    """Check equality to a tolerance of the dtype; a soft cutoff multiplies rounding errors of large ranks by beta."""
     tolerance = 1e-10 if dtype == torch.float64 else 3e-5
     for a, e in zip(actual, expected, strict=True):
         size = float(e.abs().max()) if e.numel() else 0.0
-        # Terms of the size of 1 cancel in the derivatives of lists that are wholly relevant, or wholly beyond k.
+        # Terms near 1 cancel in the derivatives of lists that are completely relevant, or completely beyond k.
         torch.testing.assert_close(a.double(), e, rtol=0, atol=tolerance * max(size, 1e-3))
 
 
@@ -98,10 +98,10 @@ def test_no_relevant_document_gives_zero(loss, options):
 
 @every_case
 def test_every_entry_is_written(loss, options, monkeypatch):
-    """Memory that nobody cleared may hold anything; here it holds NaN."""
-    lists, room = Lists(), np.empty
+    """Uninitialised memory may hold anything; here it holds NaN."""
+    lists, empty = Lists(), np.empty
     expected = lists.outcome(loss, "plain", **options)
-    monkeypatch.setattr("rankgrad.kernels.cpu.np.empty", lambda *a, **k: _filled(room(*a, **k)))
+    monkeypatch.setattr("rankgrad.kernels.cpu.np.empty", lambda *a, **k: _filled(empty(*a, **k)))
     assert_near(lists.outcome(loss, "fused", layout="scattered", **options), expected)
 
 

@@ -35,7 +35,7 @@ def loss_of(case):
 
 
 def likelihood(scores, labels, *, offsets, weights=None, reduction="none", position_aware=False, together=False):
-    """(P-)ListMLE with all its n^2 terms."""
+    """Compute (P-)ListMLE with all its n^2 terms."""
     values = []
     for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         order = labels[first:last].argsort(descending=True, stable=True)
@@ -55,14 +55,14 @@ def likelihood(scores, labels, *, offsets, weights=None, reduction="none", posit
 
 
 def truth_of(case):
-    """What to hold the kernel against at any range of scores."""
+    """Reference for the kernel at any range of scores."""
     if "listmle" in case:
         return functools.partial(likelihood, position_aware=case.startswith("p_"), together="in order" not in case)
     return loss_of(case)
 
 
 def assert_equal(ours, truth, tolerance):
-    """Values each, gradients by the length of their difference."""
+    """Compare each value, and gradients by the length of their difference."""
     torch.testing.assert_close(ours[0].double(), truth[0].double(), rtol=tolerance, atol=tolerance)
     off = (ours[1].double() - truth[1].double()).norm() / truth[1].double().norm().clamp(min=1e-30)
     assert off <= tolerance
@@ -111,7 +111,7 @@ def test_one_long_list(case):
 @pytest.mark.parametrize("layout", ["flat", "scattered"])
 def test_every_reduction(case, reduction, layout):
     lists = Lists(lengths=(4, 1, 0, 7), seed=2)
-    lists.labels[:4] = 0  # a list without signal, which the mean leaves out
+    lists.labels[:4] = 0  # a list without signal, which the mean excludes
     fused = lists.outcome(loss_of(case), "fused", layout, reduction=reduction)
     assert_equal(fused, lists.outcome(loss_of(case), "plain", layout, reduction=reduction), 1e-12)
 
@@ -176,7 +176,7 @@ def test_the_number_of_threads_changes_nothing(case):
 
 
 def test_the_first_call_leaves_pytorch_its_threads():
-    """Numba starts its own when a kernel is loaded, and sets OpenMP's number."""
+    """Numba starts its threads when a kernel is loaded, and sets OpenMP's number of threads."""
     code = """
 import torch, rankgrad as rg
 torch.set_num_threads(1)
@@ -227,10 +227,10 @@ def test_compiles_whole(case):
 
 @pytest.mark.parametrize("offsets", [[0, 5, 12], [0, 5, 10**9], [0, 7, 5, 9], [1, 9]])
 def test_compiled_losses_check_their_offsets(offsets):
-    """Traced code cannot look at values; the kernel would read beyond the documents."""
+    """Traced code cannot read values; the kernel would read beyond the documents."""
     compiled = torch.compile(losses.softmax, fullgraph=True, backend="aot_eager")
     with pytest.raises(
-        ValueError, match=r"^offsets must run from 0 to the number of documents, 9, and never fall; got"
+        ValueError, match=r"^offsets must run from 0 to the number of documents, 9, and never decrease; got"
     ):
         compiled(torch.randn(9), torch.ones(9), offsets=torch.tensor(offsets))
 

@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def sorters():
-    """The helpers, made callable: only kernels may call them."""
+    """Make the helpers callable from Python: only kernels can call them."""
     from numba import njit
 
     from rankgrad.kernels.cpu import order

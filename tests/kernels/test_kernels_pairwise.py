@@ -36,7 +36,7 @@ every_case = pytest.mark.parametrize(("loss", "options"), CASES.values(), ids=CA
 
 
 def assert_near(actual, expected, dtype=torch.float64):
-    """Equal to a tolerance of the dtype, relative to the largest entry: derivatives are sums that cancel."""
+    """Check equality to a tolerance of the dtype, relative to the largest entry: derivatives are sums that cancel."""
     for a, e in zip(actual, expected, strict=True):
         size = float(e.abs().max()) if e.numel() else 0.0
         assert torch.isfinite(a).all()
@@ -103,14 +103,14 @@ def test_reductions(loss, options, reduction):
 
 @every_case
 def test_every_entry_is_written(loss, options, monkeypatch):
-    """Memory that nobody cleared may hold anything; here it holds NaN."""
+    """Uninitialised memory may hold anything; here it holds NaN."""
     lists = Lists()
     expected = lists.outcome(loss, "plain", **options)
-    room, calls = np.empty, []
+    empty, calls = np.empty, []
 
     def filled(shape, dtype=float):
         calls.append(shape)
-        array = room(shape, dtype)
+        array = empty(shape, dtype)
         array.fill(np.nan if array.dtype.kind == "f" else 1)
         return array
 
@@ -177,7 +177,7 @@ def test_the_operator_is_registered_properly():
 
 
 def test_memory_is_linear():
-    """30,000 documents, whose pairs would take 3.6 GB a matrix."""
+    """30,000 documents, whose pairs would take 3.6 GB per matrix."""
     lists, before = Lists((30_000,), seed=10), _peak()
     values, gradient = lists.outcome(losses.lambdaloss, "fused", dtype=torch.float32, k=5)
     assert torch.isfinite(values).all()
@@ -186,5 +186,5 @@ def test_memory_is_linear():
 
 
 def _peak():
-    """The most memory this process ever held, in KB."""
+    """Peak memory of this process, in KB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

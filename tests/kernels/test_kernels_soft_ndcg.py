@@ -34,7 +34,7 @@ CASES = {
     "smooth_ap, cut": {"k": 4, "alpha": 3.0, "threshold": 2.0},
 }
 every_loss = pytest.mark.parametrize("case", CASES)
-# One of each kernel.
+# One loss per kernel.
 KERNELS = ["neural_ndcg", "softsort_ndcg", "softsort_ndcg, square", "fastsort_ndcg", "smooth_ndcg", "smooth_ap"]
 each_kernel = pytest.mark.parametrize("case", KERNELS)
 
@@ -44,11 +44,11 @@ def loss_of(case):
 
 
 def assert_equal(ours, truth, tolerance):
-    """Values each, gradients against the longest; both are of the size of 1, or vanish."""
+    """Compare each value, and gradients relative to the longest; both are near 1 in size, or vanish."""
     torch.testing.assert_close(ours[0].double(), truth[0].double(), rtol=tolerance, atol=tolerance)
     longest = float(truth[1].abs().max()) if truth[1].numel() else 0.0
-    room = tolerance * max(longest, 1.0)
-    torch.testing.assert_close(ours[1].double(), truth[1].double(), rtol=0, atol=room)
+    margin = tolerance * max(longest, 1.0)
+    torch.testing.assert_close(ours[1].double(), truth[1].double(), rtol=0, atol=margin)
 
 
 @every_loss
@@ -68,7 +68,7 @@ def test_equals_plain_float64_at_any_range(case, spread, dtype, tolerance):
     plain = lists.outcome(loss_of(case), "plain", dtype=torch.float64)
     if (
         case.startswith("smooth") and spread > 1.0
-    ):  # SmoothI's product enlarges the last digit of a score from rank to rank
+    ):  # SmoothI's product amplifies the last digit of a score from rank to rank
         lists.scores = lists.scores.double()
         tolerance = max(tolerance, 10.0 * one_ulp(lists, loss_of(case), plain))
     assert_equal(fused, plain, tolerance)
@@ -116,7 +116,7 @@ def test_memory_that_cannot_be_had_is_an_error(rounds):
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_neural_sort_beside_a_far_score(transposed):
-    """A score far off changes nothing among the others but their ranks; plain loses their distances beside it."""
+    """A distant score changes only the ranks of the others; the plain loss loses the distances between the others."""
     near, labels = torch.tensor([1.5, 1.0, 0.2, 1.1], dtype=torch.float64), torch.tensor([1, 2, 0, 1, 0])
     found = []
     for far in (60.0, 1e30):
@@ -140,7 +140,7 @@ def test_a_matrix_that_is_not_kept(case, monkeypatch):
 
     lists = Lists((3, 120, 1, 17), seed=6)
     kept = lists.outcome(loss_of(case), "fused")
-    monkeypatch.setattr(neural_ndcg, "ROOM", 0)
+    monkeypatch.setattr(neural_ndcg, "MATRIX_BYTES", 0)
     torch.testing.assert_close(lists.outcome(loss_of(case), "fused"), kept, rtol=0, atol=0)
 
 
@@ -148,7 +148,7 @@ def test_a_matrix_that_is_not_kept(case, monkeypatch):
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_every_reduction(case, reduction):
     lists = Lists(lengths=(4, 1, 0, 7), seed=2)
-    lists.labels[:4] = 0  # a list without signal, which the mean leaves out
+    lists.labels[:4] = 0  # a list without signal, which the mean excludes
     fused = lists.outcome(loss_of(case), "fused", "scattered", reduction=reduction)
     assert_equal(fused, lists.outcome(loss_of(case), "plain", "scattered", reduction=reduction), 1e-12)
 

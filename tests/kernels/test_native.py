@@ -1,4 +1,4 @@
-"""The C++ around the kernels of a GPU, on the CPU: what starts it, its graph, its launches by a launcher of ours."""
+"""The C++ around the kernels of a GPU, tested on the CPU: its start, its graph, its launches by a test launcher."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ def module():
 
 @pytest.fixture(params=[pytest.param("built", marks=compiled)])
 def built(module):
-    """The module, and its tensors on the CPU wherever the other tests run."""
+    """Return the module, with its tensors on the CPU on every machine."""
     with torch.device("cpu"):
         yield module
 
@@ -93,7 +93,7 @@ def test_others_than_tensors_are_refused(built):
         built.run(None, 0, (1,))
 
 
-# function, grid, block, shared memory, stream, arguments, nothing
+# function, grid, block, shared memory, stream, arguments, extra (unused)
 LAUNCHER = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_void_p,
@@ -103,7 +103,7 @@ SIGNATURE |= {"count": "i32", "factor": "fp32", "shift": "fp64", "many": "i64"}
 
 
 def affine(function, *told):
-    """A kernel by hand: out = factor * source + shift, by way of the scratch."""
+    """A kernel in Python: out = factor * source + shift, through the scratch memory."""
     *grid, threads, _, _, shared, stream, arguments, _ = told
     places = [arguments[at] for at in range(7)]
     source, scratch, out = (ctypes.cast(place, ctypes.POINTER(ctypes.c_void_p))[0] for place in places[:3])
@@ -157,7 +157,7 @@ def test_without_a_driver_there_is_no_plan(monkeypatch):
 
 
 class Driver:
-    """Says of every kernel that it takes arguments of these sizes."""
+    """A driver that reports these argument sizes for every kernel."""
 
     def __init__(self, *sizes):
         self.sizes = sizes
@@ -173,8 +173,8 @@ class Driver:
     ("sizes", "scratch", "fits"),
     [
         ((8, 8, 8, 4, 4, 8, 8), 0, True),
-        ((8, 8, 8, 4, 4, 8, 8, 8, 8), 0, True),  # scratch of Triton's own
-        ((8, 8, 8, 4, 4, 8, 8, 8, 8), 128, False),  # which has to be taken
+        ((8, 8, 8, 4, 4, 8, 8, 8, 8), 0, True),  # scratch memory of Triton
+        ((8, 8, 8, 4, 4, 8, 8, 8, 8), 128, False),  # which must be allocated
         ((8, 8, 8, 8, 4, 8, 8), 0, False),
         ((8, 8, 8, 4, 4, 8), 0, False),
         ((8, 8, 8, 4, 4, 8, 8, 4), 0, False),
@@ -183,7 +183,7 @@ class Driver:
 def test_a_kernel_must_take_what_is_passed(sizes, scratch, fits):
     metadata = SimpleNamespace(num_ctas=1, num_warps=4, shared=0, global_scratch_size=scratch)
     compiled = SimpleNamespace(metadata=metadata, function=5, src=SimpleNamespace(signature=SIGNATURE))
-    told = native._told(launch_of()._replace(compiled=compiled), Driver(*sizes))
+    told = native._describe(launch_of()._replace(compiled=compiled), Driver(*sizes))
     assert (told is not None) == fits
     if fits:
         assert len(told[4]) == 8 * len(sizes) == 8 * len(told[5])
@@ -191,7 +191,7 @@ def test_a_kernel_must_take_what_is_passed(sizes, scratch, fits):
 
 @pytest.fixture
 def started(monkeypatch, tmp_path):
-    """What runs a program or a thread from here on, as if nothing were built yet and a compiler were there."""
+    """Record programs and threads that start, as if nothing were built yet and there were a compiler."""
     commands = []
     monkeypatch.delenv("RANKGRAD_NATIVE", raising=False)
     monkeypatch.setenv("RANKGRAD_CACHE", str(tmp_path))
@@ -224,7 +224,7 @@ def test_the_environment_and_the_keyword_start_the_compiler_once(started, monkey
     if how == "environment":
         monkeypatch.setenv("RANKGRAD_NATIVE", "1")
     with rg.backend("auto", native=True) if how == "keyword" else contextlib.nullcontext():
-        assert not native.wait()  # this compiler makes nothing
+        assert not native.wait()  # this compiler has no output
         assert native.ready() is None
     ((command,),) = started
     assert str(native.SOURCE) in command

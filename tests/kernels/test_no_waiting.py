@@ -1,4 +1,4 @@
-"""Metrics of padded lists never wait for the device: they run where there are no values to wait for."""
+"""Metrics of padded lists never wait for the device: they run on tensors without values."""
 
 import inspect
 

@@ -28,17 +28,17 @@ BATCHES = [
     ((33, 0, 31), 1e30, (0, 1, 2), False),
     ((9, 4), 1e-3, (0,), False),
 ]
-# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+# Scores near 1 in every run; the interpreter is slow, so the other ranges are in the long tests.
 EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
 @pytest.fixture(autouse=True)
 def _triton_on_cpu(monkeypatch):
     monkeypatch.setattr(op, "on_cpu", op.on_cuda)
-    room = torch.empty
+    empty = torch.empty
 
     def filled(*arguments, **options):
-        tensor = room(*arguments, **options)
+        tensor = empty(*arguments, **options)
         return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
 
     monkeypatch.setattr(torch, "empty", filled)
@@ -59,12 +59,12 @@ def test_interpreted_equals_plain(make, batch):
                 values, gradient = lists.outcome(loss, backend, layout, dtype=precision)
                 outcomes.append((values.double(), gradient.double(), *_by_parameters(loss, lists, backend, precision)))
             for plain, fused in zip(*outcomes, strict=True):
-                room = tolerance * max(1.0, float(plain.abs().max()) if plain.numel() else 0.0)
-                torch.testing.assert_close(fused, plain, rtol=0, atol=room)
+                margin = tolerance * max(1.0, float(plain.abs().max()) if plain.numel() else 0.0)
+                torch.testing.assert_close(fused, plain, rtol=0, atol=margin)
 
 
 def _by_parameters(loss, lists, backend, dtype):
-    """The derivatives by a loss's own parameters."""
+    """Return the derivatives by the parameters of a loss."""
     if not isinstance(loss, torch.nn.Module):
         return []
     with rg.backend(backend):

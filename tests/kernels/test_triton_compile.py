@@ -1,4 +1,4 @@
-"""Every Triton kernel is compiled for a GPU, without one: the interpreter takes Python that the compiler does not."""
+"""Compiles every Triton kernel without a GPU: the interpreter accepts Python code that the compiler does not."""
 
 import os
 from importlib import import_module
@@ -20,7 +20,7 @@ TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.int32: "i32", torch
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
 FAMILIES = ("approx", "likelihood", "listwise", "neural_ndcg", "pairwise", "sinkhorn", "smooth", "soft_ndcg")
 
-# One loss for each kernel and each way through it.
+# One loss for each kernel and each path through it.
 LOSSES = {
     "approx_ap": losses.approx_ap,
     "approx_ndcg": losses.approx_ndcg,
@@ -42,7 +42,7 @@ LOSSES = {
 
 
 class Compiler:
-    """In the place of `launch`: compiles a kernel for what it is given, and leaves the memory as it is."""
+    """Replaces `launch`: compiles a kernel for its arguments, and does not change memory."""
 
     def __init__(self):
         self.kernels = set()
@@ -66,7 +66,7 @@ class Compiler:
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Losses on the CPU take the kernels of the GPU, which are only compiled."""
+    """Losses on the CPU use the kernels of the GPU, which are only compiled."""
     compiled, run = Compiler(), op._run
     for family in FAMILIES:
         module = import_module(f"rankgrad.kernels.cuda.{family}")
@@ -74,11 +74,11 @@ def compiled(monkeypatch):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, instead)
     monkeypatch.setattr(op, "_run", lambda device, *arguments: run("cuda", *arguments))
-    monkeypatch.setattr(torch, "empty", torch.zeros)  # orders that no kernel filled are still places
+    monkeypatch.setattr(torch, "empty", torch.zeros)  # so that orders that no kernel fills are valid positions
     return compiled
 
 
-# The longest way through each file of kernels; the others, and the other layout, take minutes.
+# The longest path through each file of kernels; the others, and the other layout, take minutes.
 SHORT = (
     "lambdaloss",
     "learndcg",

@@ -14,20 +14,20 @@ pytest.importorskip("triton")
 from rankgrad.kernels.cuda import likelihood, listwise
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
-# Lengths, size of the scores, grades.
+# Lengths, size of the scores, number of grades.
 BATCHES = [
     ((0, 1, 2, 33), 1.0, 5),
     ((40, 3), 100.0, 3),
     ((17, 0, 31), 1e30, 5),
     ((9, 4), 1e-3, 1),
 ]
-# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+# Scores near 1 in every run; the interpreter is slow, so the other ranges are in the long tests.
 EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch):
-    """So that lists have several, and the interpreter little to do."""
+    """Use small blocks, so that lists have several and the interpreter has little to do."""
     for name, size in (("TILE", 16), ("WIDEST", 16), ("ROWS", 16), ("COLUMNS", 16)):
         monkeypatch.setattr(likelihood, name, size)
     monkeypatch.setattr(listwise, "TILE", 16)
@@ -43,7 +43,7 @@ def _poisoned(tensor):
 
 
 def interpreted(case, lists, layout, weighted, gradient=True):
-    """Values and gradients as `Lists.outcome` gives them."""
+    """Return values and gradients like `Lists.outcome`."""
     name = case.split(",")[0]
     choices = {"targets": Targets, "ties": Ties}
     told = {key: choices[key][value.upper()] if key in choices else value for key, value in CASES[case].items()}

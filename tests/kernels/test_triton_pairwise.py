@@ -35,14 +35,14 @@ CASES = {
     "arp1": ("lambdaloss", {"scheme": "arp1"}, PairwiseOptions(scheme=Scheme.ARP1)),
     "arp2@5": ("lambdaloss", {"scheme": "arp2", "k": 5}, PairwiseOptions(k=5, scheme=Scheme.ARP2)),
 }
-# Lengths, size of the scores, the lowest label and the one after the highest, whether scores tie.
+# Lengths, size of the scores, lowest label, highest label plus 1, True if scores tie.
 BATCHES = [
     ((0, 1, 2, 65), 1.0, (0, 5), False),
     ((40, 3), 100.0, (0, 5), True),
     ((33, 0, 31), 1e30, (0, 2), False),
     ((9, 4), 1e-3, (3, 4), False),
 ]
-# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+# Scores near 1 in every run; the interpreter is slow, so the other ranges are in the long tests.
 EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 

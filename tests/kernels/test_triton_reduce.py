@@ -1,4 +1,4 @@
-"""What eager mode calls on a GPU, interpreted on the CPU: reductions, gradients, and calls that are remembered."""
+"""Eager mode on a GPU, interpreted on the CPU: reductions, gradients, and recorded calls."""
 
 import os
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda import native
-from rankgrad.kernels.cuda.recorded_launches import Recording, as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import Recording, allocate, as_bytes, launch
 from rankgrad.kernels.cuda.reduce import eager
 from rankgrad.kernels.options import OPTIONS, ApproxOptions, ParamForm
 
@@ -22,7 +22,7 @@ UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
 
 @pytest.fixture(params=["in Python", "in C++"], autouse=True)
 def way(request):
-    """Both ways into the graph."""
+    """Connect values to the graph in both ways."""
     with rg.backend(native=request.param == "in C++"):
         if request.param == "in C++" and not native.wait():
             pytest.skip("needs a C++ compiler")
@@ -86,7 +86,7 @@ def test_values_without_gradients():
 
 
 class Compiled:
-    """What Triton returns from a launch."""
+    """Return value of a launch by Triton."""
 
     function, packed_metadata = 7, (4, 1, 0)
 
@@ -98,7 +98,7 @@ class Compiled:
 
 
 class Kernel:
-    """A kernel that only writes down how it was launched."""
+    """A kernel that only records its launches."""
 
     arg_names = ("source", "flags", "between", "out", "n", "TILE")
 
@@ -112,8 +112,8 @@ class Kernel:
 def record(source, between=None):
     kernel = Kernel()
     with Recording([source]) as recording:
-        flags, out = room(source, 3, dtype=torch.bool), room(source, 2)
-        between = room(source, 5) if between is None else between
+        flags, out = allocate(source, 3, dtype=torch.bool), allocate(source, 2)
+        between = allocate(source, 5) if between is None else between
         launch(kernel, (3,), source, as_bytes(flags, source), between, out, 6, TILE=16, num_warps=4)
     recording.finish((out, torch.Size((1, 2))))
     return kernel, recording

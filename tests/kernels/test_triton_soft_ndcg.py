@@ -29,9 +29,9 @@ CASES = {
     "smooth_precision": {"k": 1, "threshold": 1.0},
     "smooth_ap": {"k": 5, "delta": 0.3},
 }
-# Lengths, size of the scores, grades.
+# Lengths, size of the scores, number of grades.
 BATCHES = [((0, 1, 2, 33), 1.0, 5), ((20, 3), 30.0, 3), ((17, 0, 21), 1e30, 5), ((9, 4), 1e-3, 1)]
-# Scores of the size of 1 every time; the interpreter is slow, so the other ranges are for the long tests.
+# Scores near 1 in every run; the interpreter is slow, so the other ranges are in the long tests.
 EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
 
 
@@ -41,7 +41,7 @@ def loss_of(case):
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch):
-    """The CPU's operator runs the Triton kernels, in small blocks and on memory full of NaN."""
+    """Make the CPU's operator run the Triton kernels, in small blocks and on memory full of NaN."""
 
     def run(device, name, *arguments):
         return importlib.import_module(f"rankgrad.kernels.cuda.{op.FAMILIES[name]}").run(name, *arguments)

@@ -1,4 +1,4 @@
-"""Programs that wait for each other, interpreted on the CPU: each in a process of its own, all on the same memory."""
+"""Programs that wait for each other, interpreted on the CPU: each in a separate process, all on the same memory."""
 
 import multiprocessing
 import os
@@ -17,36 +17,36 @@ from rankgrad.kernels.options import NeuralNDCGOptions
 
 
 def run_together(monkeypatch, shared_kernel, programs, arguments):
-    """Values and slopes of NeuralNDCG; each of so many processes runs its share of the programs of a kernel."""
-    rooms = []
+    """Return values and slopes of NeuralNDCG; each process runs a part of the programs of a kernel."""
+    tensors = []
 
-    def make_room(like, *shape, dtype=None):
-        rooms.append(torch.empty(shape, dtype=dtype or like.dtype).fill_(77).share_memory_())
-        return rooms[-1]
+    def allocate(like, *shape, dtype=None):
+        tensors.append(torch.empty(shape, dtype=dtype or like.dtype).fill_(77).share_memory_())
+        return tensors[-1]
 
     def use(name, value):
         for module in (neural_ndcg, sinkhorn):
             monkeypatch.setattr(module, name, value)
 
-    use("room", make_room)
+    use("allocate", allocate)
     use("launch", lambda *_, **__: None)
-    neural_ndcg.run(*arguments)  # only to know which rooms it takes
+    neural_ndcg.run(*arguments)  # only to record which tensors it allocates
     meeting = multiprocessing.get_context("fork").Barrier(programs, timeout=60)
 
     def work(number):
-        taken = iter(rooms)
+        allocated = iter(tensors)
 
-        def launch(kernel, grid, *tensors, **constants):
+        def launch(kernel, grid, *inputs, **constants):
             if kernel is shared_kernel:
                 assert grid[0] % programs == 0
-                kernel[(grid[0] // programs,)](*tensors, **constants)
+                kernel[(grid[0] // programs,)](*inputs, **constants)
             elif number == 0:
-                kernel[grid](*tensors, **constants)
+                kernel[grid](*inputs, **constants)
             meeting.wait()
 
-        use("room", lambda *_, **__: next(taken))
+        use("allocate", lambda *_, **__: next(allocated))
         use("launch", launch)
-        torch.set_num_threads(1)  # those of the parent did not come along
+        torch.set_num_threads(1)  # a fork does not copy the parent's threads
         neural_ndcg.run(*arguments)
 
     processes = [multiprocessing.get_context("fork").Process(target=work, args=(number,)) for number in range(programs)]
@@ -55,7 +55,7 @@ def run_together(monkeypatch, shared_kernel, programs, arguments):
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * programs
-    return rooms[0], rooms[2]
+    return tensors[0], tensors[2]
 
 
 @pytest.mark.parametrize(

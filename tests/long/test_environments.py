@@ -68,7 +68,7 @@ print(rg.losses.softmax(torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0]])).
     done = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(0.3132617)
-    assert done.stderr.count("cannot be kept") == 1
+    assert done.stderr.count("cannot be stored") == 1
     assert not [*tmp_path.rglob("*.part")]
 
 

@@ -19,7 +19,7 @@ COMMANDS = (
 )
 
 app = typer.Typer(
-    help="Train rankers on the metric they are evaluated by.",
+    help="Train rankers on the metric they are judged by.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -49,7 +49,7 @@ def _import(modules: Sequence[str] | None) -> Sequence[str] | None:
     return modules
 
 
-_KINDLESS = (
+_WITHOUT_RANKERS = (
     "demo",
     "inspect",
     "convert",
@@ -79,7 +79,7 @@ def _importing(command: Callable[..., None]) -> Callable[..., None]:
 for _command in COMMANDS:
     _name = _command.replace("-", "_")
     _function = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
-    app.command(_command)(_function if _command in _KINDLESS else _importing(_function))
+    app.command(_command)(_function if _command in _WITHOUT_RANKERS else _importing(_function))
 
 
 def main() -> None:

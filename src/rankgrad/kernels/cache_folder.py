@@ -1,11 +1,11 @@
-"""Keeps compiled code on disk, in a folder that only this user can write to, each entry with a checksum.
+"""Stores compiled code on disk, in a folder that only this user can write to. Each entry has a checksum.
 
-To load compiled code is to run it. So a folder that belongs to another user, that others can write to, or that is a
-symbolic link is not used. An entry whose checksum is wrong is absent: it is compiled again and replaced. Where nothing
-can be kept, every process compiles for itself, and one sentence on stderr says why.
+To load compiled code means to run it. So a folder is not used if it belongs to another user, if others can write to it,
+or if it is a symbolic link. An entry with a wrong checksum counts as missing: it is compiled again and replaced. If
+nothing can be stored, every process compiles the code again, and one message on stderr gives the reason.
 
-The folder is in `RANKGRAD_CACHE`, or in `$XDG_CACHE_HOME/rankgrad`, or in `~/.cache/rankgrad`. This file imports
-nothing but the standard library: `native` runs it as a program, which compiles a file and keeps it.
+The folder is in `RANKGRAD_CACHE`, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in `~/.cache/rankgrad`. This file
+imports only the standard library: `native` runs it as a program, which compiles a file and stores the result.
 """
 
 import hashlib
@@ -20,43 +20,43 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-_said = False
+_reported = False
 
 
 class CacheFolder:
-    """A folder of entries, each a name and bytes. No method raises `OSError`: what cannot be kept is compiled again."""
+    """A folder of entries, each a name and bytes. No method raises `OSError`: missing code is compiled again."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.kept = False  # whether the latest write succeeded
+        self.kept = False  # True if the latest write succeeded
 
     @classmethod
     def of(cls, kind: str, *contents: bytes) -> "CacheFolder":
-        """The folder for what is compiled from these contents."""
+        """Return the folder for code that is compiled from these contents."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
         try:
             return cls(_root() / f"{kind}-{digest[:16]}")
         except (OSError, RuntimeError) as error:  # no home folder, or no working folder
-            _say(error)
+            _report(error)
             return cls(None)
 
     def read(self, name: str) -> bytes | None:
-        """The entry of this name; None where there is none, or it is damaged."""
+        """Return the entry of this name, or None if it is missing or damaged."""
         if self.path is None:
             return None
         try:
             with _opened(self.path) as parent:
                 content = _content(self.path, name, parent)
-        except FileNotFoundError:  # nothing was kept yet
+        except FileNotFoundError:  # nothing was stored yet
             return None
         except OSError as error:
-            _say(error)
+            _report(error)
             return None
         content, digest = content[:-32], content[-32:]
         return content if digest == _digest(name, content) else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep an entry, whole or not at all, in the place of any earlier one of this name."""
+        """Store an entry atomically. It replaces an earlier entry of this name."""
         self.kept = False
         if self.path is None:
             return
@@ -67,7 +67,7 @@ class CacheFolder:
                 _replace(self.path, name, content + _digest(name, content), parent)
             self.kept = True
         except OSError as error:
-            _say(error)
+            _report(error)
 
 
 def _root() -> Path:
@@ -83,9 +83,9 @@ def _digest(name: str, content: bytes) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """A descriptor of the folder, which stays the same folder whatever others put at its path meanwhile.
+    """Yield a descriptor of the folder. It refers to the same folder even if another one is put at its path meanwhile.
 
-    None on Windows, where folders have no such descriptors and a user's profile is private.
+    Yields None on Windows, where folders have no such descriptors and a user's profile is private.
     """
     if os.name != "posix":
         yield None
@@ -103,10 +103,10 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """What a file holds; empty where it is no file, or cannot be read."""
+    """Return the content of a file; empty if it is not a file or cannot be read."""
 
     def opener(place: str, flags: int) -> int:
-        # A link is not followed, and nobody waits for the writer of a pipe.
+        # Do not follow a link, and do not wait for the writer of a pipe.
         return os.open(place, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=parent)
 
     with suppress(OSError), open(_place(path, name, parent), "rb", opener=opener) as file:
@@ -115,7 +115,7 @@ def _content(path: Path, name: str, parent: int | None) -> bytes:
 
 
 def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
-    """Write a file aside, and rename it."""
+    """Write a temporary file, and rename it."""
     part = _place(path, f"{uuid.uuid4().hex}.part", parent)
     try:
         with open(part, "xb", opener=partial(os.open, mode=0o600, dir_fd=parent)) as file:
@@ -131,17 +131,17 @@ def _place(path: Path, name: str, parent: int | None) -> str:
     return str(path / name) if parent is None else name
 
 
-def _say(error: Exception) -> None:
-    """Say once in this process why code is not kept."""
-    global _said
-    if not _said:
-        _said = True
-        told = "rankgrad: compiled code cannot be kept, so every process compiles it again"
-        print(f"{told}: {error} (RANKGRAD_CACHE chooses another folder)", file=sys.stderr)
+def _report(error: Exception) -> None:
+    """Print once per process why compiled code is not stored."""
+    global _reported
+    if not _reported:
+        _reported = True
+        problem = "rankgrad: compiled code cannot be stored, so every process compiles it again"
+        print(f"{problem}: {error} (set RANKGRAD_CACHE to use another folder)", file=sys.stderr)
 
 
 def main() -> None:
-    """Run a compiler, whose command lacks the path to write to, and keep what it makes: FOLDER NAME COMMAND..."""
+    """Run a compiler and store its output. Arguments: FOLDER NAME COMMAND..., without the option for the output."""
     folder, name, *command = sys.argv[1:]
     with tempfile.TemporaryDirectory() as made:
         built = Path(made) / name

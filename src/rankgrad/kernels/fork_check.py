@@ -1,14 +1,14 @@
-"""Knows whether this process is a forked child, in which threads of OpenMP are gone and nobody starts them again.
+"""Records if this process is a forked child. OpenMP threads do not survive a fork, and nothing restarts them.
 
-OpenMP of GNU waits for them forever, and Numba ends the process. So kernels in a forked child run in one thread. Where
-kernels have started threads before the fork, PyTorch, which shares them, would wait, too: it is told to use one, as a
-worker of its `DataLoader` is. `import rankgrad` imports this module, so that no fork is missed.
+GNU's OpenMP would wait for them forever, and Numba would end the process. So kernels in a forked child run in one
+thread. If kernels started threads before the fork, PyTorch, which shares these threads, would also wait. So PyTorch is
+set to one thread, as in a worker of its `DataLoader`. `import rankgrad` imports this module, so that no fork is missed.
 """
 
 import os
 
-child = False  # whether this process was forked after rankgrad was imported
-started = False  # whether a kernel has run in several threads
+child = False  # True if this process was forked after rankgrad was imported
+started = False  # True if a kernel has run in several threads
 
 
 def _after() -> None:

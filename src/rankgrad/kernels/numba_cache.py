@@ -1,7 +1,8 @@
-"""Keeps what Numba compiles in a folder of `rankgrad.kernels.cache_folder`.
+"""Stores functions compiled by Numba in a folder of `rankgrad.kernels.cache_folder`.
 
-Numba's own cache runs whatever its files hold, raises when they are damaged or the disk is full, and numbers its files,
-so that two processes which compile at once can each take the number of the other. Here each signature has its own file.
+Numba's built-in cache runs any code that its files contain. It raises an error if a file is damaged or the disk is
+full. It numbers its files, so two processes that compile at the same time can confuse their files. Here each signature
+has a separate file.
 """
 
 import hashlib
@@ -21,19 +22,19 @@ from rankgrad.kernels.cache_folder import CacheFolder
 
 
 def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
-    """The folder for functions of these files: the key of one function does not notice a change in what it calls."""
+    """Return the folder for functions of these files. All are hashed: a function's key ignores what it calls."""
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
     return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
 
 
 def keep(compiled: Any, folder: CacheFolder) -> Any:
-    """Let a function that Numba compiles when it is called be loaded from the folder, and be kept there."""
-    compiled._cache = _Kept(compiled.py_func, folder)
+    """Make a Numba function load its compiled code from the folder, and store it there after compilation."""
+    compiled._cache = _FolderCache(compiled.py_func, folder)
     return compiled
 
 
-class _Kept(FunctionCache):
-    """Of Numba's cache only the key of a function and its types is used."""
+class _FolderCache(FunctionCache):
+    """Numba cache with files in a `CacheFolder`. It uses only the key of Numba's cache: a function and its types."""
 
     def __init__(self, function: Callable[..., Any], folder: CacheFolder) -> None:
         self._py_func, self._folder = function, folder
@@ -44,7 +45,7 @@ class _Kept(FunctionCache):
         return self._folder.path
 
     def flush(self) -> None:
-        """Nothing: an entry is replaced when it is compiled again."""
+        """Do nothing: an entry is replaced when it is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
@@ -55,7 +56,7 @@ class _Kept(FunctionCache):
         try:
             known, parts = pickle.loads(content)
             return CompileResult._rebuild(target_context, *parts) if known == key else None
-        except Exception:  # whatever Numba cannot load, it can compile
+        except Exception:  # then Numba compiles it again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -65,5 +66,5 @@ class _Kept(FunctionCache):
 
     def _entry(self, key: Any) -> str:
         function = self._py_func
-        whose = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
-        return f"{function.__name__}-{hashlib.sha256(repr((whose, key)).encode()).hexdigest()[:32]}"
+        identity = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
+        return f"{function.__name__}-{hashlib.sha256(repr((identity, key)).encode()).hexdigest()[:32]}"

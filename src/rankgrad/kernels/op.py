@@ -1,13 +1,13 @@
 """One PyTorch operator for all fused losses: `torch.ops.rankgrad.loss`.
 
-Lists come as one flat run of documents: list `l` is `offsets[l]:offsets[l + 1]`, or, without offsets, the `l`-th `n` of
-them. `mask`, in any pattern, leaves documents out. The operator returns, for L lists and D documents,
+The documents of all lists are one flat sequence. List `l` is `offsets[l]:offsets[l + 1]`, or, without offsets,
+`l * n:(l + 1) * n`. `mask` excludes documents, at any positions. The operator returns, for L lists and D documents,
 
-- `values (L,)`, one a list, and `signal (L,)`, whether the list has anything to learn from,
-- `slopes (D,)`, the derivative of its list's value by each score, 0 where masked,
+- `values (L,)`, one per list, and `signal (L,)`, True if the list has signal,
+- `slopes (D,)`, the derivative of its list's value by each score, 0 if masked,
 - `extras (L, P)`, the derivative of each list's value by the P `params` of the loss.
 
-So the backward pass is one product. A second derivative is refused: the slopes are numbers, not a graph.
+So the backward pass is one product. A second derivative is an error: the slopes are numbers, not a graph.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from torch import Tensor
 from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.options import OPTIONS, KernelOptions
 
-# Which file of `cpu/` and `cuda/` a loss is in.
+# File of each loss in `cpu/` and `cuda/`.
 FAMILIES = {
     "approx_ap": "approx",
     "approx_mrr": "approx",
@@ -65,38 +65,38 @@ def _module(device: str, family: str) -> Any:
 
 
 def on_cpu(*arguments: Any) -> Outputs:
-    """The operator on the CPU, for arguments that are checked and the options of the family."""
+    """Run the operator on the CPU, with checked arguments and the options of the family."""
     return _run("cpu", *arguments)
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """The operator on the CPU as compiled code calls it: nobody has looked at the values of its offsets yet."""
+    """Run the operator on the CPU as compiled code calls it: the values of the offsets are not checked yet."""
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
         if first != 0 or last != documents or bool((offsets.diff() < 0).any()):
-            must = f"offsets must run from 0 to the number of documents, {documents}, and never fall"
+            must = f"offsets must run from 0 to the number of documents, {documents}, and never decrease"
             raise ValueError(f"{must}; got {offsets.tolist() if offsets.numel() < 20 else f'{first} to {last}'}")
     return on_cpu(name, scores, *_unflattened(name, *others))
 
 
 def on_cuda(*arguments: Any) -> Outputs:
-    """The operator on a GPU, for the options of the family."""
+    """Run the operator on a GPU, with the options of the family."""
     return _run("cuda", *arguments)
 
 
 def _registered_on_cuda(name: str, *others: Any) -> Outputs:
-    """The operator on a GPU as compiled code calls it."""
+    """Run the operator on a GPU as compiled code calls it."""
     return on_cuda(name, *_unflattened(name, *others))
 
 
 def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
-    """The last arguments of the operator, with the options of the family in the place of their numbers."""
+    """Return the last arguments of the operator, with the family's options instead of their numbers."""
     *first, numbers, gradient = others
     return *first, _options(FAMILIES[name], tuple(numbers)), gradient
 
 
-@lru_cache(maxsize=256)  # a compiled step calls with the same ones each time
+@lru_cache(maxsize=256)  # a compiled step uses the same options in each call
 def _options(family: str, numbers: tuple[float, ...]) -> KernelOptions:
     return OPTIONS[family].of(numbers)
 
@@ -137,20 +137,20 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
 
 
 class Loss(torch.autograd.Function):
-    """The operator and the reduction behind it, for eager mode on the CPU: a third of the registered one's overhead.
+    """The operator and the reduction, for eager mode on the CPU: a third of the overhead of the registered operator.
 
-    `params` are numbers or tensors, and tensors keep the shape they are given in.
+    `params` are numbers or tensors. Input tensors keep their shape.
     """
 
     @staticmethod
     def forward(ctx: Any, reduction: str, name: str, *inputs: Any) -> Tensor:
-        """Run the kernel, and keep its slopes."""
+        """Run the kernel and save its slopes."""
         scores, labels, weights, mask, offsets, n, options, gradient, *params = inputs
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
         arguments = (*flat, offsets, n, _as_tensor(params, scores), options, gradient)
         value, signal, slopes, extras = on_cpu(name, *arguments)
-        # NumPy counts in a fraction of the time that PyTorch takes to begin.
-        share = 1.0 / max(int(np.count_nonzero(signal.numpy())), 1) if reduction == "mean" else 1.0  # of a list
+        # NumPy counts in less time than the overhead of a PyTorch call.
+        share = 1.0 / max(int(np.count_nonzero(signal.numpy())), 1) if reduction == "mean" else 1.0  # per list
         if reduction != "none":
             value = value.sum() * share
         ctx.save_for_backward(slopes, extras, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
@@ -159,7 +159,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """One product."""
+        """Multiply the slopes by the upstream gradient."""
         slopes, extras, offsets, scores, *params = ctx.saved_tensors
         if ctx.reduction == "none":
             by_scores = scale(slopes, upstream, offsets, ctx.n)
@@ -178,7 +178,7 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """The gradient of a reduced loss by `scores`, a leaf, out of its graph; None where that is not the loss alone."""
+    """Return the gradient of a reduced loss by the leaf `scores`, from the graph; None if the graph has other nodes."""
     if value.is_cuda:
         from rankgrad.kernels.cuda.reduce import held_slopes
 
@@ -195,7 +195,7 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
 
 
 def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
-    """Params as the operator takes them: numbers in float64 on the CPU, where kernels can look at them."""
+    """Params as one tensor for the operator: numbers in float64 on the CPU, where kernels can read them."""
     if not params:
         return scores.new_empty(0)
     if isinstance(params[0], Tensor):
@@ -222,9 +222,9 @@ def loss(
     params: Sequence[Any],
     options: KernelOptions,
 ) -> Tensor:
-    """The reduced loss of lists in either layout, differentiable by `scores` and by `params`: all numbers or tensors.
+    """Return the reduced loss of lists in either layout, differentiable by `scores` and by `params`.
 
-    Of reduction `"none"`, one value a list in one dimension.
+    The params are all numbers or all tensors. With reduction `"none"` the result is one value per list, `(L,)`.
     """
     gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
     n = scores.shape[-1] if offsets is None else 0

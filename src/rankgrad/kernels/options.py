@@ -1,7 +1,7 @@
 """Typed options of the kernels: one frozen dataclass per family, built by the loss and read by its kernels.
 
-The operator's schema holds nothing but numbers. So options are flattened in front of it, and unflattened behind it by
-the class of the family; both are in `op.py`.
+The operator's schema has only numbers. So `op.py` flattens the options before the call, and the class of the family
+restores them inside it.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Regularisation(IntEnum):
     ENTROPIC = 1
 
 
-# Of a field's type: its words in an error; the types that are taken for it; the method by which others become one.
+# By type of a field: its name in an error; the accepted types; the method that converts other types to it.
 _WORDS = {float: "a number", int: "a whole number", bool: "True or False"}
 _TAKEN: dict[type, Any] = {float: (float, int)}
 _CONVERTS = {float: "__float__", int: "__index__"}
@@ -84,10 +84,10 @@ Self = TypeVar("Self", bound="KernelOptions")
 
 
 class KernelOptions:
-    """Base of all options: checks the type of each field, and converts to the numbers of the schema and back.
+    """Base class of all options: checks the type of each field, and converts to the numbers of the schema and back.
 
-    A number may also be of another type, as NumPy's, or a tensor of one element; its value is taken when the options
-    are settled or flattened, and not before, since that would wait for the device.
+    A number may also have another type, such as one of NumPy, or be a tensor of one element. Its value is read only
+    when the options are settled or flattened, because reading may wait for the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -101,11 +101,11 @@ class KernelOptions:
     kinds: ClassVar[tuple[type, ...]]
 
     def __init_subclass__(cls) -> None:
-        """Keep the names and the types of the fields."""
+        """Store the names and the types of the fields."""
         cls.names, cls.kinds = tuple(cls.__annotations__), tuple(cls.__annotations__.values())
 
     def __post_init__(self) -> None:
-        """Refuse a field of the wrong type."""
+        """Raise an error if a field has the wrong type."""
         if self.exact() or torch.compiler.is_compiling():
             return
         for name, kind, value in zip(self.names, self.kinds, self.values(), strict=True):
@@ -113,28 +113,28 @@ class KernelOptions:
                 raise TypeError(f"{name} must be {_WORDS.get(kind, kind.__name__)}; got {value!r}")
 
     def values(self) -> tuple[Any, ...]:
-        """The fields, in their order."""
+        """Values of the fields, in their order."""
         return tuple([getattr(self, name) for name in self.names])
 
     def exact(self) -> bool:
-        """Whether each field has the very type it is declared with; not looked at while compiling.
+        """Return True if each field has exactly its declared type; always False while compiling.
 
-        In less than a microsecond, which each call of a loss pays. `torch.compile` cannot look into `vars`.
+        This takes less than a microsecond; each call of a loss does it. `torch.compile` cannot trace `vars`.
         """
         return not torch.compiler.is_compiling() and tuple(map(type, vars(self).values())) == self.kinds
 
     def settled(self: Self) -> Self:
-        """The same with the value of each tensor, and of each number of another type."""
+        """Return the same options with tensors and numbers of other types replaced by their values."""
         return self if self.exact() else self.of(self.flat())
 
     def flat(self) -> tuple[float, ...]:
-        """The fields as the numbers of the operator's schema."""
-        # The sign makes a number of a member, which `torch.compile` cannot convert as it is.
+        """Return the fields as the numbers of the operator's schema."""
+        # The plus sign turns an enum member into a number; `torch.compile` cannot convert the member itself.
         return tuple([float(+value) for value in self.values()])
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
-        """The options that `flat` made these numbers of.
+        """Return the options from which `flat` made these numbers.
 
         Args:
             numbers: one per field.
@@ -209,7 +209,7 @@ class SmoothOptions(KernelOptions):
     threshold: float = 0.0  # a label above it is relevant
 
 
-# By family, which is the name of a kernel's file.
+# By family: the name of the kernels' file.
 OPTIONS: dict[str, type[KernelOptions]] = {
     "approx": ApproxOptions,
     "listwise": ListwiseOptions,

@@ -1,7 +1,7 @@
-"""Kernels for the CPU, compiled by Numba and cached on disk under a hash of all of them.
+"""Kernels for the CPU, compiled by Numba and stored on disk under a hash of all of them.
 
-Threads follow `torch.get_num_threads()`. Results do not depend on their number: every document's sums are made by one
-thread, in one order. A forked child runs kernels in one thread.
+The number of threads is `torch.get_num_threads()`. Results do not depend on it: one thread computes all sums of a
+document, in a fixed order. A forked child runs kernels in one thread.
 """
 
 import sys
@@ -23,32 +23,32 @@ from rankgrad.kernels.numba_cache import folder_of, keep
 
 _config: Any = numba.config
 
-# No 'nnan' or 'ninf': a NaN score must stay one, and the kernels compare against infinities.
+# No 'nnan' or 'ninf': a NaN score must stay NaN, and the kernels compare with infinities.
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
-# Of all kernels at once, for they share helpers.
+# One folder for all kernels, because they share helpers.
 _FOLDER = folder_of("kernels", sorted(Path(__file__).parent.glob("*.py")))
 _one_at_a_time = threading.Lock()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function with Numba when it is first called, or load what an earlier process compiled."""
+    """Compile a function with Numba at its first call, or load the code that an earlier process compiled."""
     return keep(numba.njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function), _FOLDER)
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """A function that kernels call, and nobody else: called from Python it crashes, for want of a wrapper to compile.
+    """Compile a function that only kernels call. To save time it has no wrapper for Python: a call from Python crashes.
 
-    LLVM inlines it; Numba's own inlining took four times as long.
+    LLVM inlines it. Numba's inlining took four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 class FlatLists(NamedTuple):
-    """Lists as arrays: what every kernel takes first. Without a mask or weights those arrays are empty.
+    """Lists as arrays: the first argument of every kernel. Without a mask or weights, those arrays are empty.
 
-    Kernels take plain tuples of them: to find the type of a named one takes Numba longer.
+    Kernels take plain tuples of them: Numba needs longer to infer the type of a named tuple.
     """
 
     scores: NDArray[Any]  # (D,), float32 or float64
@@ -67,7 +67,7 @@ class FlatLists(NamedTuple):
         offsets: Tensor | None,
         n: int,
     ) -> "FlatLists":
-        """From the operator's arguments."""
+        """Convert the operator's arguments to arrays."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
         return cls(
@@ -85,12 +85,12 @@ class FlatLists(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """How many documents the longest list has."""
+        """Number of documents in the longest list."""
         return int(np.diff(self.offsets).max(initial=0))
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """The same memory where it can be. To ask whether there is something to do is cheaper than to have nothing done."""
+    """Return the tensor as an array, in the same memory if possible. A check costs less than a call without effect."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -99,23 +99,23 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
 
 
 class KernelOutputs(NamedTuple):
-    """The arrays that a kernel fills, and that the operator returns."""
+    """The arrays that a kernel fills and the operator returns."""
 
     values: NDArray[Any]  # (L,)
     signal: NDArray[np.bool_]  # (L,)
-    slopes: NDArray[Any]  # (D,), or (0,) when no gradient is asked for
+    slopes: NDArray[Any]  # (D,), or (0,) if no gradient is needed
     extras: NDArray[Any]  # (L, P), or (0, P)
 
     @classmethod
     def like(cls, flat: FlatLists, params: int, gradient: bool) -> "KernelOutputs":
-        """Room for the results; whatever memory holds is in it, so a kernel writes every entry."""
+        """Allocate the outputs. They are not initialised, so a kernel must write every entry."""
         lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
         slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
         extras = np.empty((lists if gradient else 0, params), dtype)
         return cls(np.empty(lists, dtype), np.empty(lists, np.bool_), slopes, extras)
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As the operator returns them."""
+        """Return the arrays as the tensors that the operator returns."""
         values, signal, slopes, extras = (torch.from_numpy(array) for array in self)
         return values, signal, slopes, extras
 
@@ -127,7 +127,7 @@ def discounts(ranks: int) -> NDArray[np.float64]:
 
 
 def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
-    """Call a kernel with as many threads as PyTorch uses; say so when it has to be compiled first and takes long."""
+    """Call a kernel with as many threads as PyTorch uses. Print a message if a long compilation came first."""
     threads = torch.get_num_threads()
     several = False
     if parallel:
@@ -137,15 +137,15 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
         fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    if several and numba.threading_layer() == "workqueue":  # which ends the process when two threads call it at once
+    if several and numba.threading_layer() == "workqueue":  # it ends the process if two threads call it at once
         with _one_at_a_time:
             compiled(*arguments)
     else:
         compiled(*arguments)
     seconds = time.perf_counter() - started
     if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)  # when Numba starts its threads it sets OpenMP's number for PyTorch, too
+        torch.set_num_threads(threads)  # Numba also changes PyTorch's number of OpenMP threads when it starts
     if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
-        where = f"; kept in {_FOLDER.path}" if _FOLDER.kept else ""
+        where = f"; stored in {_FOLDER.path}" if _FOLDER.kept else ""
         print(f"rankgrad: compiled the {name} kernels in {seconds:.0f} s{where}", file=sys.stderr)

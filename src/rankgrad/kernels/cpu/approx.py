@@ -1,9 +1,8 @@
 """Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
 With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j): n exponentials and n^2 divisions, which the
-compiler turns into vector instructions. Where scores are so far apart that e would overflow, pairs are computed one by
-one. Documents are gathered with the relevant ones first: only their ranks count, and only pairs with one of them have a
-derivative.
+compiler vectorises. If scores are so far apart that e would overflow, pairs are computed one by one. Relevant documents
+are gathered first: only their ranks count, and only pairs with one of them have a derivative.
 """
 
 import math
@@ -23,12 +22,12 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.cpu.sigmoid_ranks import cross_slopes, far_rank, far_slope, near_rank, near_slope
 from rankgrad.kernels.options import ApproxOptions, ParamForm
 
-# No Python integers, for each of which Numba would compile a helper again.
+# Not Python integers: Numba would compile a helper again for each.
 NDCG, PRECISION, RECIPROCAL, AVERAGE = np.arange(4)
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
-TINY = 1e-30  # stands for a slope that softplus has rounded to 0
-LONG = 1024  # documents from which on a list is shared between threads
-ROWS, FIRST = np.int64(16), np.int64(0)  # rows of its pair matrix that a task does, and the first task
+TINY = 1e-30  # replaces a slope that softplus has rounded to 0
+LONG = 1024  # lists with more documents are shared between threads
+ROWS, FIRST = np.int64(16), np.int64(0)  # rows of its pair matrix per task, and the first task
 
 
 def run(
@@ -43,7 +42,7 @@ def run(
     options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 3, gradient)
     inner, chain = _numbers(params.detach().tolist(), options.form)
@@ -56,7 +55,7 @@ def run(
 
 
 def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
-    """Log of the gain base, slope of the curved discount (0: the printed one), alpha; the derivative by each param."""
+    """Return log of the gain base, slope of the discount (0: printed), alpha; and their derivatives by `params`."""
     if form == ParamForm.FIXED:
         return params, [1.0, 1.0, 1.0]
     soft = [max(raw, 0.0) + math.log1p(math.exp(-abs(raw))) for raw in params]
@@ -66,26 +65,26 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
 
 
 def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
-    """Room for the kernel, by document where nothing else is said."""
+    """Allocate work arrays of the kernel, per document if not stated otherwise."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
-        np.empty(documents, np.int64),  # place: where a gathered document came from
+        np.empty(documents, np.int64),  # place: original position of a gathered document
         np.empty(documents),  # score: s; centred, unless the list is wide
         np.empty(documents, dtype),  # power: exp(alpha s)
-        np.empty(lists, np.int64),  # count: documents of a list
-        np.empty(lists, np.int64),  # hits: relevant ones, which come first
-        np.empty(lists, np.bool_),  # wide: whether powers of a list would overflow
+        np.empty(lists, np.int64),  # count: number of documents of a list
+        np.empty(lists, np.int64),  # hits: number of relevant ones, which come first
+        np.empty(lists, np.bool_),  # wide: True if powers of a list would overflow
         np.empty(documents),  # rank
         np.empty(documents),  # above: rank among the relevant ones only, for average precision
         np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
         np.empty(documents, dtype),  # by_above
-        np.empty(documents),  # direct: derivative by each score not through its rank, or found before
+        np.empty(documents),  # direct: derivative by each score that is not through its rank, or already computed
     )
 
 
 @cache
 def _approx(code: int) -> Any:
-    """The kernel of one metric. Its closure holds only a number: by that Numba finds it on disk."""
+    """Return the kernel of one metric. Numba finds it on disk by the only number in its closure."""
 
     @kernel
     def approx(given, out, told, one, work):
@@ -96,7 +95,7 @@ def _approx(code: int) -> Any:
             longest = max(longest, offsets[l + 1] - offsets[l])
         sums = ideal_discounts(longest if k <= 0 else min(longest, int(k)), slope)
         numbers = (k, beta, threshold, log_base, slope, alpha, sums)
-        # One parallel region for all lists but the long: on a busy machine each region is a wait for the slowest core.
+        # One parallel region for all lists except long ones: on a busy machine each region waits for the slowest core.
         if code == NDCG:
             spread(_ndcg, len(values), (given, work, out, numbers, one))
         elif code == PRECISION:
@@ -127,13 +126,13 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and take their powers; clear what is only partly written later."""
+    """Gather the documents of a list and compute their powers; clear the arrays that are only partly written later."""
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
     first = offsets[l]
     count[l], hits[l] = _gather(labels, mask, first, offsets[l + 1], place, threshold)
-    most = 80.0 if scores.itemsize == 4 else 340.0  # so that products of two powers still fit, in any order
+    most = 80.0 if scores.itemsize == 4 else 340.0  # so that products of two powers do not overflow
     wide[l] = _centre(scores, place, first, count[l], score, most / alpha)
     last = first + count[l]
     by_rank[first:last] = 0.0
@@ -146,7 +145,7 @@ def _prepare(l, given, work, numbers):
 
 @helper
 def _rank_rows(block, rows, l, given, work, code, alpha, one):
-    """Soft ranks of a block of relevant documents of a list."""
+    """Compute the soft ranks of a block of relevant documents of a list."""
     _, score, power, count, hits, wide, rank, above, _, _, _ = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -163,9 +162,9 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 
 @helper
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
-    """The derivative of the list's value by the scores of a block of its documents.
+    """Compute the derivative of the list's value by the scores of a block of its documents.
 
-    An irrelevant document has pairs with relevant ones only. `crossed`: those pairs are in `direct` already.
+    An irrelevant document has pairs only with relevant ones. If `crossed`, these pairs are already in `direct`.
     """
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
@@ -189,7 +188,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Put into `direct` what pairs of a relevant and an irrelevant document of a list give to both."""
+    """Add the pairs of a relevant and an irrelevant document of a list to `direct` of both."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -198,7 +197,7 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Only alpha s enters, so the derivative by alpha follows from those by the scores. Masked documents have none."""
+    """Compute the derivative by alpha from those by the scores: only alpha s enters. Clear masked slopes."""
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
     slopes, extras = out[2], out[3]
@@ -215,7 +214,7 @@ def _by_alpha(l, given, work, out, code, alpha):
 
 @helper
 def _gather(labels, mask, first, last, place, threshold):
-    """Put the places of the real documents into `place[first:]`, the relevant ones first; count all and those."""
+    """Write the positions of real documents to `place[first:]`, relevant ones first. Return the numbers of both."""
     hits = 0
     for i in range(first, last):
         if (len(mask) == 0 or mask[i]) and labels[i] > threshold:
@@ -231,9 +230,9 @@ def _gather(labels, mask, first, last, place, threshold):
 
 @helper
 def _centre(scores, place, first, count, score, most):
-    """Scores around the middle of their range, if that is at most `most`; whether it is wider.
+    """Fill `score`, centred at the middle of its range if that is at most `most`. Return True if the range is wider.
 
-    Around the middle of a wider range, scores that are near each other could lose their difference.
+    Centring a wider range could lose the difference of scores that are near each other.
     """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):
@@ -247,7 +246,7 @@ def _centre(scores, place, first, count, score, most):
 
 
 def _list_of(code: int) -> tuple[Any, Any]:
-    """What a list of ordinary length takes, for one metric; and, of that, its value and the derivatives by ranks."""
+    """Return two functions for one metric: all steps of a list that is not long; its value and derivatives by ranks."""
 
     @helper
     def value(l, given, work, out, numbers):

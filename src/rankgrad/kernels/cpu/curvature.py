@@ -1,6 +1,6 @@
 """Slopes and curvatures of the pairwise losses, for boosting: the pairs of `pairs.py`, without values.
 
-With the letters of `pairwise.py`, the derivatives by the score of either document of a pair i, j are
+With the symbols of `pairwise.py`, the derivatives by the score of either document of a pair i, j are
 
     d value / d s_j = -d value / d s_i = sigma (A q - B),
     d2 value / d s_j^2 = d2 value / d s_i^2 = sigma^2 A q (1 - q).
@@ -19,7 +19,7 @@ from rankgrad.kernels.cpu.pairwise import logarithm, plan_of
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import PairwiseOptions
 
-ALONE = np.int64(1)  # strip of a list
+ALONE = np.int64(1)  # number of strips: a list is one task
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
     offsets: NDArray[np.int64],
     options: PairwiseOptions,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Slope and curvature of each document, `(D,)`, of a loss of `pairwise.py`, but not of `hinge`."""
+    """Return slope and curvature of each document, `(D,)`, for a loss of `pairwise.py` except `hinge`."""
     dtype = scores.dtype
     nothing = np.empty(0, dtype)
     heavy = nothing if weights is None else np.ascontiguousarray(weights, dtype)
@@ -39,14 +39,14 @@ def run(
     slopes, bends = np.empty_like(scores), np.empty_like(scores)
     documents = np.empty((4, len(scores) + WIDTH * (len(offsets) - 1)), dtype)
     place = np.empty(len(scores), np.int64)
-    given, told = (*flat, bits(flat.scores), bits(flat.labels)), (*chosen[1:], dtype.type(options.sigma))
-    launch(_curvature(chosen.kind), given, told, logarithm(dtype), (*documents,), place, slopes, bends)
+    given, plan = (*flat, bits(flat.scores), bits(flat.labels)), (*chosen[1:], dtype.type(options.sigma))
+    launch(_curvature(chosen.kind), given, plan, logarithm(dtype), (*documents,), place, slopes, bends)
     return slopes, bends
 
 
 @cache
 def _curvature(kind: int) -> Any:
-    """The kernel for one way to weigh pairs; as in `pairs.py` its closure holds only a number."""
+    """Return the kernel for one way to weight pairs; as in `pairs.py`, its closure holds only a number."""
 
     @kernel
     def curvature_of_kind(given, chosen, c, documents, place, slopes, bends):
@@ -66,7 +66,7 @@ def _curvature(kind: int) -> Any:
 
 
 def _task_of(kind: int) -> Any:
-    """All pairs of a list."""
+    """Return a task: all pairs of a list."""
     walk = walk_of(kind, curved=True)
 
     @helper

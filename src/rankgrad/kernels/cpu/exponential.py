@@ -1,4 +1,4 @@
-"""exp, in a form that LLVM turns into vector instructions: Numba calls the library once for every number."""
+"""Computes exp in a form that LLVM vectorises; Numba would call the math library once per number."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 from rankgrad.kernels.cpu import helper
 
-# Taylor series of 2^x, of which 13 terms reach all digits of float64 for |x| <= 1/2.
+# Taylor series of 2^x: 13 terms give all digits of float64 for |x| <= 1/2.
 _T = [math.log(2.0) ** power / math.factorial(power) for power in range(13)]
 _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T[1:]
 _LOG2_E = 1.0 / math.log(2.0)
@@ -18,7 +18,7 @@ _LOG2_E = 1.0 / math.log(2.0)
 
 @intrinsic
 def _float_of_bits(context: Any, bits: Any) -> Any:
-    """The float64 whose bits are those of an int64."""
+    """Reinterpret the bits of an int64 as a float64."""
     del context, bits
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -29,7 +29,7 @@ def _float_of_bits(context: Any, bits: Any) -> Any:
 
 @helper
 def exp(x):
-    """exp(x) in float64 for x <= 700, to 14 digits; below -700, where it is nothing, exp(-700)."""
+    """exp(x) in float64 for x <= 700, to 14 digits; below -700, where it is negligible, exp(-700)."""
     y = max(x, -700.0) * _LOG2_E
     whole = math.floor(y + 0.5)
     f = y - whole

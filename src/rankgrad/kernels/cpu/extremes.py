@@ -1,4 +1,4 @@
-"""The lowest and the highest of an array, by instructions that LLVM vectorises: Numba's `min` and `max` it does not."""
+"""Minimum and maximum of an array, by instructions that LLVM vectorises, unlike Numba's `min` and `max`."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """The lowest and the highest number; both NaN where one is. Of none: inf and -inf."""
+    """Return the lowest and the highest number: both NaN if a number is NaN; inf and -inf if the array is empty."""
     low, high = np.inf, -np.inf
     for i in range(len(values)):
         low, high = _lower(low, values[i]), _higher(high, values[i])

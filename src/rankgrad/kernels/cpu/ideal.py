@@ -1,4 +1,4 @@
-"""What kernels of NDCG and its kin do first: find the real documents of a list, and weigh their gains."""
+"""First steps of the kernels of NDCG and similar metrics: find the real documents of a list, normalise their gains."""
 
 import math
 
@@ -13,9 +13,10 @@ _LOG_2 = math.log(2.0)
 
 @helper
 def begin(l, given, out, threshold):
-    """Where the real documents of a list are, and how many of them are relevant; none, where nothing is to be learned.
+    """Return the positions of the real documents of a list, and the number of relevant ones.
 
-    Writes the outputs of such a list, which are 0, or NaN where a score is no finite number; clears those of others.
+    Returns no positions if the list has no signal or a score is not finite. Initialises the outputs: value and slopes
+    are 0, or NaN if a score is not finite.
     """
     scores, labels, mask, offsets = given
     values, signal, slopes = out
@@ -38,14 +39,14 @@ def begin(l, given, out, threshold):
 
 @helper
 def ideal_dcg(labels, label_bits, place, discount, linear):
-    """The highest label of the documents at `place`, and their ideal DCG at `discount`, in the gains of `shares`."""
+    """Return the highest label at `place`, and the ideal DCG with `discount`, in the gains of `shares`."""
     order = place.copy()
     by_label(labels, label_bits, order)
     top = float(labels[order[0]])
     ideal = gain = 0.0
     label = np.nan
     for r in range(min(len(order), len(discount))):
-        if labels[order[r]] != label:  # exponentials only where the label changes
+        if labels[order[r]] != label:  # compute exponentials only if the label changes
             label = float(labels[order[r]])
             gain = label if linear else exp((label - top) * _LOG_2) - exp(-top * _LOG_2)
         ideal += gain * discount[r]
@@ -54,9 +55,9 @@ def ideal_dcg(labels, label_bits, place, discount, linear):
 
 @helper
 def shares(labels, label_bits, place, discount, linear, share):
-    """Fill `share` with the gains of the documents at `place` over their ideal DCG; 0 where that is 0.
+    """Fill `share` with the gains of the documents at `place`, divided by their ideal DCG; 0 if that is 0.
 
-    Gains are 2^y - 1, over 2^max(y), which cancels; or y.
+    A gain is 2^y - 1, divided by 2^max(y), which cancels; or y.
     """
     top, ideal = ideal_dcg(labels, label_bits, place, discount, linear)
     unit, least = 1.0 / ideal if ideal > 0.0 else 0.0, exp(-top * _LOG_2)
@@ -68,7 +69,7 @@ def shares(labels, label_bits, place, discount, linear, share):
 
 @helper
 def descending_gains(l, given, out, score_bits, label_bits, discount, k):
-    """Like `begin`, but the documents in descending order of scores; these, and their gains over the ideal DCG@k."""
+    """Like `begin`, in descending order of scores. Also return the scores, and the gains divided by the ideal DCG@k."""
     place, _ = begin(l, given, out, 0.0)
     m = len(place)
     score, gain = np.empty(m), np.empty(m)

@@ -1,8 +1,8 @@
-"""Losses in which a document competes with those of no higher label: Plackett-Luce's likelihood, unique softmax.
+"""Losses in which a document competes with those of no higher label: Plackett-Luce likelihood, unique softmax.
 
-They take a list in descending order of labels `y`: scores `s`, their powers `e`, what documents count `t`; fill the
-derivatives `d`, and return the value. Each has an exact form besides, for scores so far apart that e would underflow in
-a sum that has no larger term.
+They take a list in descending order of labels `y`: scores `s`, their powers `e`, weights of the documents `t`. They
+fill the derivatives `d` and return the value. The `far_` forms are exact for scores so far apart that e would underflow
+in a sum without a larger term.
 """
 
 import math
@@ -15,7 +15,7 @@ from rankgrad.kernels.cpu.exponential import exp
 
 @helper
 def plackett_luce(y, s, e, t, d, weighted, together):
-    """Documents of one label are chosen one after the other, or `together`: each from all that are left with it."""
+    """Choose documents of one label one after the other, or `together`: each from its ties and all that remain."""
     value = remaining = 0.0
     product = 1.0
     last = len(s)
@@ -51,7 +51,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 
 @helper
 def far_plackett_luce(y, s, e, t, d, together):
-    """The same with each remaining sum as e^top (1 + ...): `d` keeps its top, `e` the rest."""
+    """Compute the same with each remaining sum as e^top * rest: `d` stores top, `e` stores rest."""
     value, top, remaining = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -64,7 +64,7 @@ def far_plackett_luce(y, s, e, t, d, together):
             value += t[i] * (math.log(remaining) + (top - s[i]))
             d[i], e[i] = top, remaining
         last = first
-    chosen = 0.0  # relative to the remaining sum, which never grows from here on
+    chosen = 0.0  # relative to the remaining sum, which only decreases from here on
     before, left = d[0], e[0]
     first = 0
     while first < len(s):
@@ -109,7 +109,7 @@ def unique(y, s, e, t, d):
 
 @helper
 def far_unique(y, s, e, t, d):
-    """The same with each field as e^top (1 + ...): `d` keeps its top, `e` the rest."""
+    """Compute the same with each field as e^top * rest: `d` stores top, `e` stores rest."""
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -123,7 +123,7 @@ def far_unique(y, s, e, t, d):
             below = (below * exp(top - higher) if below > 0.0 else 0.0) + exp(s[i] - higher)
             top = higher
         last = first
-    # Sum of t / field over the labels above, as e^-level times `above`.
+    # Sum of t / field over the higher labels, as e^-level times `above`.
     level, above = np.inf, 0.0
     first = 0
     while first < len(s):
@@ -144,7 +144,7 @@ def far_unique(y, s, e, t, d):
 
 @helper
 def position_weights(y, t, together):
-    """What a choice counts by its rank: about half as much as the one before it. Of a run of ties, the mean."""
+    """Fill `t` with the weight of each rank: about half of the weight before it. Ties get the mean of their weights."""
     share, least = 1.0, 2.0 ** (1.0 - len(y))
     first = 0
     while first < len(y):
@@ -159,7 +159,7 @@ def position_weights(y, t, together):
 
 @helper
 def _tied_from(y, last):
-    """Where the run of equal labels that ends before `last` begins."""
+    """Return the start of the run of equal labels that ends before `last`."""
     first = last - 1
     while first > 0 and y[first - 1] == y[last - 1]:
         first -= 1
@@ -168,7 +168,7 @@ def _tied_from(y, last):
 
 @helper
 def _tied_until(y, first):
-    """Where the run of equal labels that begins at `first` ends."""
+    """Return the end of the run of equal labels that starts at `first`."""
     last = first + 1
     while last < len(y) and y[last] == y[first]:
         last += 1

@@ -1,8 +1,8 @@
-"""Softmax cross entropies and Plackett-Luce likelihoods, in O(n), or O(n log n) for labels that are no small integers.
+"""Softmax cross entropies and Plackett-Luce likelihoods, in O(n).
 
-A document of a list has e_i = exp(s_i - highest s), by a polynomial that the compiler vectorises. Everything else is
-sums of those: one over the list for the cross entropies; running ones, from the lowest label up, where a document
-competes with those below it only: those are in `likelihood.py`.
+Each document has e_i = exp(s_i - highest s), computed by a polynomial that the compiler vectorises. The cross entropies
+need the sum of these over the list. The losses in `likelihood.py`, where a document competes only with those of no
+higher label, need cumulative sums from the lowest label up.
 """
 
 import math
@@ -29,10 +29,10 @@ _CODES = {
     "listmle": LISTMLE,
     "p_listmle": P_LISTMLE,
 }
-SMALL = 30_000  # documents in a batch below which waking threads costs more than they save
-WIDE = 200.0  # a range of scores up to which sums of e, and products of two of them, keep far from underflow
+SMALL = 30_000  # for fewer documents in a batch, waking threads costs more than it saves
+WIDE = 200.0  # range of scores up to which sums of e, and products of two of them, do not underflow
 
-FIRST = np.int64(0)  # task; no Python integer, for which Numba would compile it again
+FIRST = np.int64(0)  # task; not a Python integer: Numba would compile again for it
 LOG_2 = math.log(2.0)
 
 
@@ -48,12 +48,12 @@ def run(
     options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, options.ties == Ties.TOGETHER)
     threads = torch.get_num_threads()
-    # Several tasks a thread, for lists differ in length.
+    # Several tasks per thread, because lists differ in length.
     tasks = 1 if len(flat.scores) < SMALL or threads == 1 else 8 * threads
     given = (*flat, bits(flat.labels))
     launch(_listwise, given, results[:3], _CODES[name], numbers, tasks, parallel=tasks > 1)
@@ -70,7 +70,7 @@ def _listwise(given, out, code, numbers, tasks):
 
 @helper
 def _some(task, tasks, given, out, code, numbers):
-    """The lists of one of the tasks, in scratch that fits the longest."""
+    """Compute the lists of one task, in scratch arrays of the length of the longest."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
     gamma, epsilon, softmax_targets, together = numbers
@@ -78,17 +78,17 @@ def _some(task, tasks, given, out, code, numbers):
     longest = 0
     for l in range(from_list, to_list):
         longest = max(longest, offsets[l + 1] - offsets[l])
-    place = np.empty(longest, np.int64)  # where a gathered document came from
+    place = np.empty(longest, np.int64)  # original position of a gathered document
     label = np.empty(longest, np.float64)
-    score = np.empty(longest, np.float64)  # less the highest of the list
+    score = np.empty(longest, np.float64)  # minus the highest score of the list
     power = np.empty(longest, np.float64)  # e
-    target = np.empty(longest, np.float64)  # what a document counts
+    target = np.empty(longest, np.float64)  # target or weight of a document
     slope = np.empty(longest, np.float64)
     for l in range(from_list, to_list):
         first, last = offsets[l], offsets[l + 1]
         count = last - first if len(mask) == 0 else _places(mask, first, last, place)
         here, y, s, e, t, d = place[:count], label[:count], score[:count], power[:count], target[:count], slope[:count]
-        whole = count == last - first  # no need to look places up
+        whole = count == last - first  # positions need no lookup
         _take(labels, whole, first, here, y)
         low, high = extremes(y)
         signal[l] = (low < high) if code >= LISTMLE else high > 0.0
@@ -106,7 +106,7 @@ def _some(task, tasks, given, out, code, numbers):
             _take(labels, whole, first, here, y)
         _take(scores, whole, first, here, s)
         lowest, highest = extremes(s)
-        near = not highest - lowest > WIDE  # or NaN, which makes every sum of the list so
+        near = not highest - lowest > WIDE  # also for NaN, which makes every sum of the list NaN
         if near or code < UNIQUE:
             for i in range(count):
                 s[i] -= highest
@@ -130,7 +130,7 @@ def _some(task, tasks, given, out, code, numbers):
 
 @helper
 def _places(mask, first, last, place):
-    """The places of the real documents; their number."""
+    """Write the positions of the real documents; return their number."""
     count = 0
     for i in range(first, last):
         place[count] = i
@@ -140,7 +140,7 @@ def _places(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Values of the documents at `place`, or, of a whole list, of those from `first` on."""
+    """Copy the values of the documents at `place`; for a whole list, of those from `first` on."""
     if whole:
         values = values[first : first + len(out)]
         for i in range(len(out)):
@@ -152,15 +152,15 @@ def _take(values, whole, first, place, out):
 
 @helper
 def _targets(y, t, code, gamma, softmax_targets, together, high):
-    """What each document counts, before weights and normalisation."""
+    """Compute the target of each document, before weights and normalisation."""
     if code == UNIQUE:
         for i in range(len(y)):
-            t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # whatever is beyond is as good as infinite
+            t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # clipped, so that it does not overflow
     elif code == LISTNET and softmax_targets:
         for i in range(len(y)):
             t[i] = exp(y[i] - high)
     elif code == XE_NDCG:
-        # Over 2^max(y), which cancels, so that large labels cannot overflow.
+        # Divided by 2^max(y), which cancels, so that large labels do not overflow.
         less = gamma * exp(-high * LOG_2)
         for i in range(len(y)):
             t[i] = exp((y[i] - high) * LOG_2) - less

@@ -1,13 +1,13 @@
-"""NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
+"""NeuralNDCG: NDCG of gains sorted by NeuralSort, with its matrix K scaled by Sinkhorn's rounds.
 
-With the documents in descending order, the logits of row r fall from document r to both sides, by gaps times odd
-numbers; so the softmax of a row is a band around the diagonal, beyond which entries are too small to count. The band is
-kept in blocks of four rows, up to 4 MB for a list, and computed anew for every sweep of longer lists.
+With the documents in descending order, the logits of row r decrease from document r to both sides, by gaps times odd
+numbers. So the softmax of a row is a band around the diagonal: entries outside are too small to count. The band is
+stored in blocks of four rows, up to 4 MB per list. For longer lists, every sweep computes it again.
 
 A round, `v = 1 / (K' u)`, then `u = 1 / (K v)`, is one sweep over the rows: when the sum of a row is known, the row is
-added to the sums of columns for the next round. The derivative goes back through the same sweeps, and needs no matrix
-of its own. K enters through its logits, whose derivative by a score is the distance to the diagonal: so a sweep also
-adds up rows times that distance. The rest cancels, for scaling K by columns changes nothing.
+added to the sums of columns for the next round. The backward pass does the same sweeps in reverse, and needs no second
+matrix. K enters through its logits, whose derivative by a score is the distance to the diagonal: so a sweep also adds
+up rows times that distance. The other terms cancel, because scaling the columns of K changes nothing.
 """
 
 from typing import Any, NamedTuple
@@ -22,24 +22,24 @@ from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import NeuralNDCGOptions
 
-ROOM = 4 << 20  # bytes of matrix that a list may keep
-WIDE = 16  # entries that a vector instruction takes; bands begin and end at its multiples
-# What a sweep makes of the sums of rows. Not Python's integers, for each of which Numba would compile it again.
+MATRIX_BYTES = 4 << 20  # largest matrix that is stored for a list
+WIDE = 16  # entries per vector instruction; bands begin and end at multiples of it
+# Modes of a sweep: use of the sums of rows. Not Python integers: Numba would compile again for each.
 FIRST, GIVEN, SCALE, BACK, END = np.arange(5)
 
 
 class BandMatrix(NamedTuple):
-    """The matrix of a list, its columns in descending order of scores, in blocks of four rows."""
+    """The matrix of a list in blocks of four rows, with columns in descending order of scores."""
 
     cells: Any  # the blocks one after the other, each (4, width); or only the latest
-    at: Any  # (blocks,), where each begins in cells
+    at: Any  # (blocks,), start of each block in cells
     low: Any  # (blocks,), the first column of each
     width: Any  # (blocks,)
-    begin: Any  # (m,), where the entries of a row that count begin
-    end: Any  # (m,)
-    x: Any  # (m,), scores over the temperature, from the highest of their segment
-    spread: Any  # (m,), sums of distances to all other scores, up to a constant for each segment
-    index: Any  # (columns,), their numbers
+    begin: Any  # (m,), first entry of a row that counts
+    end: Any  # (m,), end of the entries that count
+    x: Any  # (m,), scores minus the highest of their segment, divided by the temperature
+    spread: Any  # (m,), sums of distances to all other scores, up to a constant per segment
+    index: Any  # (columns,), numbers of the columns
 
 
 def run(
@@ -54,10 +54,10 @@ def run(
     options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this loss."""
+    """Run the operator for this loss."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
-    numbers = (options.k, options.temperature, options.transposed, options.sinkhorn_rounds, ROOM)
+    numbers = (options.k, options.temperature, options.transposed, options.sinkhorn_rounds, MATRIX_BYTES)
     tables = (bits(flat.scores), bits(flat.labels), discounts(flat.longest))
     launch(_neural, flat.unweighted, results[:3], tables, numbers)
     return results.tensors()
@@ -70,14 +70,14 @@ def _neural(given, out, tables, numbers):
 
 @helper
 def _list(l, given, out, tables, numbers):
-    """Minus the NDCG of a list, and its slopes."""
+    """Compute minus the NDCG of a list, and its slopes."""
     scores, slopes = given[0], out[2]
     score_bits, label_bits, discount = tables
-    k, temperature, transposed, rounds, room = numbers
+    k, temperature, transposed, rounds, matrix_bytes = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
     if len(place) == 0:
         return
-    band = _band(score, scores, temperature, room)
+    band = _band(score, scores, temperature, matrix_bytes)
     gained = np.empty(len(band.index), scores.dtype)
     for i in range(len(gained)):
         gained[i] = gain[i] if i < len(gain) else 0.0
@@ -90,8 +90,8 @@ def _list(l, given, out, tables, numbers):
 
 
 @helper
-def _band(score, like, temperature, room):
-    """The matrix, yet to be computed. Between segments, scores are so far apart that no entry counts."""
+def _band(score, like, temperature, matrix_bytes):
+    """Allocate the matrix. Scores of different segments are so far apart that no entry between segments counts."""
     m = len(score)
     cut = 40.0 if like.itemsize == 4 else 80.0
     x, spread = np.empty(m), np.empty(m)
@@ -121,7 +121,7 @@ def _band(score, like, temperature, room):
         at[b] = total
         total += 4 * width[b]
         widest = max(widest, 4 * width[b])
-    if total * like.itemsize > room:
+    if total * like.itemsize > matrix_bytes:
         total = widest
         for b in range(blocks):
             at[b] = 0
@@ -133,7 +133,7 @@ def _band(score, like, temperature, room):
 
 @helper
 def _fill(band, b, block):
-    """Compute a block."""
+    """Compute the entries of a block."""
     width, low = band.width[b], band.low[b]
     for j in range(len(block)):
         block[j] = 0.0
@@ -153,9 +153,10 @@ def _fill(band, b, block):
 
 @helper
 def _sweep(band, vector, mode, own, extra, factor, near, far):
-    """Rows times `vector`, from which `mode` makes their factors; then `near` is the sum of factors times rows.
+    """Multiply rows by `vector`, and turn the products into factors of the rows as `mode` requires.
 
-    `far` is that of factors times rows times distances, column less row.
+    Then `near` is the sum of factors times rows, and `far` the sum of factors times rows times distances (column minus
+    row).
     """
     for j in range(len(near)):
         near[j] = 0.0
@@ -195,7 +196,7 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 
 @helper
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
-    """The value; the sums over r of the derivative by the logit (r, j), and of the same times (j - r)."""
+    """Return the value; the sums over r of the derivative by the logit (r, j), and of the same times (j - r)."""
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype
     u, v = np.empty((rounds + 1, tall), dtype), np.empty((rounds + 1, wide), dtype)
@@ -208,7 +209,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
     for j in range(wide):
         v[0, j] = 1.0
     _sweep(band, near, FIRST, near, near, u[0], near, far)
-    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
     for t in range(1, rounds + 1):
         for j in range(wide):
             v[t, j] = 1.0 / near[j] if near[j] > 0 else 0.0
@@ -234,7 +235,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         by_v[j] = gained[j] * near[j]
         moved[j] = v[rounds, j] * gained[j] * far[j]
         whole[j] = by_v[j] if rounds == 0 else 0.0
-    # From the last u or v backwards: `extra` holds the derivative by a u that is yet to come.
+    # From the last u or v backwards. `extra` holds the derivative by a u that is not processed yet.
     if last_u == rounds and rounds > 0:
         for r in range(tall):
             factor[r] = -extra[r] * u[rounds, r] * u[rounds, r]
@@ -263,7 +264,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
 
 @helper
 def _by_score(score, whole, moved, slope):
-    """From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores."""
+    """Compute slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative."""
     m = len(score)
     total = before = 0.0
     for j in range(m):
@@ -275,7 +276,7 @@ def _by_score(score, whole, moved, slope):
             tied += whole[end]
             end += 1
         for j in range(start, end):
-            # Without ties, the documents below less those above are what the row on the diagonal has in its logit.
+            # Without ties, the number of documents below minus those above is the factor of s_j in the diagonal logit.
             uneven = (m - 1 - 2 * j) - ((m - end) - start)
             slope[j] = 2.0 * moved[j] + uneven * whole[j] + before - (total - before - tied)
         before += tied

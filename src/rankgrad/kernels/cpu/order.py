@@ -1,4 +1,4 @@
-"""Sorting for kernels: by the bits of the numbers, byte by byte, in time linear in their count."""
+"""Sorting for kernels: a radix sort on the bytes of the numbers, in time linear in their count."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.cpu import helper
 
-GRADES = 32  # from 0 up
-FEW = 16  # are sooner sorted one by one
+GRADES = 32  # labels below this are sorted by counting
+FEW = 16  # up to this many values, insertion sort is faster
 
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
-    """The same memory, read as signed integers: what `descending` takes beside the values."""
+    """Return the same memory as signed integers; `descending` needs them in addition to the values."""
     return values.view(np.int32 if values.itemsize == 4 else np.int64)
 
 
 @helper
 def descending(values, bits, place):
-    """Sort the positions in `place` so that `values` falls along them; ties stay in order, NaN comes last."""
+    """Sort the positions in `place` by descending `values`; ties keep their order, NaN comes last."""
     count = len(place)
     keys, moved_keys = np.empty(count, np.int64), np.empty(count, np.int64)
     moved_place = np.empty_like(place)
@@ -27,8 +27,8 @@ def descending(values, bits, place):
         value, key = values[place[i]], np.int64(bits[place[i]])
         if value == 0.0:
             key = np.int64(0)  # -0.0 ties with 0.0
-        # The bits of a float rise with it from 0 up, and fall below 0. For a falling order: the other way round, with
-        # the sign bit turned over, since bytes are compared as unsigned.
+        # As an integer, the bits of a float >= 0 increase with the float; those of a float < 0 decrease. Reverse both
+        # for a descending order, and flip the sign bit, because bytes are compared as unsigned.
         key = key ^ highest if key >= 0 else (key & highest) ^ ~highest
         keys[i] = key if value == value else np.int64(-1)
     if count <= FEW:
@@ -46,7 +46,7 @@ def descending(values, bits, place):
         for i in range(count):
             begin[(keys[i] >> shift) & 255] += 1
         if begin[(keys[0] >> shift) & 255] == count:
-            continue  # the byte is the same in all
+            continue  # all keys have the same byte
         total = 0
         for digit in range(256):
             total += begin[digit]
@@ -62,7 +62,7 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """The same for labels, which mostly are small whole numbers: sooner counted than sorted."""
+    """Sort like `descending`, by labels. Most labels are small whole numbers, for which counting is faster."""
     begin = np.zeros(GRADES, np.int64)
     for i in range(len(place)):
         label = labels[place[i]]

@@ -1,7 +1,7 @@
-"""The loops over the pairs of a list, compiled for each way to weigh them; `pairwise.py` has the formulas.
+"""Loops over the pairs of a list, compiled for each way to weight them; `pairwise.py` has the formulas.
 
-Pairs are met in tiles of a fixed width, which become vector instructions without a rest. Lists are filled up behind
-their end with what adds nothing, and the pairs on the wrong side of the diagonal are multiplied by 0.
+Pairs are processed in tiles of a fixed width, which become vector instructions without a remainder. Lists are padded at
+their end with values that add nothing, and pairs on the wrong side of the diagonal are multiplied by 0.
 """
 
 import math
@@ -15,18 +15,18 @@ from rankgrad.kernels.cpu.ideal import shares
 from rankgrad.kernels.cpu.order import descending
 from rankgrad.kernels.cpu.parallel import spread
 
-# A pair weighs: 1 where labels differ; the same, with a hinge for a logistic; what a swap changes; the same with steps
-# and lifts; what its first document is worth, in any order.
-ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # no Python integers, for each of which Numba compiles again
+# Weight of a pair. ORDERED: 1 if labels differ. HINGE: the same, with a hinge instead of a logistic. SWAPPED: change of
+# the metric by a swap. STEPPED: the same with steps and lifts. EVERY: the worth of the winner, for both orders.
+ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # not Python integers: Numba would compile again for each
 FIRST = np.int64(0)
-LABEL, EXPONENTIAL, LINEAR = range(3)  # what a document is worth; the last two as shares of the ideal DCG
-# A tile: two AVX-512 vectors wide, and so high that sums in float32 stay short.
+LABEL, EXPONENTIAL, LINEAR = range(3)  # gain of a document; the last two divided by the ideal DCG
+# Size of a tile: two AVX-512 vectors wide; few enough rows that sums in float32 stay short.
 ROWS, WIDTH = np.int64(64), np.int64(32)
 
 
 @cache
 def pairwise(kind: int) -> Any:
-    """The kernel for one way to weigh pairs. Its closure holds only a number: by that Numba finds it on disk."""
+    """Return the kernel for one way to weight pairs. Numba finds it on disk by the only number in its closure."""
 
     @kernel
     def kernel_of_kind(given, out, chosen, c, documents, work):
@@ -56,7 +56,7 @@ def pairwise(kind: int) -> Any:
 
 @helper
 def sort_list(l, kind, given, chosen, documents, place):
-    """Sort a list by score, and put what its pairs need in that order; how many documents have pairs."""
+    """Sort a list by score and store the data of its pairs in that order. Return the number of documents with pairs."""
     scores, labels, weights, mask, offsets, score_bits, label_bits = given
     gained, _, columns, ideal, worth, _, _, steep = chosen
     first, count, different = offsets[l], FIRST, False
@@ -81,7 +81,7 @@ def sort_list(l, kind, given, chosen, documents, place):
         score[i] = scores[place[i]]
         weight[i] = weights[place[i]] if len(weights) > 0 else 1.0
         highest = max(highest, gain[i])
-    if kind == EVERY:  # a pair has the weight of its first document
+    if kind == EVERY:  # a pair has the weight of its winner
         highest -= highest
         for i in range(count):
             gain[i] *= worth[i] * weight[i]
@@ -104,13 +104,13 @@ def slices(documents, first, count):
 
 @helper
 def _near(score, count, steep):
-    """Whether the exponentials of these sorted scores are finite numbers."""
+    """Return True if the exponentials of these sorted scores neither overflow nor underflow."""
     return steep * (float(score[0]) - score[count - 1]) <= (80.0 if score.itemsize == 4 else 1000.0)
 
 
 @helper
 def _powers(score, i, left, right, steep, power):
-    """Exponentials of scores so far apart that they are taken relative to one document at a time."""
+    """Compute exponentials relative to document i, for scores that are too far apart for one common scale."""
     for j in range(left, right):
         power[j] = math.exp(float(steep) * (float(score[j]) - float(score[i]))) if j > i else 0.0
     power[i] = 1.0
@@ -118,7 +118,7 @@ def _powers(score, i, left, right, steep, power):
 
 @helper
 def _finish(l, kind, offsets, steep, work, out):
-    """Add up what the tasks of a list have found."""
+    """Add up the results of the tasks of a list."""
     values, signal, slopes = out
     place, count, _, tasks, begin, parts, pulls = work
     first, n = offsets[l], count[l]
@@ -133,7 +133,7 @@ def _finish(l, kind, offsets, steep, work, out):
 
 
 def _task_of(kind: int) -> Any:
-    """Every few blocks of the rows of a list; a list of one task is also arranged and finished by it."""
+    """Return a task: every `strips`-th block of rows of a list. A task with a whole list also sorts and finishes it."""
     walk = walk_of(kind, curved=False)
 
     @helper
@@ -156,16 +156,17 @@ def _task_of(kind: int) -> Any:
 
 @helper
 def _aligned(count, like):
-    """Room that begins with a cache line: a vector that lies in two is loaded and stored twice."""
-    room = np.empty(count + 64 // like.itemsize, like.dtype)
-    begin = (64 - room.ctypes.data % 64) % 64 // like.itemsize
-    return room[begin : begin + count]
+    """Allocate an array that begins at a cache line: a vector in two lines is loaded and stored twice."""
+    memory = np.empty(count + 64 // like.itemsize, like.dtype)
+    begin = (64 - memory.ctypes.data % 64) % 64 // like.itemsize
+    return memory[begin : begin + count]
 
 
 def walk_of(kind: int, curved: bool) -> Any:
-    """The loop over the tiles of a list, for one way to weigh pairs: every few blocks of rows, from block `strip` on.
+    """Return the loop over the tiles of a list, for one way to weight pairs.
 
-    It adds the slopes to `pull`, and returns the value; `curved`, it adds the curvatures to `bend` instead.
+    It takes every `strips`-th block of rows, from block `strip` on. It adds the slopes to `pull` and returns the value.
+    If `curved`, it adds the curvatures to `bend` instead of computing the value.
     """
     tile = _tile_of(kind, curved)
 
@@ -176,7 +177,7 @@ def walk_of(kind: int, curved: bool) -> Any:
         near = n == 0 or _near(score, n, steep)
         if not near:
             power = np.zeros(n + WIDTH, dtype)
-        # Of a tile: its share of `pull`, its values, and which columns are later than a row.
+        # Per tile: its part of `pull`, its values, and 1 for each column that is later than a row.
         share, heap, later = _aligned(WIDTH, score), _aligned(WIDTH, score), _aligned(2 * WIDTH, score)
         later[:WIDTH] = 0.0
         later[WIDTH:] = 1.0
@@ -204,7 +205,7 @@ def walk_of(kind: int, curved: bool) -> Any:
 
 
 def _tile_of(kind: int, curved: bool) -> Any:
-    """The loops over a tile of pairs, for one way to weigh them: no branch is left in the inner one."""
+    """Return the loops over a tile of pairs, for one way to weight them: the inner loop has no branches."""
 
     @helper
     def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull, bend):
@@ -222,7 +223,7 @@ def _tile_of(kind: int, curved: bool) -> Any:
             step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
             push = lean = zero
             for j in range(WIDTH):
-                # A: weight of the pair; B: the same if the later document should come first, else 0.
+                # A: weight of the pair; B: the same if the later document should come first, otherwise 0.
                 if kind == EVERY:
                     B = gain[j] * later[j]
                     A = own_gain * later[j] + B

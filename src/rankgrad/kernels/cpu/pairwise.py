@@ -1,12 +1,12 @@
 """Losses over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
-Documents are sorted by score, so that ranks are positions and every pair is met once, from its earlier document. Let q
-be the chance that the later one (j) comes out ahead of the earlier one (i): q = e_j / (e_i + e_j) <= 1/2 with
+Documents are sorted by score, so ranks are positions, and each pair is processed once, from its earlier document. Let q
+be the probability that the later document (j) wins against the earlier one (i): q = e_j / (e_i + e_j) <= 1/2 with
 e = exp(sigma s), n exponentials for n^2 pairs. If A and B are the weights of "i over j or j over i" and of "j over i",
 
     value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B),
 
-and a polynomial gives the logarithm. Where e would overflow, each pair takes an exponential and a logarithm of its own.
+and a polynomial gives the logarithm. If e would overflow, an exponential is computed for each pair.
 """
 
 from functools import cache, lru_cache
@@ -23,21 +23,21 @@ from rankgrad.kernels.cpu.pairs import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR,
 from rankgrad.kernels.cpu.pairs import pairwise as compiled
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
-LONG, STRIPS = 1024, 4  # beyond so many documents a list is cut into so many tasks, each with sums of its own
+LONG, STRIPS = 1024, 4  # longer lists are split into this many tasks, each with separate sums
 UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A loss with its options, as the kernel takes it. Tables are by rank or distance of ranks, from 0."""
+    """A loss with its options, as the kernel takes it. Tables are indexed by rank or distance of ranks, from 0."""
 
     kind: int
     gained: int
-    rows: int  # count only pairs whose earlier document ranks this high
-    columns: int  # and whose later one does
-    ideal: NDArray[Any]  # what a gain is worth at a rank, in the ideal DCG
-    # STEPPED: the pair of ranks i < j weighs |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
+    rows: int  # only pairs whose earlier document is in the first `rows` ranks count
+    columns: int  # only pairs whose later document is in the first `columns` ranks count
+    ideal: NDArray[Any]  # factor of a gain at a rank, in the ideal DCG
+    # STEPPED: the weight of ranks i < j is |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
     # SWAPPED: the same without step and lift.
-    # EVERY: a document weighs gain_i worth_i in the pairs that it should win, which are all.
+    # EVERY: the weight of a pair is gain_i worth_i of the document that should win; each document should win all pairs.
     worth: NDArray[Any]
     step: NDArray[Any]
     lift: NDArray[Any]
@@ -55,7 +55,7 @@ def run(
     options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
     results = KernelOutputs.like(flat, params.shape[0], gradient)
     longest = n if offsets is None else int(np.diff(flat.offsets).max(initial=1))
@@ -68,7 +68,7 @@ def run(
 
 
 def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
-    """Room for the kernel: documents by rank, their places, how many have pairs; then whose the tasks are."""
+    """Allocate work arrays: documents by rank; then their positions, number per list, and tasks of the lists."""
     lengths = np.diff(flat.offsets)
     strips = np.where(lengths <= LONG, 1, STRIPS)
     tasks, begin = np.zeros(len(lengths) + 1, np.int64), np.zeros(len(lengths) + 1, np.int64)
@@ -81,9 +81,9 @@ def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any]
 
 
 def plan_of(name: str, options: PairwiseOptions, longest: int, dtype: np.dtype[Any]) -> Plan:
-    """What the kernel does for a loss, whatever its sigma or margin."""
-    told = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
-    return _plan(name, *told, 1 << longest.bit_length(), dtype)
+    """Return the plan of a loss. It does not depend on sigma or margin."""
+    fields = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
+    return _plan(name, *fields, 1 << longest.bit_length(), dtype)
 
 
 @lru_cache(maxsize=16)  # tables are as long as the longest list
@@ -102,7 +102,7 @@ def _plan(
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
     within = rank <= (k or UNCUT)
-    # What one more step is worth, by the distance of two ranks; a document has no distance to itself.
+    # Difference of the discounts at distance d and d + 1, by the distance d of two ranks; 0 for d = 0.
     step = np.concatenate([np.zeros(WIDTH + 1), inverse[:-1] - inverse[1:]])
     rows = k if k and not sound else UNCUT
     columns = k if k and pairs == Pairs.BOTH else UNCUT
@@ -128,7 +128,7 @@ def _plan(
 
 @cache
 def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Coefficients for -log(1 - q), q in [0, 1/2]: of q in float32; of z = q / (2 - q), in odd powers, in float64."""
+    """Coefficients of -log(1 - q), q in [0, 1/2]: in powers of q (float32), or odd powers of q / (2 - q) (float64)."""
     if dtype.itemsize == 4:
         fitted = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 9, domain=[0, 1 / 2])
     else:

@@ -1,8 +1,8 @@
-"""A parallel loop for kernels. Numba's own, `prange`, compiles what is inside four times over; this, once.
+"""A parallel loop for kernels. Numba's `prange` compiles the body of a loop four times; this loop compiles it once.
 
-Threads do not get their parts beforehand: a thread that is free takes the next task. So lists of different lengths do
-not matter, nor a core that is busy with something else. A task that fails makes the loop raise: inside a parallel
-region Numba would drop the error, and the results would be whatever the memory held.
+Tasks are not assigned to threads in advance: a free thread takes the next task. So lists of different lengths, and
+cores that are busy with other work, cause no delay. If a task fails, the loop raises an error. Inside a parallel region
+Numba would ignore the error, and the results would be undefined.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def _next(context: Any, counter: Any) -> Any:
 
 @intrinsic
 def _threads(context: Any) -> Any:
-    """The number of threads that Numba was told to use in this one."""
+    """Number of threads that Numba uses for parallel loops of the calling thread."""
     del context
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -55,11 +55,11 @@ def _threads(context: Any) -> Any:
 
 @numba.njit(parallel=True)
 def _each(task, data, counter, count):
-    if _threads() == 1:  # without OpenMP, which in a forked child waits for threads that the parent had
+    if _threads() == 1:  # without OpenMP, which in a forked child waits for threads of the parent
         for index in range(count):
             _call(task, data, index)
     else:
-        for _ in prange(count):  # each thread does all of its work in its first round, and passes through the others
+        for _ in prange(count):  # a thread does all of its work in its first iteration; its others are empty
             index = _next(counter)
             while index < count:
                 _call(task, data, index)
@@ -67,7 +67,7 @@ def _each(task, data, counter, count):
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Arrays, in tuples of any depth, whose references nobody counts: threads would fight for the counters."""
+    """Return arrays, in tuples of any depth, without reference counts: threads would compete for the counters."""
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = array.parent = cgutils.get_null_value(array.meminfo.type)
@@ -81,21 +81,21 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
-    """`function(i, *arguments)` for every i below `count`, spread over the threads; `arguments` is a tuple.
+    """Call `function(i, *arguments)` for every i below `count`, distributed over the threads; `arguments` is a tuple.
 
-    Raises MemoryError if a task failed, since an allocation is all that can fail in a kernel.
+    Raises MemoryError if a task failed, because only an allocation can fail in a kernel.
     """
     driver = types.Dispatcher(_each)
     inner = function.get_call_type(typing, (types.int64, *map(types.unliteral, arguments)), {})
     outer = driver.get_call_type(typing, (types.int64,) * 4, {})
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        # The task: takes the arguments from where they lie, and calls the function.
+        # The task loads the arguments from the shared memory, and calls the function.
         task = ir.Function(builder.module, _TASK, builder.module.get_unique_name("task"))
         task.linkage = "internal"
         inside = ir.IRBuilder(task.append_basic_block())
-        room = ir.LiteralStructType([values[2].type, _WORD])  # the arguments, and whether a task failed
-        shared = inside.inttoptr(task.args[0], room.as_pointer())
+        shared_type = ir.LiteralStructType([values[2].type, _WORD])  # the arguments; 1 if a task failed
+        shared = inside.inttoptr(task.args[0], shared_type.as_pointer())
         packed = inside.load(cgutils.gep_inbounds(inside, shared, 0, 0))
         compiled = function.dispatcher.get_compile_result(inner)
         context.add_linking_libs([compiled.library])
@@ -106,7 +106,7 @@ def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
             inside.store_atomic(_WORD(1), cgutils.gep_inbounds(inside, shared, 0, 1), "monotonic", 8)
         inside.ret_void()
 
-        data = cgutils.alloca_once(builder, room)
+        data = cgutils.alloca_once(builder, shared_type)
         builder.store(_borrowed(context, builder, arguments, values[2]), cgutils.gep_inbounds(builder, data, 0, 0))
         failed = cgutils.gep_inbounds(builder, data, 0, 1)
         builder.store(_WORD(0), failed)

@@ -1,4 +1,4 @@
-"""Soft ranks, sums of sigmoids over a list, and what they pass back: by division of powers, or pair by pair."""
+"""Soft ranks, which are sums of sigmoids over a list, and their derivatives: by division of powers, or pair by pair."""
 
 import math
 
@@ -17,10 +17,10 @@ def sigmoid(x):
 
 @helper
 def near_rank(power, own, one):
-    """Ranks by division. `one` is 1 in the dtype of the powers: with a plain 1 all would be computed in float64."""
+    """Return a rank by division. `one` is 1 in the dtype of the powers: a plain 1 would make the sum float64."""
     total = 0.5
     for start in range(0, len(power), 4096):  # sums of float32 stay short
-        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises a loop over a slice, from 0 up
+        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises loops over a slice from 0
         for j in range(len(piece)):
             part += piece[j] / (own + piece[j])
         total += part
@@ -29,7 +29,7 @@ def near_rank(power, own, one):
 
 @helper
 def near_slope(power, by_rank, own, own_by_rank, one):
-    """sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
+    """Return the sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
     total = 0.0
     for start in range(0, len(power), 4096):
         part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
@@ -42,7 +42,7 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the pairs of documents with `others`, whose ranks do not count, to the slopes of both: one division each."""
+    """Add the pairs of documents with `others`, whose ranks do not count, to the slopes of both, by one division."""
     zero = one - one
     column = np.empty(len(others), others.dtype)
     for top in range(0, len(power), 64):  # sums of float32 stay short

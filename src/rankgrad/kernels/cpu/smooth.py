@@ -1,10 +1,10 @@
-"""Metrics on SmoothI's rank indicators, the product in them held constant.
+"""Metrics on SmoothI's rank indicators, with the product in them held constant.
 
-Each rank is a softmax over the list. Its share of the value and of the slopes is added at once, and nothing else of it
-is kept. Large alpha enlarges the smallest difference from rank to rank. So documents of equal score share one
-indicator, and sums run in the order of the scores: the result does not depend on the order of the documents. In
-average precision the factor of a rank holds a sum over the later ones, which is that over all ranks less that over the
-earlier ones: so the slopes are two sums, which are added when the total is known.
+Each rank is a softmax over the list. Its part of the value and of the slopes is added immediately, and nothing else of
+it is stored. A large alpha amplifies the smallest difference from rank to rank. So documents of equal score share one
+indicator, and sums run in the order of the scores: the result does not depend on the order of the documents. In average
+precision the factor of a rank contains a sum over the later ranks. It is the sum over all ranks minus that over the
+earlier ones. So the slopes are two sums, which are added when the total is known.
 """
 
 import math
@@ -36,7 +36,7 @@ def run(
     options: SmoothOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     numbers = (_CODES[name], options.k, options.alpha, options.delta, options.threshold)
@@ -52,7 +52,7 @@ def _smooth(given, out, tables, numbers):
 
 @helper
 def _list(l, given, out, tables, numbers):
-    """Minus the metric of a list, and its slopes."""
+    """Compute minus the metric of a list, and its slopes."""
     score_bits, label_bits, discount = tables
     code, k, alpha, delta, threshold = numbers
     place, relevant = begin(l, given, out, threshold)
@@ -63,9 +63,9 @@ def _list(l, given, out, tables, numbers):
     depth = m if k == 0 else min(k, m)
     top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
     descending(scores, score_bits, place)
-    lowest = np.float64(scores[place[m - 1]])  # float() keeps float32
-    seen, group = np.empty(m), np.empty(m, np.int64)  # of a document: label less the top one, or 1 if relevant
-    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)  # of a group: alpha times the shifted score; two sums
+    lowest = np.float64(scores[place[m - 1]])  # float() would keep float32
+    seen, group = np.empty(m), np.empty(m, np.int64)  # per document: label minus the highest, or 1 if relevant
+    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)  # per group: alpha times the shifted score; two sums
     groups = 0
     for i in range(m):
         if i == 0 or scores[place[i]] != scores[place[i - 1]]:
@@ -84,7 +84,7 @@ def _list(l, given, out, tables, numbers):
         total = 0.0
         for g in range(groups):
             total += seen_by[g] * by_seen[g] - size[g] * by_all[g]
-        # The lowest scores, by which all are shifted, share the derivative of the shift.
+        # Scores are shifted by the lowest one. The documents that have it share the derivative of the shift.
         by_all[groups - 1] += total / size[groups - 1]
         for i in range(m):
             slopes[place[i]] = scale * alpha * (seen[i] * by_seen[group[i]] - by_all[group[i]])
@@ -93,7 +93,7 @@ def _list(l, given, out, tables, numbers):
 
 @helper
 def _ranks(of_groups, discount, code, depth, delta, top, unit):
-    """The metric, up to a factor. Its derivative by the x of a document is `seen * by_seen - by_all` of its group."""
+    """Return the metric up to a factor. Its derivative by a document's x is `seen * by_seen - by_all` of its group."""
     x, size, seen_by = of_groups
     groups = len(x)
     left, indicator = np.empty(groups), np.empty(groups)

@@ -1,8 +1,8 @@
-"""NDCG at soft ranks: SoftSort and FastSort. All of it is in float64, and on documents in descending order.
+"""NDCG at soft ranks: SoftSort and FastSort. All numbers are in float64; documents are in descending order.
 
-SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1 it
-is a product of the gaps between, so that a product with it is two running sums, O(n) in all; for p = 2 the entries that
-count are a band. FastSort pools adjacent violators on a stack.
+SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1 an
+entry is a product over the gaps between i and j. So a product with the matrix is two cumulative sums, O(n) in total.
+For p = 2 the entries that count are a band. FastSort pools adjacent violators on a stack.
 """
 
 import math
@@ -18,7 +18,7 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import Regularisation, SoftNDCGOptions
 
 _LOG_2 = math.log(2.0)
-# Which matrix to multiply with. Not Python's booleans, for each of which Numba would compile it again.
+# Matrix to multiply with. Not Python booleans: Numba would compile again for each.
 ENTRIES, DERIVATIVES = np.bool_(False), np.bool_(True)
 
 
@@ -34,7 +34,7 @@ def run(
     options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     softsort = name == "softsort_ndcg"
@@ -65,7 +65,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Minus NDCG at the ranks, and its derivative by each."""
+    """Return minus NDCG at the ranks; fill `by_rank` with its derivatives."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -81,7 +81,7 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 @helper
 def _softsort_list(l, given, out, tables, numbers):
-    """Value and slopes at the mean ranks of the columns of SoftSort's matrix."""
+    """Compute value and slopes at the mean ranks of the columns of SoftSort's matrix."""
     score_bits, label_bits, discount = tables
     k, beta, temperature, p = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -89,7 +89,7 @@ def _softsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     per_unit = 1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature)
-    reach = np.empty((2, m))  # p = 1: what the gap before a document leaves; p = 2: its scaled score
+    reach = np.empty((2, m))  # p = 1: exp of minus the scaled gap before a document; p = 2: its scaled score
     for i in range(m):
         reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
         reach[1, i] = score[i] * per_unit
@@ -112,7 +112,7 @@ def _softsort_list(l, given, out, tables, numbers):
     _product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
         vectors[5, i] = -(made[3, i] + own[i] * made[4, i]) * vectors[1, i] * vectors[1, i]
-    # An entry is taken twice, at (i, j) and at (j, i), each time between two of the vectors.
+    # An entry occurs twice, at (i, j) and at (j, i), each time between two of the vectors.
     _product(vectors, made, score, reach, p, DERIVATIVES)
     for i in range(m):
         pairs = (
@@ -127,10 +127,10 @@ def _softsort_list(l, given, out, tables, numbers):
 
 @helper
 def _own_ranks(score):
-    """The rank of each document in descending order; the mean of their ranks where scores tie.
+    """Return the rank of each document in descending order. Tied documents have the mean of their ranks.
 
-    Values are linear in the ranks of documents that tie, so the mean changes none. But then such documents share the
-    derivative of their ranks, and the order in which they were given means nothing.
+    Values are linear in the ranks of tied documents, so the mean does not change them. But tied documents then share
+    the derivative of their ranks, so the result does not depend on their order in the input.
     """
     rank = np.empty(len(score))
     first = 0
@@ -143,7 +143,7 @@ def _own_ranks(score):
 
 @helper
 def _product(given, made, score, reach, p, slanted):
-    """Products of the matrix e, or of the derivative of e(i, j) by x_i, with vectors, `(vectors, m)`."""
+    """Multiply the matrix e, or if `slanted` the derivative of e(i, j) by x_i, with vectors, `(vectors, m)`."""
     m = len(score)
     if p == 1:
         for a in range(len(given)):
@@ -152,7 +152,7 @@ def _product(given, made, score, reach, p, slanted):
                 for step in range(m):
                     i = m - 1 - step if backwards else step
                     near = i + 1 if backwards else i - 1
-                    # Ties have e = 1 but no derivative, so they are carried past together.
+                    # Ties have e = 1 but no derivative, so they are added to `carry` together.
                     if step > 0 and (not slanted or score[i] != score[near]):
                         carry = (carry + level) * reach[0, max(i, near)]
                         level = 0.0
@@ -170,7 +170,7 @@ def _product(given, made, score, reach, p, slanted):
             low += 1
         while high < m and (x[high] - x[i]) ** 2 <= 80.0:
             high += 1
-        # Slices, for loops over them become vector instructions.
+        # Slices, because loops over them are vectorised.
         others, entries = x[low:high], row[: high - low]
         for j in range(len(others)):
             apart = others[j] - x[i]
@@ -185,7 +185,7 @@ def _product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Value and slopes at the point of the permutahedron nearest to -s / temperature."""
+    """Compute value and slopes at the point of the permutahedron nearest to -s / temperature."""
     score_bits, label_bits, discount = tables
     k, beta, temperature, entropic = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -193,10 +193,10 @@ def _fastsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
-    pooled, ranks = np.empty(m), np.empty(m)  # of each block: z from its first one, exponentials where entropic; ranks
-    level = m * 2.0**-52  # what rounding may make of blocks that are level, which are not merged
+    pooled, ranks = np.empty(m), np.empty(m)  # sums per block: z minus its first z (entropic: exponentials); ranks
+    level = m * 2.0**-52  # tolerance for rounding errors: blocks at the same level are not merged
     blocks = 0
-    for i in range(m):  # from the lowest score, which takes rank m
+    for i in range(m):  # from the lowest score, which has rank m
         z[i] = -score[m - 1 - i] / temperature
         start[blocks], start[blocks + 1], pooled[blocks], ranks[blocks] = i, i + 1, float(entropic), m - i
         blocks += 1

@@ -1,8 +1,8 @@
-"""Kernels for NVIDIA GPUs, in Triton: no synchronisation, no atomics, a fixed number of launches.
+"""Kernels for NVIDIA GPUs, in Triton: no synchronisation with the CPU, a fixed number of launches.
 
-A program takes a block of documents (rows) and walks over the documents of their lists (columns). Padded lists have
-their blocks to themselves; flat ones are cut wherever the block ends, and each row looks its list up in the offsets, so
-that nobody has to know the longest list beforehand.
+Only NeuralNDCG uses atomics. A program takes a block of documents (rows) and loops over the documents of their lists
+(columns). A block of a padded batch has documents of one list. A block of a flat batch may have several lists, and each
+row finds its list in the offsets, so that the length of the longest list need not be known.
 """
 
 import os
@@ -17,7 +17,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 class Layout:
-    """Where the lists are, as kernels take it: offsets or a stride, and the grid of row blocks."""
+    """Layout of the lists, as kernels take it: offsets or a stride, and the grid of row blocks."""
 
     def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
         self.documents = scores.shape[0]
@@ -27,27 +27,27 @@ class Layout:
         self.lists = self.documents // n if offsets is None else offsets.shape[0] - 1
 
     def arguments(self) -> tuple[Any, ...]:
-        """`offsets, documents, lists, n`: what `rows` and `list_bounds` need."""
+        """Return `offsets, documents, lists, n`, the arguments of `rows` and `list_bounds`."""
         return self.offsets, self.documents, self.lists, self.n
 
     def constants(self) -> dict[str, Any]:
-        """`PADDED` and `STEPS`: the compile-time half of the same."""
+        """Return `PADDED` and `STEPS`, the compile-time arguments of the same functions."""
         return {"PADDED": self.padded, "STEPS": 0 if self.padded else max(self.lists, 1).bit_length() + 1}
 
     def row_grid(self, rows: int) -> tuple[int]:
-        """One program for each block of rows."""
+        """Grid with one program per block of rows."""
         if self.padded:
             return (self.lists * triton.cdiv(self.n, rows),)
         return (max(triton.cdiv(self.documents, rows), 1),)
 
     def list_grid(self) -> tuple[int]:
-        """One program for each list."""
+        """Grid with one program per list."""
         return (max(self.lists, 1),)
 
 
 @triton.jit
 def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr):
-    """The documents of this program, `(ROWS,)`, whether each exists, and the bounds of its list."""
+    """Return the documents of this program, `(ROWS,)`, True for each that exists, and the bounds of its list."""
     if PADDED:
         blocks = tl.cdiv(n, ROWS)
         first = (tl.program_id(0) // blocks) * n
@@ -59,7 +59,7 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
     real = row < documents
     low = tl.zeros([ROWS], tl.int32)
     high = low + lists
-    for _ in range(STEPS):  # the last list that begins at or before the row; empty ones before it begin there too
+    for _ in range(STEPS):  # the last list that begins at or before the row; earlier ones there are empty
         middle = (low + high) // 2
         begins = tl.load(offsets + middle, mask=real, other=0)
         low = tl.where(begins <= row, middle, low)
@@ -71,7 +71,7 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
 
 @triton.jit
 def list_bounds(offsets, l, n, PADDED: tl.constexpr):
-    """The bounds of a list."""
+    """Return the bounds of a list."""
     if PADDED:
         return l * n, l * n + n
     return tl.load(offsets + l).to(tl.int32), tl.load(offsets + l + 1).to(tl.int32)
@@ -79,7 +79,7 @@ def list_bounds(offsets, l, n, PADDED: tl.constexpr):
 
 @triton.jit
 def present(mask, where, inside, MASKED: tl.constexpr):
-    """Which of these documents are real."""
+    """Return True for each of these documents that is real."""
     if MASKED:
         return inside & (tl.load(mask + where, mask=inside, other=0) != 0)
     return inside
@@ -87,7 +87,7 @@ def present(mask, where, inside, MASKED: tl.constexpr):
 
 @triton.jit
 def reciprocal(x):
-    """1 / x to the last bit but one, in one instruction where there is one."""
+    """Return 1 / x, correct except for the last bit, in one instruction if there is one."""
     if INTERPRETED or x.dtype == tl.float64:
         return 1.0 / x
     else:
@@ -98,7 +98,7 @@ def reciprocal(x):
 
 @triton.jit
 def power(x):
-    """2 to the power of x, in one instruction where there is one; what float32 cannot hold in full is 0."""
+    """Return 2^x, in one instruction if there is one; then subnormal results are 0."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.exp2(x)
     else:
@@ -109,7 +109,7 @@ def power(x):
 
 @triton.jit
 def logarithm(x):
-    """log2(x) for x >= 2, in one instruction where there is one."""
+    """Return log2(x) for x >= 2, in one instruction if there is one."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.log2(x)
     else:
@@ -120,7 +120,7 @@ def logarithm(x):
 
 @triton.jit
 def log1p(x):
-    """log(1 + x) without losing a small x."""
+    """Return log(1 + x), accurate for small x."""
     whole = 1.0 + x
     rest = whole - 1.0
     return tl.where(rest == 0.0, x, tl.log(whole) * (x / tl.where(rest == 0.0, 1.0, rest)))
@@ -128,7 +128,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1 for x <= 0 without losing a small x."""
+    """Return exp(x) - 1 for x <= 0, accurate for small x."""
     power = tl.exp(x)
     log = tl.log(tl.where(power > 0.0, power, 1.0))
     tiny = power == 1.0
@@ -137,6 +137,6 @@ def expm1(x):
 
 
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor as kernels take it: contiguous, in this dtype. Itself, where it is so already."""
+    """Return the tensor as kernels take it: contiguous, in this dtype. No copy is made if it is already so."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

@@ -1,7 +1,7 @@
 """Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
-Three launches: soft ranks (and the ideal order, by counting), then per list the value and its derivative by each rank,
-then the derivative by each score.
+Three launches: soft ranks (and the ideal order, by counting); per list the value and its derivative by each rank; the
+derivative by each score.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import ApproxOptions
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
 ROWS, COLUMNS, TILE = 32, 32, 1024
-FAR = tl.constexpr(126.0)  # of two scores: 2^-126 is the smallest number that float32 holds in full
+FAR = tl.constexpr(126.0)  # largest gap of two scores: 2^-126 is the smallest normal float32
 
 
 def run(
@@ -34,12 +34,12 @@ def run(
     options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
     form, threshold = options.form, options.threshold
-    # Raw params are read on the device; numbers that are known here travel as arguments.
+    # Raw params are read on the device; numbers that are known here are passed as arguments.
     raw = (scores, scores, scores)
     numbers = [0.0] * 6
     if not form:
@@ -50,19 +50,19 @@ def run(
         raw = own(params.to(scores.device), scores.dtype).unbind()
     else:
         raw = params
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    slopes = room(scores, layout.documents if gradient else 0)
-    extras = room(scores, layout.lists if gradient else 0, 3)
-    rank, ideal, by_rank = (room(scores, layout.documents) for _ in range(3))
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    slopes = allocate(scores, layout.documents if gradient else 0)
+    extras = allocate(scores, layout.lists if gradient else 0, 3)
+    rank, ideal, by_rank = (allocate(scores, layout.documents) for _ in range(3))
     above, by_above = (
-        (room(scores, layout.documents), room(scores, layout.documents)) if code == AVERAGE else (rank, rank)
+        (allocate(scores, layout.documents), allocate(scores, layout.documents)) if code == AVERAGE else (rank, rank)
     )
-    direct = room(scores, layout.documents) if code == RECIPROCAL else rank
-    turn = room(scores, layout.documents) if form and gradient else rank
+    direct = allocate(scores, layout.documents) if code == RECIPROCAL else rank
+    turn = allocate(scores, layout.documents) if form and gradient else rank
     given = (*layout.arguments(), as_bytes(mask, scores), *raw, *numbers)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
     constants = {"CODE": code, "MASKED": mask is not None, "FORM": int(form), **layout.constants()}
-    constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, else by counting pairs
+    constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, otherwise by counting pairs
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
     rows_of_lists, lists = layout.row_grid(ROWS), layout.list_grid()
     launch(
@@ -107,7 +107,7 @@ def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zer
 
 @triton.jit
 def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
-    """The derivative of what the formula takes by its raw parameter."""
+    """Return the derivative of a parameter of the formula by its raw parameter."""
     if FORM == 0:
         return zero + 1.0
     else:
@@ -118,7 +118,7 @@ def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
 
 @triton.jit
 def _powers(scores, where, real, alpha):
-    """Scores as exponents of 2, so that sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)); padding at -inf."""
+    """Return scores as exponents of 2: sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)). Padding is -inf."""
     s = tl.load(scores + where, mask=real, other=0.0)
     return tl.where(real, s * (alpha * 1.4426950408889634), -float("inf"))
 
@@ -148,9 +148,9 @@ def _ranks(
         there = present(mask, j, j < last, MASKED)
         x_j = _powers(scores, j, there, sharp)
         gap = x_i[:, None] - x_j[None, :]
-        gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that nothing below is infinite
+        gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that nothing below becomes infinite
         odds = power(gap)
-        chance = reciprocal(1.0 + odds)  # as good as 0 for padding
+        chance = reciprocal(1.0 + odds)  # negligible for padding
         if not PADDED:
             mine = (j[None, :] >= start[:, None]) & (j[None, :] < end[:, None])
             chance = tl.where(mine, chance, 0.0)
@@ -167,7 +167,7 @@ def _ranks(
                 above_it = above_it & mine
             better += above_it.to(tl.int32)
     tl.store(rank + i, tl.sum(ahead, 1) + 0.5, mask=inside)
-    if FORM > 0 and GRADIENT:  # the derivative by alpha, which enters as alpha s only
+    if FORM > 0 and GRADIENT:  # the derivative by alpha: only alpha s enters
         tl.store(turn + i, tl.sum(turning, 1) * 0.6931471805599453 / sharp, mask=inside)
     if CODE == 3:
         tl.store(above + i, tl.sum(ahead_relevant, 1) + 0.5, mask=inside)
@@ -177,7 +177,7 @@ def _ranks(
 
 @triton.jit
 def _cut(rank, k, beta):
-    """The soft cutoff and its derivative by the rank."""
+    """Return the soft cutoff and its derivative by the rank."""
     x = beta * (k + 0.5 - rank)
     small = tl.exp(-tl.abs(x))
     some = k > 0
@@ -188,7 +188,7 @@ def _cut(rank, k, beta):
 
 @triton.jit
 def _gain(y, top, log_base):
-    """(b^y - 1) / (b^top - 1) and its derivative by log b, down to b = 1, where it is y / top."""
+    """Return (b^y - 1) / (b^top - 1) and its derivative by log b; at b = 1 the limit, y / top."""
     near = log_base < 1e-4
     base = tl.where(near, 1.0, log_base)
     whole = expm1(-top * base)
@@ -202,7 +202,7 @@ def _gain(y, top, log_base):
 
 @triton.jit
 def _discount(r, slope):
-    """d(r), and its derivatives by r and by the slope; slope 0 stands for the printed form, ln(1 + r)."""
+    """Return d(r) and its derivatives by r and by the slope; slope 0 means the printed form, ln(1 + r)."""
     printed = slope == 0.0
     near = slope < 1e-4
     u = tl.where(near, 1.0, slope)

@@ -1,4 +1,4 @@
-"""What kernels of NDCG and its kin need of the labels: the place of each document in the ideal order, the ideal DCG."""
+"""Ideal order for the kernels of NDCG and similar metrics: the place of each document in it, and the ideal DCG."""
 
 import struct
 
@@ -9,14 +9,14 @@ from rankgrad.kernels.cuda import present, rows
 
 
 def split(number: float) -> tuple[float, float]:
-    """A number as Triton takes it, in float32, and what float64 has beyond that."""
+    """Split a number into its float32 value, which Triton takes, and the remainder in float64."""
     most: float = struct.unpack("f", struct.pack("f", number))[0]
     return most, number - most
 
 
 @triton.jit
 def ahead(key_j, key_i, j, i):
-    """Whether j comes before i in descending order of their keys, ties by position, `(rows, columns)`."""
+    """Return True if j comes before i in descending order of their keys, ties by position, `(rows, columns)`."""
     return (key_j[None, :] > key_i[:, None]) | ((key_j[None, :] == key_i[:, None]) & (j[None, :] < i[:, None]))
 
 
@@ -43,13 +43,13 @@ def places(
 
 @triton.jit
 def gain(y, top):
-    """2^y - 1 over 2^top; exactly 0 for y = 0."""
+    """Return (2^y - 1) / 2^top; exactly 0 for y = 0."""
     return tl.exp2(y - top) - tl.exp2(-top)
 
 
 @triton.jit
 def ideal_dcg(labels, best, mask, start, end, k, MASKED: tl.constexpr, TILE: tl.constexpr):
-    """The highest label of a list, and its ideal DCG@k (k = 0: of all) over 2 to its power; 1 where there is none."""
+    """Return the highest label y of a list, and its ideal DCG@k (k = 0: whole list) divided by 2^y; 1 if that is 0."""
     top = tl.full([], 0.0, labels.dtype.element_ty)
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)

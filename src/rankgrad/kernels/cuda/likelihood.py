@@ -1,10 +1,10 @@
 """Losses in which a document competes with those of lower label: ListMLE, its position-aware form, unique softmax.
 
-ListMLE: an order by label, then one program a list, which scans it from the end for the sums that remain after each
-choice, and from the front for the slopes. Up to `COUNTED` documents a list the order is counted, pair by pair, in one
-launch; beyond, PyTorch sorts. Unique softmax is two walks over the pairs of a list, and a sum.
+ListMLE: an order by label, then one program per list. The program scans the list from the end for the sums that remain
+before each choice, and from the front for the slopes. Up to `COUNTED` documents per list, the order is counted, pair by
+pair, in one launch. For longer lists, PyTorch sorts. Unique softmax is two passes over the pairs of a list, and a sum.
 
-A sum of exponentials is kept as e^top * rest, where top is its own largest exponent: nothing underflows that counts.
+A sum of exponentials is stored as e^top * rest, where top is its largest exponent. So no significant term underflows.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
-from rankgrad.kernels.cuda.recorded_launches import launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
 ROWS, COLUMNS = 32, 64
-TILE, WIDEST = 1024, 2048  # documents at a time, where the length of a list is not known, and at most
+TILE, WIDEST = 1024, 2048  # documents at a time: if the length of lists is not known; at most
 COUNTED = 2048
 
 # The first arguments of every kernel: scores, labels, weights, mask, offsets, documents, lists, n.
@@ -35,19 +35,19 @@ def plackett_luce(
     position_aware: bool,
     together: bool,
 ) -> None:
-    """Fill values, signal and slopes of (P-)ListMLE, ties in their order or together."""
+    """Fill values, signal and slopes of (P-)ListMLE, with ties by position or together."""
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
-        order = room(scores, layout.documents, dtype=torch.int32)
+        order = allocate(scores, layout.documents, dtype=torch.int32)
         launch(_order, layout.row_grid(ROWS), *given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     else:
         order = sorted_order(layout, labels.to(scores.dtype), mask)
-    top, rest = room(scores, layout.documents), room(scores, layout.documents)
-    # What the walk from the front leaves, and where runs of equal labels end.
+    top, rest = allocate(scores, layout.documents), allocate(scores, layout.documents)
+    # Results of the scan from the front, and the ends of runs of equal labels.
     extra = layout.documents if together and gradient else 0
-    until, share = room(scores, extra), room(scores, extra)
-    ends = room(scores, layout.documents if together and (gradient or position_aware) else 0, dtype=torch.int32)
+    until, share = allocate(scores, extra), allocate(scores, extra)
+    ends = allocate(scores, layout.documents if together and (gradient or position_aware) else 0, dtype=torch.int32)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
     launch(
         _likelihood, layout.list_grid(),
@@ -67,7 +67,7 @@ def unique_softmax(
     """Fill values, signal and slopes of unique softmax."""
     scores = given[0]
     values, signal, slopes = filled
-    top, share, terms = (room(scores, layout.documents) for _ in range(3))
+    top, share, terms = (allocate(scores, layout.documents) for _ in range(3))
     grid, blocks = layout.row_grid(ROWS), {"ROWS": ROWS, "COLUMNS": COLUMNS}
     launch(_fields, grid, *given, top, share, terms, **blocks, **constants)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), TILE) if layout.padded else TILE
@@ -77,7 +77,7 @@ def unique_softmax(
 
 
 def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Places of the documents by falling label, ties by position, `(D,)`; padding last in its list."""
+    """Return the positions of the documents by descending label, ties by position, `(D,)`; padding comes last."""
     if layout.padded:
         table = labels.view(layout.lists, layout.n)
         if mask is not None:
@@ -96,7 +96,7 @@ def _order(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Put each real document at the place of its rank by label."""
+    """Store each real document at its rank by label."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
@@ -117,7 +117,7 @@ def _order(
 
 @triton.jit
 def _join(top_a, rest_a, top_b, rest_b):
-    """The sum of e^top_a rest_a and e^top_b rest_b, in the same form."""
+    """Return the sum of e^top_a rest_a and e^top_b rest_b, in the same form."""
     top = tl.maximum(top_a, top_b)
     return top, rest_a * tl.exp(top_a - top) + rest_b * tl.exp(top_b - top)
 
@@ -134,7 +134,7 @@ def _more(a, b):
 
 @triton.jit
 def _nothing(scores):
-    """The top of an empty sum: finite, so that the difference of two of them is no NaN."""
+    """Return the top of an empty sum: finite, so that the difference of two of them is not NaN."""
     if scores.dtype.element_ty == tl.float64:
         return tl.full([], -1e300, tl.float64)
     else:
@@ -143,9 +143,9 @@ def _nothing(scores):
 
 @triton.jit
 def _counts(weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
-    """What the choice of each document counts, in a run of so many ties; `last` is the share of the last rank.
+    """Return the weight of the choice of each document, in a run of `size` ties; `last` is the share of the last rank.
 
-    The shares of ranks are 1, 1/2, ..., 2^(1 - n), from rank 0 on; of ties, each has their mean.
+    The shares of ranks are 1, 1/2, ..., 2^(1 - n), from rank 0 on. Ties have the mean of their shares.
     """
     v = last * 0.0 + 1.0
     if POSITION_AWARE:
@@ -164,9 +164,10 @@ def _likelihood(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """From the end, the sums that remain before each choice; from the front, the chances that a document had.
+    """Scan from the end: the sums that remain before each choice. Scan from the front: the chances of each document.
 
-    Together, a choice takes the sum at the first of its run of equal labels, and a document the chances up to the last.
+    If `TOGETHER`, a choice takes the sum at the first of its run of equal labels, and a document the chances up to the
+    last.
     """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
@@ -221,7 +222,7 @@ def _likelihood(
         if not GRADIENT:
             return
 
-    tl.debug_barrier()  # the sums that other threads of this program stored
+    tl.debug_barrier()  # for the sums that other threads of this program stored
     until_top, until_rest = _nothing(scores), value * 0.0
     until_first = count * 0
     for tile in range(tiles):
@@ -252,7 +253,7 @@ def _likelihood(
             if TOGETHER:
                 tl.store(untils + start + rank, top, mask=inside)
                 tl.store(shares + start + rank, rest, mask=inside)
-                tl.store(slopes + i, -v, mask=inside)  # until the sums are there
+                tl.store(slopes + i, -v, mask=inside)  # the sums are added below
             else:
                 tl.store(slopes + i, tl.exp(tl.where(inside, s + top, 0.0)) * rest - v, mask=inside)
             until_top, until_rest = tl.sum(tl.where(end_of_tile, top, 0.0)), tl.sum(tl.where(end_of_tile, rest, 0.0))
@@ -277,7 +278,7 @@ def _likelihood(
 
 @triton.jit
 def _gain(labels, weights, i, real, scores, WEIGHTED: tl.constexpr):
-    """The label and w (2^y - 1)."""
+    """Return the label and w (2^y - 1)."""
     y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
     t = tl.exp2(y) - 1.0
     if WEIGHTED:
@@ -291,7 +292,7 @@ def _fields(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The sum of exponentials that each document competes in, and its part of the loss."""
+    """Compute the sum of exponentials in which each document competes (its field), and its part of the loss."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i, t_i = _gain(labels, weights, i, real, scores, WEIGHTED)
@@ -347,7 +348,7 @@ def _slopes(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each document's part in its own field and in those of the documents of higher label."""
+    """Compute the slope of each document, from its own field and from those of the documents of higher label."""
     j, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, j, inside, MASKED)
     y_j, t_j = _gain(labels, weights, j, real, scores, WEIGHTED)
@@ -364,7 +365,7 @@ def _slopes(
         top = tl.load(tops + i, mask=there, other=0.0)
         share = tl.load(shares + i, mask=there, other=0.0)
         part = share[None, :] * tl.exp(tl.where(above, s_j[:, None] - top[None, :], -float("inf")))
-        total += tl.where(above, part, 0.0)  # a NaN of another list stays there
+        total += tl.where(above, part, 0.0)  # a NaN must not spread from another list
     top = tl.load(tops + j, mask=real, other=0.0)
     own = tl.load(shares + j, mask=real, other=0.0) * tl.exp(s_j - top)
     tl.store(slopes + j, tl.where(real, tl.sum(total, 1) + own - t_j, 0.0), mask=inside)

@@ -1,7 +1,7 @@
-"""Softmax cross entropies, in one launch with a program a list; the losses that need an order are in `likelihood.py`.
+"""Softmax cross entropies, in one launch with one program per list; losses that need an order are in `likelihood.py`.
 
-A program walks over its list three times: for the highest score and label, for the sums, and for the slopes. What a
-second walk reads is still in the cache, and one program does 65,536 documents in less time than a few launches take.
+A program reads its list three times: for the highest score and label, for the sums, and for the slopes. After the first
+time the list is in the cache, and one program reads 65,536 documents in less time than a few launches take.
 """
 
 import torch
@@ -12,12 +12,12 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
-TILE, WIDEST = 1024, 4096  # documents at a time, where the length of a list is not known, and at most
+TILE, WIDEST = 1024, 4096  # documents at a time: if the length of lists is not known; at most
 
 
 def run(
@@ -32,12 +32,12 @@ def run(
     options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, labels.dtype)
     layout = Layout(scores, offsets, n)
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    slopes = room(scores, layout.documents if gradient else 0)
-    extras = room(scores, layout.lists if gradient else 0, 0)
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    slopes = allocate(scores, layout.documents if gradient else 0)
+    extras = allocate(scores, layout.lists if gradient else 0, 0)
     heavy = scores if weights is None else own(weights, weights.dtype)
     given = (scores, labels, heavy, as_bytes(mask, scores), *layout.arguments())
     filled = (values, as_bytes(signal, scores), slopes)
@@ -61,12 +61,12 @@ def run(
 
 @triton.jit
 def _target(labels, weights, i, real, top, option, CODE: tl.constexpr, WEIGHTED: tl.constexpr):
-    """What each document counts, before any normalisation; 0 for padding."""
+    """Return the target of each document, before normalisation; 0 for padding."""
     y = tl.load(labels + i, mask=real, other=0).to(top.dtype)
     if CODE == 2:
         y = tl.exp(y - top)
     if CODE == 3:
-        # Over 2^max(y), which cancels, so that large labels cannot overflow.
+        # Divided by 2^max(y), which cancels, so that large labels do not overflow.
         y = tl.exp2(y - top) - option * tl.exp2(-top)
     if WEIGHTED:
         y = y * tl.load(weights + i, mask=real, other=0).to(top.dtype)

@@ -1,7 +1,7 @@
-// What eager mode does around its kernels, without Python: take memory, launch, and put the value into the graph.
+// Eager mode without Python: allocates memory, launches the kernels, and connects the value to the graph.
 //
-// Nothing here needs CUDA's headers: the driver's function that launches a kernel comes as an address, and a plan says
-// what to pass to it. `native.py` builds this file and makes the plans.
+// It does not need CUDA's headers: the driver's launch function is given as an address, and a plan holds the arguments
+// of each launch. `native.py` builds this file and makes the plans.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// cuLaunchKernel: function, grid, block, bytes of shared memory, stream, arguments, nothing.
+// cuLaunchKernel: function, grid, block, bytes of shared memory, stream, arguments, extra (unused).
 using Launcher = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 
 struct Pointer {  // an address among the arguments: base[which] + offset
@@ -58,13 +58,13 @@ std::vector<Py_ssize_t> integers(PyObject* list) {
 }
 
 // (function, (x, y, z), threads, shared, packed, places, [(place, which, offset)])
-Launch read_launch(PyObject* told) {
+Launch read_launch(PyObject* args) {
   Launch launch;
   const char* packed;
   Py_ssize_t size;
   PyObject *places, *pointers;
   unsigned long long function;
-  if (!PyArg_ParseTuple(told, "K(III)IIy#O!O!", &function, &launch.grid[0], &launch.grid[1], &launch.grid[2],
+  if (!PyArg_ParseTuple(args, "K(III)IIy#O!O!", &function, &launch.grid[0], &launch.grid[1], &launch.grid[2],
                         &launch.threads, &launch.shared, &packed, &size, &PyList_Type, &places, &PyList_Type, &pointers))
     throw python_error();
   launch.function = reinterpret_cast<void*>(function);
@@ -80,13 +80,13 @@ Launch read_launch(PyObject* told) {
 }
 
 // plan(launcher, device, scratch, [launch], [(shape, double)])
-PyObject* make_plan(PyObject*, PyObject* told) {
+PyObject* make_plan(PyObject*, PyObject* args) {
   HANDLE_TH_ERRORS
   unsigned long long launcher;
   const char* device;
   long long scratch;
   PyObject *launches, *outputs;
-  if (!PyArg_ParseTuple(told, "KsLO!O!", &launcher, &device, &scratch, &PyList_Type, &launches, &PyList_Type, &outputs))
+  if (!PyArg_ParseTuple(args, "KsLO!O!", &launcher, &device, &scratch, &PyList_Type, &launches, &PyList_Type, &outputs))
     return nullptr;
   auto plan = std::make_unique<Plan>(Plan{reinterpret_cast<Launcher>(launcher), at::Device(device), scratch, {}, {}});
   for (Py_ssize_t at = 0; at < PyList_Size(launches); ++at)
@@ -104,18 +104,18 @@ PyObject* make_plan(PyObject*, PyObject* told) {
   END_HANDLE_TH_ERRORS
 }
 
-// run(plan, stream, [addresses of the inputs]): the outputs
-PyObject* run(PyObject*, PyObject* const* told, Py_ssize_t count) {
+// run(plan, stream, [addresses of the inputs]) returns the outputs
+PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 3 && PyList_Check(told[2]), "run takes a plan, a stream and a list of addresses");
-  auto* plan = static_cast<Plan*>(PyCapsule_GetPointer(told[0], "rankgrad.plan"));
+  TORCH_CHECK_TYPE(count == 3 && PyList_Check(args[2]), "run takes a plan, a stream and a list of addresses");
+  auto* plan = static_cast<Plan*>(PyCapsule_GetPointer(args[0], "rankgrad.plan"));
   if (plan == nullptr) return nullptr;
-  void* stream = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(told[1]));
-  const Py_ssize_t inputs = PyList_GET_SIZE(told[2]);
+  void* stream = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(args[1]));
+  const Py_ssize_t inputs = PyList_GET_SIZE(args[2]);
   std::vector<char*> bases;
   bases.reserve(inputs + 1 + plan->outputs.size());
   for (Py_ssize_t at = 0; at < inputs; ++at)
-    bases.push_back(reinterpret_cast<char*>(PyLong_AsUnsignedLongLong(PyList_GET_ITEM(told[2], at))));
+    bases.push_back(reinterpret_cast<char*>(PyLong_AsUnsignedLongLong(PyList_GET_ITEM(args[2], at))));
   if (PyErr_Occurred()) return nullptr;
 
   Tensor scratch;
@@ -140,7 +140,7 @@ PyObject* run(PyObject*, PyObject* const* told, Py_ssize_t count) {
     for (Py_ssize_t place : launch.places) arguments.push_back(packed.data() + place);
     const int failed = plan->launcher(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, 1,
                                       1, launch.shared, stream, arguments.data(), nullptr);
-    // One string: where libstdc++ is linked statically, streams of two of them do not go together.
+    // One string: if libstdc++ is linked statically, string streams of its two copies are not compatible.
     TORCH_CHECK(failed == 0, std::string("a kernel could not be launched: CUDA error ") + std::to_string(failed));
   }
 
@@ -150,7 +150,7 @@ PyObject* run(PyObject*, PyObject* const* told, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// A gradient as it is, which cannot be differentiated again.
+// Returns a gradient unchanged; it cannot be differentiated again.
 struct OnceOnly : torch::autograd::Function<OnceOnly> {
   static Tensor forward(AutogradContext*, const Tensor& gradient, const Tensor&) { return gradient.view_as(gradient); }
 
@@ -159,7 +159,7 @@ struct OnceOnly : torch::autograd::Function<OnceOnly> {
   }
 };
 
-// A value that is there already: its derivatives by scores and then by params are one tensor, the slopes.
+// Connects an already computed value to the graph. One tensor, the slopes, holds its derivatives by scores and by params.
 struct Connected : torch::autograd::Function<Connected> {
   static Tensor forward(AutogradContext* ctx, const Tensor& value, const Tensor& slopes, at::TensorList sources) {
     variable_list saved(sources.begin(), sources.end());
@@ -172,7 +172,7 @@ struct Connected : torch::autograd::Function<Connected> {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor product = at::mul(saved.back(), upstream[0]);
     const auto params = static_cast<int64_t>(saved.size()) - 2;
-    variable_list found(2);  // nothing by value and slopes
+    variable_list found(2);  // no gradient by value and slopes
     if (params == 0) {
       found.push_back(product);
     } else {
@@ -186,24 +186,25 @@ struct Connected : torch::autograd::Function<Connected> {
   }
 };
 
-// connect(value, slopes, scores, *params): the value, in the graph
-PyObject* connect(PyObject*, PyObject* const* told, Py_ssize_t count) {
+// connect(value, slopes, scores, *params) returns the value, connected to the graph
+PyObject* connect(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(count >= 3, "connect takes a value, slopes and scores");
-  for (Py_ssize_t at = 0; at < count; ++at) TORCH_CHECK_TYPE(THPVariable_Check(told[at]), "connect takes tensors");
+  for (Py_ssize_t at = 0; at < count; ++at) TORCH_CHECK_TYPE(THPVariable_Check(args[at]), "connect takes tensors");
   std::vector<Tensor> sources;
-  for (Py_ssize_t at = 2; at < count; ++at) sources.push_back(THPVariable_Unpack(told[at]));
+  for (Py_ssize_t at = 2; at < count; ++at) sources.push_back(THPVariable_Unpack(args[at]));
   return THPVariable_Wrap(
-      Connected::apply(THPVariable_Unpack(told[0]), THPVariable_Unpack(told[1]), at::TensorList(sources)));
+      Connected::apply(THPVariable_Unpack(args[0]), THPVariable_Unpack(args[1]), at::TensorList(sources)));
   END_HANDLE_TH_ERRORS
 }
 
-// slopes(value, scores): the slopes by scores, a leaf, that were connected to a value; None if something stands between
-PyObject* slopes(PyObject*, PyObject* const* told, Py_ssize_t count) {
+// slopes(value, scores) returns the slopes that `connect` gave to the value, if the leaf `scores` is its direct input;
+// otherwise None
+PyObject* slopes(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 2 && THPVariable_Check(told[0]) && THPVariable_Check(told[1]), "slopes takes two tensors");
-  const Tensor& scores = THPVariable_Unpack(told[1]);
-  const auto& function = THPVariable_Unpack(told[0]).grad_fn();
+  TORCH_CHECK_TYPE(count == 2 && THPVariable_Check(args[0]) && THPVariable_Check(args[1]), "slopes takes two tensors");
+  const Tensor& scores = THPVariable_Unpack(args[1]);
+  const auto& function = THPVariable_Unpack(args[0]).grad_fn();
   auto* node = dynamic_cast<torch::autograd::CppNode<Connected>*>(function.get());
   if (node == nullptr || node->next_edge(2) != torch::autograd::impl::gradient_edge(scores)) Py_RETURN_NONE;
   const Tensor all = node->ctx_.get_saved_variables().back();

@@ -1,8 +1,8 @@
 """Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
 
-It is off by default: no compiler is started unless `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` asks for
-it. Then the first call on a machine starts the compiler in the background, once; until it is done, and wherever there
-is no compiler or no private folder to keep the file in, calls go through Python and have the same results.
+It is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` is set. Then
+the first call on a machine starts the compiler once, in the background. Until it has finished, and if there is no
+compiler or no private folder for the file, calls go through Python and have the same results.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("native.cpp")
 NAME = f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
-# Triton's names of types, and how an argument of the type is packed.
+# By Triton's name of a type: the `struct` format of an argument.
 PACKED = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 PACKED |= {f"u{width[1:]}": code.upper() for width, code in PACKED.items() if width[0] == "i"}
 
@@ -39,7 +39,7 @@ _begun = False
 
 
 def ready() -> Any:
-    """The built module; None where it is not wanted, and while there is none."""
+    """Return the built module; None if it is not wanted or not built yet."""
     if not wanted():
         return None
     if not _begun:
@@ -48,19 +48,19 @@ def ready() -> Any:
 
 
 def wait() -> bool:
-    """Wait until the module is there, for measurements and tests; whether it is, and is wanted."""
+    """Wait until the module is built, for measurements and tests. Return True if it is built and wanted."""
     if ready() is None and wanted() and _builder is not None:
         _builder.join()
     return ready() is not None
 
 
 def compiler() -> str | None:
-    """The C++ compiler; None where there is none, or what it makes could not be loaded from memory."""
+    """Path of the C++ compiler; None if there is none, or if modules cannot be loaded from memory."""
     return shutil.which(os.environ.get("CXX", "c++")) if hasattr(os, "memfd_create") else None
 
 
 def _begin() -> None:
-    """Load what an earlier process built, or build it in a thread."""
+    """Load the module that an earlier process built, or build it in a thread."""
     global _begun, _builder
     _begun = True
     if (program := compiler()) is None:
@@ -73,7 +73,7 @@ def _begin() -> None:
 
 
 def _build(program: str, folder: cache_folder.CacheFolder) -> None:
-    """The compiler goes on when this process ends, and what it makes is kept."""
+    """Run the compiler. If this process ends, the compiler continues and its output is stored."""
     build = [sys.executable, "-I", cache_folder.__file__, str(folder.path), NAME, *command_line(program)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if subprocess.run(build, start_new_session=True, check=False, **quiet).returncode == 0:
@@ -81,7 +81,7 @@ def _build(program: str, folder: cache_folder.CacheFolder) -> None:
 
 
 def command_line(program: str) -> list[str]:
-    """How the file is compiled; `-o` and a path are to follow."""
+    """Command that compiles the file, without `-o` and the output path."""
     root = Path(torch.__file__).parent
     includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
     includes = [*includes, Path(sysconfig.get_path("include"))]
@@ -95,7 +95,7 @@ def command_line(program: str) -> list[str]:
 
 
 def _load(folder: cache_folder.CacheFolder) -> bool:
-    """Load the module from memory, so that what runs is what was checked; whether there is one."""
+    """Load the module from memory, so that the checked bytes are the ones that run. Return True if it is stored."""
     global _module
     if (content := folder.read(NAME)) is None:
         return False
@@ -107,7 +107,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
             module = module_from_spec(spec_from_loader("native", loader))  # type: ignore[arg-type]
             loader.exec_module(module)
         _module = module
-    except (ImportError, OSError):  # built for another PyTorch of the same name, or no such memory
+    except (ImportError, OSError):  # built for another PyTorch of the same version, or no memory files
         pass
     return True
 
@@ -115,25 +115,26 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
 def plan(
     built: Any, launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
 ) -> Any:
-    """The plan of recorded launches, for `run` of the built module; None where there cannot be one."""
+    """Return the plan of recorded launches, for `run` of the built module; None if a plan is not possible."""
     if (driver := _driver()) is None:
         return None
-    told = [_told(launch, driver) for launch in launches]
-    if None in told:
+    described = [_describe(launch, driver) for launch in launches]
+    if None in described:
         return None
     launcher = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
-    return built.plan(launcher, device, scratch, told, [([*shape], dtype == torch.float64) for shape, dtype in outputs])
+    shapes = [([*shape], dtype == torch.float64) for shape, dtype in outputs]
+    return built.plan(launcher, device, scratch, described, shapes)
 
 
-def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
-    """A launch as `native.cpp` takes it; None where the kernel asks for more than arguments."""
+def _describe(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
+    """Return a launch as `native.cpp` takes it; None if the kernel needs more than arguments."""
     compiled, meta = launch.compiled, launch.compiled.metadata
     special = ("launch_pdl", "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size")
     if meta.num_ctas > 1 or any(getattr(meta, name, False) for name in special):
         return None
     packed, sizes, pointers = pack_launch(compiled.src.signature, launch)
     wanted = _sizes(driver, compiled.function)
-    # Triton adds pointers to scratch memory, of which there is none here.
+    # Triton adds pointers to scratch memory, which is not used here.
     if wanted[: len(sizes)] != sizes or any(size != 8 for size in wanted[len(sizes) :]):
         return None
     packed += bytes(8 * (len(wanted) - len(sizes)))
@@ -142,7 +143,7 @@ def _told(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
 
 
 def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
-    """Arguments as the kernel takes them, 8 bytes each: these, their sizes, and where which address goes."""
+    """Return the packed arguments of the kernel, 8 bytes each; their sizes; and the position of each address."""
     addresses = {at: (base, offset) for at, base, offset in launch.tensors}
     packed, sizes, pointers = b"", [], []
     for at, name in enumerate(launch.names):
@@ -161,7 +162,7 @@ def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, lis
 
 @lru_cache(maxsize=1)
 def _driver() -> Any:
-    """The CUDA driver, where it can be asked what a kernel takes."""
+    """Return the CUDA driver; None if there is none, or if it cannot report the arguments of a kernel."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         return driver if driver.cuFuncGetParamInfo else None
@@ -170,10 +171,10 @@ def _driver() -> Any:
 
 
 def _sizes(driver: Any, function: int) -> list[int]:
-    """The size of each argument of a kernel, in bytes."""
+    """Return the size of each argument of a kernel, in bytes."""
     sizes: list[int] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-    told = (ctypes.byref(offset), ctypes.byref(size))
-    while driver.cuFuncGetParamInfo(ctypes.c_void_p(function), ctypes.c_size_t(len(sizes)), *told) == 0:
+    results = (ctypes.byref(offset), ctypes.byref(size))
+    while driver.cuFuncGetParamInfo(ctypes.c_void_p(function), ctypes.c_size_t(len(sizes)), *results) == 0:
         sizes.append(size.value)
     return sizes

@@ -1,13 +1,13 @@
-"""NeuralNDCG: NDCG of gains sorted by NeuralSort, its matrix K scaled by Sinkhorn's rounds.
+"""NeuralNDCG: NDCG of gains sorted by NeuralSort, with its matrix K scaled by Sinkhorn's rounds.
 
-The first two launches put the documents of each list in descending order and say how far apart they are; the third, in
-`sinkhorn.py`, does all rounds forth and back, as `kernels/cpu/neural_ndcg.py` explains them. Lists too long for it are
-done here, where every sweep computes K anew: only the scaling vectors are stored. Where a block of columns holds the
-whole list, a few programs share it, and a sweep computes each entry once, for the sum of its row and then for those of
-the columns; else twice.
+The first two launches put the documents of each list in descending order and compute their distances. The third, in
+`sinkhorn.py`, does all rounds forward and backward; `kernels/cpu/neural_ndcg.py` explains them. Lists that are too long
+for it are computed here. Every sweep computes K again, and only the scaling vectors are stored. If a block of columns
+holds the whole list, a few programs share the list, and a sweep computes each entry once, for the sum of its row and
+then for those of the columns. Otherwise a sweep computes each entry twice.
 
-Logits of a block of rows are taken relative to those of its middle row, which float64 gives exactly: the difference,
-rows times scores nearby, is small where entries count, and float32 will do.
+Logits of a block of rows are relative to those of its middle row, which are computed in float64. The difference is
+small for entries that count, so float32 is sufficient.
 """
 
 import torch
@@ -18,15 +18,15 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
 from rankgrad.kernels.cuda.order import descending, distances
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
 from rankgrad.kernels.options import NeuralNDCGOptions
 
 ROWS, COLUMNS = 32, 64  # of a block, when sorting
-WIDEST = 1024  # columns of a block of K, where it is to hold the list
-ENTRIES = 4096  # of a block of K
+WIDEST = 1024  # columns of a block of K that holds a whole list, at most
+ENTRIES = 4096  # entries of a block of K
 SPLIT = 4  # programs that share a list
-REGISTERS = 128  # of a thread in float32, at most: then a multiprocessor takes two programs
+REGISTERS = 128  # per thread in float32, at most: then two programs fit on a multiprocessor
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -42,21 +42,21 @@ def run(
     options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this loss."""
+    """Run the operator for this loss."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     rounds, temperature = options.sinkhorn_rounds, split(options.temperature)
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    slopes = room(scores, layout.documents)
-    extras = room(scores, layout.lists if gradient else 0, 0)
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    slopes = allocate(scores, layout.documents)
+    extras = allocate(scores, layout.lists if gradient else 0, 0)
     # In descending order: scores, their distances and the sums of these, labels, places in the ideal order, origins.
-    score, x, spread = (room(scores, layout.documents, dtype=torch.float64) for _ in range(3))
-    best, origin = (room(scores, layout.documents, dtype=torch.int32) for _ in range(2))
-    label = room(scores, layout.documents)
-    u, v, side = (room(scores, rounds + 1, layout.documents) for _ in range(3))
+    score, x, spread = (allocate(scores, layout.documents, dtype=torch.float64) for _ in range(3))
+    best, origin = (allocate(scores, layout.documents, dtype=torch.int32) for _ in range(2))
+    label = allocate(scores, layout.documents)
+    u, v, side = (allocate(scores, rounds + 1, layout.documents) for _ in range(3))
     blocks = Blocks(layout, scores.dtype, scores.device)
     first = blocks.wide * blocks.across
-    counters = room(scores, first + 2 * (1 + layout.lists), dtype=torch.int32)
+    counters = allocate(scores, first + 2 * (1 + layout.lists), dtype=torch.int32)
     given = (as_bytes(mask, scores), *layout.arguments())
     order, filled = (score, x, spread, label, best, origin), (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, **layout.constants()}
@@ -69,7 +69,7 @@ def run(
         "STEPS": 0,
         "TRANSPOSED": options.transposed,
         "GRADIENT": gradient,
-    }  # no row looks for its list
+    }  # rows do not search for their list
     numbers = (options.k, rounds, *temperature)
     tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else WIDEST
     chosen = {key: constants[key] for key in ("MASKED", "PADDED", "STEPS")}
@@ -83,24 +83,24 @@ def run(
         tall = min(ENTRIES // wide, 32)
         programs = min(multiprocessors(scores.device), SPLIT) if whole else 1
         limit = {"maxnreg": REGISTERS} if whole and scores.dtype == torch.float32 else {}
-        work, parts = (room(scores, many * programs, layout.documents) for many in (8, 4))
+        work, parts = (allocate(scores, many * programs, layout.documents) for many in (8, 4))
         launch(
             _neural, (max(layout.lists, 1) * programs,), *given, *order, *filled, u, v, side, work, parts, counters,
             first, blocks.longest, *numbers, SPLIT=programs, WHOLE=whole, GROUP=32 if whole else tall, TALL=tall,
             WIDE=wide, num_warps=8, num_stages=1, **limit, **constants,
         )  # fmt: skip
-    return values, signal, slopes if gradient else room(scores, 0), extras
+    return values, signal, slopes if gradient else allocate(scores, 0), extras
 
 
 @triton.jit
 def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
-    """The middle row of a group of rows; for a block of columns, how far their scores and logits are from it there."""
+    """Return the middle row of a group of rows; for a block of columns, the distances of scores and logits from it."""
     middle = tl.minimum(group + GROUP // 2, m - 1)
     x_middle, b_middle = tl.load(x + middle), tl.load(spread + middle)
     j = column + tl.arange(0, WIDE)
     apart = (tl.load(x + j, mask=j < m, other=0.0) - x_middle) * per
     fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) * per
-    # Beyond these float32 would be infinite, and the difference of two of them no number.
+    # Beyond these limits float32 would be infinite, and the difference of two infinities NaN.
     apart = tl.minimum(tl.maximum(apart, -1e34), 1e34).to(like.dtype)
     fall = tl.minimum(tl.maximum(fall, -1e37), 0.0).to(like.dtype)
     return middle, apart, fall
@@ -108,9 +108,9 @@ def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: 
 
 @triton.jit
 def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """The logits of a block, up to a constant for each row."""
+    """Return the logits of a block, up to a constant per row."""
     turn = (2 * (middle - row - tl.arange(0, TALL))).to(apart.dtype)
-    # One rounding, the same wherever this is computed.
+    # One rounding, so that all callers get the same result.
     return tl.fma(
         tl.broadcast_to(turn[:, None], [TALL, WIDE]),
         tl.broadcast_to(apart[None, :], [TALL, WIDE]),
@@ -120,7 +120,7 @@ def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """A block of K."""
+    """Return a block of K."""
     r = row + tl.arange(0, TALL)
     j = column + tl.arange(0, WIDE)
     logit = _logits(middle, apart, fall, row, TALL, WIDE)
@@ -158,7 +158,7 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """What the sums of rows become: the factors of the rows and, when reading, those beside the gains; the value."""
+    """Turn sums of rows into factors of rows. Return these and, in mode READ, factors of the gains and the value."""
     none = dot * 0.0
     if MODE == FORTH:
         scaled = tl.where(dot > 0.0, 1.0 / tl.where(dot > 0.0, dot, 1.0), 0.0)
@@ -188,10 +188,10 @@ def _sweep(
     part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
     GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Rows times `vector`, from which `_factor` makes their factors; then `near` is the sum of factors times rows.
+    """Multiply rows by `vector`; `_factor` turns the products into factors of the rows.
 
-    `far` is that of factors times rows times distances, column less row. Returns the value, when reading, of
-    the rows of this program, and how often it met the others.
+    Then `near` is the sum of factors times rows, and `far` the sum of factors times rows times distances (column minus
+    row). Returns the value of the rows of this program (in mode READ), and its number of meetings with the others.
     """
     value = tl.zeros([TALL], like.dtype)
     if WHOLE:
@@ -274,10 +274,10 @@ def _neural(
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
     tl.store(signal + l, (top > 0.0).to(tl.uint8))
-    # The highest and the lowest score, where NaN is: 0 if all are finite, else NaN, which minima and maxima would hide.
+    # From the highest and the lowest score: 0 if all are finite, otherwise NaN, which minima and maxima would hide.
     off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
     off = (off - off) + (low - low)
-    m = tl.where(top > 0.0, m, 0)  # without a relevant document there is nothing to do
+    m = tl.where(top > 0.0, m, 0)  # nothing to do without a relevant document
     score, x, spread = score + start, x + start, spread + start
     u, v, side = u + start, v + start, side + start
     stride = tl.full([], 0, tl.int64) + documents
@@ -286,7 +286,7 @@ def _neural(
     work += part * 8 * stride
     shift, gained, vector, moved = work, work + stride, work + 2 * stride, work + 3 * stride
     near, far, extra, factor = work + 4 * stride, work + 5 * stride, work + 6 * stride, work + 7 * stride
-    weighed = moved  # is over before the other begins
+    weighed = moved  # the two are not used at the same time
 
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
@@ -296,7 +296,7 @@ def _neural(
     _shift(x, spread, shift, m, per, like, part, SPLIT, GROUP, TALL, WIDE)
     tl.debug_barrier()
 
-    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
     last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
     for t in range(last + 1):
         _, visit = _sweep(
@@ -336,7 +336,7 @@ def _neural(
     if not GRADIENT:
         return
 
-    # `vector` is the derivative by v[t]; `moved[j]` sums up (j - r) times the derivative by the logit (r, j) over r.
+    # `vector` is the derivative by v[t]; `moved[j]` the sum over r of (j - r) times the derivative by the logit (r, j).
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
         distance = tl.load(far + j, mask=j < m, other=0.0)
@@ -365,7 +365,7 @@ def _neural(
             distance = tl.load(far + j, mask=j < m, other=0.0)
             distance *= tl.where(t > 1, tl.load(v + before + j, mask=j < m, other=0.0), -1.0)
             tl.store(moved + j, tl.load(moved + j, mask=j < m, other=0.0) + distance, mask=j < m)
-            # Unscaled columns keep the derivative they have; others have none but through the sums of rows.
+            # Columns without scaling keep their derivative; others have one only through the sums of rows.
             kept = tl.where(rounds > 0, distance * 0.0, tl.load(vector + j, mask=j < m, other=0.0))
             total = tl.load(near + j, mask=j < m, other=0.0)
             tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)
@@ -373,7 +373,7 @@ def _neural(
     if part > 0:
         return
 
-    # From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores.
+    # Slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative.
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
         s_j = tl.load(score + j, mask=j < m, other=0.0)

@@ -1,4 +1,4 @@
-"""Documents in descending order of their scores, by counting; how far apart they are."""
+"""Puts documents in descending order of their scores, by counting, and computes their distances."""
 
 import triton
 import triton.language as tl
@@ -6,12 +6,12 @@ import triton.language as tl
 from rankgrad.kernels.cuda import list_bounds, present, rows
 from rankgrad.kernels.cuda.ideal import ahead
 
-FAR = tl.constexpr(80.0)  # temperatures apart: e^-80 counts in no sum of K
+FAR = tl.constexpr(80.0)  # in temperatures: e^-80 is negligible in every sum of K
 
 
 @triton.jit
 def _key(s):
-    """What puts NaN in some place of the order, so that no two documents have the same one."""
+    """Return the sort key of a score. NaN also gets a key, so that no two documents have the same place."""
     return tl.where(s == s, s, -float("inf"))
 
 
@@ -20,9 +20,9 @@ def descending(
     scores, labels, mask, offsets, documents, lists, n, score, label, best, origin, slopes, zeros, count,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Real documents to the front of their list in descending order of scores, by counting; slopes of others to 0.
+    """Move real documents to the front of their list in descending order of scores, by counting. Set slopes to 0.
 
-    `zeros` is filled with as many as `count` says.
+    Also set the first `count` entries of `zeros` to 0.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -55,10 +55,11 @@ def distances(
     mask, offsets, documents, lists, n, score, x, spread, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """From scores in descending order: `x`, how far above the highest (so never above 0), and `spread`, the sum of the
-    distances to all others up to a constant.
+    """Compute `x` and `spread` from scores in descending order.
 
-    A gap of more than `FAR` temperatures counts as that, so that a score far off costs the others no digits.
+    `x` is the score minus the highest one, so at most 0. `spread` is the sum of the distances to all others, up to a
+    constant. A gap of more than `FAR` temperatures counts as `FAR`, so that a distant score does not cost the others
+    precision.
     """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     m = 0

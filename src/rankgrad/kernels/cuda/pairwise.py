@@ -1,7 +1,7 @@
 """Losses over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
 Three launches: ranks and the ideal order, both by counting (not needed without a cutoff or a metric); the pairs, each
-seen from both of its documents, so that every sum is made in one place; then one value a list.
+from the side of both documents, so that every sum is computed in one place; then one value per list.
 """
 
 import numpy as np
@@ -13,15 +13,15 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows
 from rankgrad.kernels.cuda.ideal import split
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
-ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # how a pair is weighed: by its order, by a swap, all pairs; or no logistic
-LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # what a document is worth; the last two as shares of the ideal DCG
+ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # weight of a pair: by its order, by a swap, all pairs; no logistic
+LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # gain of a document; the last two divided by the ideal DCG
 ROWS, COLUMNS, TILE = 32, 64, 1024
 
-# -log(1 - q) / q on [0, 1/2] to the last bit of float32; cheaper there than the logarithm of the hardware, and exact
-# for a small q.
+# -log(1 - q) / q on [0, 1/2], correct to the last bit of float32; faster than the logarithm of the hardware, and exact
+# for small q.
 _FIT = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 8, domain=[0, 1 / 2]).convert(kind=Polynomial).coef
 C0, C1, C2, C3, C4, C5, C6, C7, C8 = (tl.constexpr(float(c)) for c in _FIT)
 
@@ -38,7 +38,7 @@ def run(
     options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     heavy = scores if weights is None else own(weights, scores.dtype)
     layout = Layout(scores, offsets, n)
@@ -53,14 +53,14 @@ def run(
         **layout.constants(),
     }
     constants["RANKED"] = constants["CUT"] > 0 or constants["NEAR"] or constants["FAR"] or constants["SOUND"]
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    slopes = room(scores, layout.documents if gradient else 0)
-    parts = room(scores, layout.documents)
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    slopes = allocate(scores, layout.documents if gradient else 0)
+    parts = allocate(scores, layout.documents)
     given = (*layout.arguments(), as_bytes(mask, scores))
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
-    rank, gain, share = scores, labels, scores  # never read where nothing ranks
+    rank, gain, share = scores, labels, scores  # never read if no ranks are needed
     if constants["RANKED"] or constants["GAINED"]:
-        rank, gain, share = (room(scores, layout.documents) for _ in range(3))
+        rank, gain, share = (allocate(scores, layout.documents) for _ in range(3))
         chosen = {key: constants[key] for key in ("GAINED", "MASKED", "PADDED", "STEPS")}
         launch(_ranks, layout.row_grid(ROWS), scores, labels, *given, rank, gain, share, k, **chosen, **by_block)
     launch(
@@ -74,11 +74,11 @@ def run(
         labels, *given, parts, values, as_bytes(signal, scores),
         MASKED=mask is not None, PADDED=layout.padded, TILE=tile,
     )  # fmt: skip
-    return values, signal, slopes, room(scores, layout.lists if gradient else 0, 0)
+    return values, signal, slopes, allocate(scores, layout.lists if gradient else 0, 0)
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """How the pairs of a loss are weighed: by discounts at their ranks (NEAR), at the distance of these (FAR)."""
+    """Constants for the weights of pairs: by discounts at their ranks (NEAR), at the distance of their ranks (FAR)."""
     if name in ("ranknet", "hinge"):
         return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
     swaps = name == "lambdarank"
@@ -89,7 +89,7 @@ def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
     return {
         "KIND": kind,
         "GAINED": gained,
-        "NEAR": 2 if swaps else int(scheme in (Scheme.NDCG1, Scheme.NDCG2PP)),  # 2: nothing counts beyond the cutoff
+        "NEAR": 2 if swaps else int(scheme in (Scheme.NDCG1, Scheme.NDCG2PP)),  # 2: only ranks up to k count
         "FAR": 0 if swaps else {Scheme.NDCG2: 1, Scheme.NDCG2PP: 2}.get(scheme, 0),  # 2: times mu
     }
 
@@ -100,7 +100,7 @@ def _ranks(
     GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Ranks by score; gains, scaled by 2^-max(y) of their list; and what each adds to the ideal DCG."""
+    """Compute ranks by score; gains, scaled by 2^-max(y) of their list; and the part of each in the ideal DCG."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -137,7 +137,7 @@ def _ranks(
 
 @triton.jit
 def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RANKED: tl.constexpr):
-    """By document: its rank, 1 / D(rank), and what a pair is weighted up by if this is its later document."""
+    """Return, per document, its rank, 1 / D(rank), and the factor of a pair in which it is the later document."""
     r = tl.load(rank + where, mask=real, other=1.0) if RANKED else real.to(rank.dtype.element_ty)
     worth, lift = r, r
     if NEAR != 0:
@@ -151,7 +151,7 @@ def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RA
 
 @triton.jit
 def _step(distance):
-    """1 / log2(1 + d) - 1 / log2(2 + d), d >= 1, without the loss of digits: log((2 + d) / (1 + d)) is a series."""
+    """Return 1 / log2(1 + d) - 1 / log2(2 + d), d >= 1, without cancellation: log((2 + d) / (1 + d)) is a series."""
     z = reciprocal(2.0 * distance + 3.0)
     zz = z * z
     series = 1.0 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11)))))
@@ -164,7 +164,7 @@ def _step(distance):
 
 @triton.jit
 def _logarithm(small, q):
-    """-log(1 - q) = log(1 + small), where q = small / (1 + small)."""
+    """Return -log(1 - q) = log(1 + small), where q = small / (1 + small)."""
     if q.dtype == tl.float64:
         return log1p(small)
     else:
@@ -180,7 +180,7 @@ def _pairs(
     SOUND: tl.constexpr, RANKED: tl.constexpr, WEIGHTED: tl.constexpr, GRADIENT: tl.constexpr,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """For each document, the values of the pairs it should win, and the derivative of all its pairs by its score."""
+    """Compute per document the value of the pairs it should win, and the derivative of all its pairs by its score."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -192,7 +192,7 @@ def _pairs(
     factor = zero + mu + mu_rest
     value = tl.zeros([ROWS, COLUMNS], s_i.dtype)
     slope = tl.zeros([ROWS, COLUMNS], s_i.dtype)
-    IDEALS: tl.constexpr = 1 if PADDED else ROWS  # rows of padded input are all of one list
+    IDEALS: tl.constexpr = 1 if PADDED else ROWS  # all rows of a padded block are of one list
     ideal = tl.zeros([IDEALS, COLUMNS], s_i.dtype)
     mixed = tl.zeros([ROWS, COLUMNS], tl.int32)
     first = tl.min(tl.where(inside, start, documents))
@@ -228,7 +228,7 @@ def _pairs(
                 lose = tl.where(counted, (g_j * w_j)[None, :], 0.0)
         gap = s_i[:, None] - s_j[None, :]
         if not PADDED:
-            gap = tl.where(mine, gap, 0.0)  # a NaN of another list stays there
+            gap = tl.where(mine, gap, 0.0)  # a NaN must not spread from another list
         if KIND == 3:
             win = tl.where(counted & (better > 0.0), w_i[:, None], 0.0)
             lose = tl.where(counted & (better < 0.0), w_j[None, :], 0.0)
@@ -245,7 +245,7 @@ def _pairs(
                 value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
                 slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
             else:
-                # The weight of the pair, below 0 where i is to lose; how far the winner is ahead.
+                # The weight of the pair, negative if i should lose; the lead of the document that should win.
                 better = tl.where(counted, better, 0.0)
                 wins = better > 0.0
                 ahead = tl.where(wins, gap, -gap)
@@ -285,7 +285,7 @@ def _totals(
     labels, offsets, documents, lists, n, mask, parts, values, signal,
     MASKED: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One value a list, and whether two of its labels differ."""
+    """Compute one value per list, and its signal: True if two labels differ."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     total = tl.zeros([TILE], parts.dtype.element_ty)
     low = tl.full([TILE], float("inf"), parts.dtype.element_ty)

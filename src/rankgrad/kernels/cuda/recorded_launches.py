@@ -1,8 +1,8 @@
-"""Calls that were made before: the same kernels on other tensors, and nothing else.
+"""Records the kernel launches of a call, and repeats them on other tensors without any other work.
 
-What a loss launches depends on its options and on the shape and dtype of what it is given. The first call of a kind
-goes the ordinary way and is written down; later ones take their scratch in one piece and launch: from C++ where that
-is built, else from here. Triton's own way to a kernel it has compiled takes three times as long as the launch.
+The launches of a loss depend on its options and on the shape and dtype of its inputs. The first call of a kind runs in
+the ordinary way and is recorded. Later calls allocate their scratch memory in one piece and launch: from C++ if that is
+built, otherwise from Python. To find a compiled kernel, Triton needs three times as long as the launch takes.
 """
 
 import threading
@@ -17,16 +17,16 @@ from rankgrad.kernels.cuda import native
 _active = threading.local()
 
 
-def room(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Uninitialised memory for a kernel, on the device of `like` and in its dtype."""
+def allocate(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Allocate uninitialised memory for a kernel, on the device of `like`; the default dtype is that of `like`."""
     tensor = torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
     if (recording := getattr(_active, "recording", None)) is not None:
-        recording.add_room(tensor)
+        recording.add_allocated(tensor)
     return tensor
 
 
 def as_bytes(flags: Tensor | None, instead: Tensor) -> Tensor:
-    """Booleans as bytes, which Triton can load; `instead`, never read, where there are none."""
+    """Return booleans as bytes, which Triton can load. Without booleans return `instead`, which is never read."""
     if flags is None:
         return instead
     view = flags.contiguous().view(torch.uint8)
@@ -36,14 +36,14 @@ def as_bytes(flags: Tensor | None, instead: Tensor) -> Tensor:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Run a Triton kernel."""
+    """Run a Triton kernel, and add it to the active recording."""
     compiled = kernel[grid](*arguments, **constants)
     if (recording := getattr(_active, "recording", None)) is not None:
         recording.add_launch(kernel, compiled, grid, arguments, constants)
 
 
 class Launch(NamedTuple):
-    """One launch of a compiled kernel; of tensors, argument, base and offset stand for the value."""
+    """One launch of a compiled kernel. A tensor's value is None; `tensors` has its argument index, base and offset."""
 
     compiled: Any
     grid: tuple[int, int, int]
@@ -53,20 +53,20 @@ class Launch(NamedTuple):
 
 
 class Recording:
-    """The launches of one call, in a `with` block. Its tensors are inputs, outputs and scratch.
+    """Records the launches of one call, in a `with` block. Its tensors are inputs, outputs and scratch.
 
-    An input that is another one, too, cannot be told from it: `whole` is then False, as it is with tensors that come
-    from elsewhere, and with a Triton (or its interpreter) that hides what a launch takes.
+    `whole` is False if the call cannot be repeated: if one tensor is given as two inputs, if a kernel takes a tensor
+    from elsewhere, or if Triton (or its interpreter) does not expose the arguments of a launch.
     """
 
     def __init__(self, inputs: Sequence[Tensor | None]) -> None:
-        self._kept: list[Any] = [*inputs]  # so that no two tensors that are seen here have the same id
+        self._kept: list[Any] = [*inputs]  # kept alive, so that no two recorded tensors have the same id
         self._places = {id(tensor): (which, 0) for which, tensor in enumerate(inputs) if tensor is not None}
         self.whole = len(self._places) == sum(tensor is not None for tensor in inputs)
         self._outputs: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         self._scratch = len(inputs)
         self._bytes = 0
-        self._rooms: list[Tensor] = []
+        self._allocated: list[Tensor] = []
         self._views: dict[int, int] = {}
         self._launches: list[Launch] = []
         self._plan: Any = None
@@ -78,20 +78,20 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         _active.recording = None
 
-    def add_room(self, tensor: Tensor) -> None:
-        """Take note of a tensor that was made here."""
+    def add_allocated(self, tensor: Tensor) -> None:
+        """Record a tensor that was allocated in this call."""
         self._kept.append(tensor)
-        self._rooms.append(tensor)
+        self._allocated.append(tensor)
         self._places[id(tensor)] = (self._scratch, 0)
 
     def add_view(self, view: Tensor, tensor: Tensor) -> None:
-        """The same memory, under another dtype."""
+        """Record a view of the same memory with another dtype."""
         self._kept.append(view)
         if view.data_ptr() == tensor.data_ptr():
             self._views[id(view)] = id(tensor)
 
     def add_launch(self, kernel: Any, compiled: Any, grid: tuple[int, ...], arguments: Any, constants: Any) -> None:
-        """Write a launch down."""
+        """Record a launch."""
         if not all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata")):
             self.whole = False
             return
@@ -105,11 +105,11 @@ class Recording:
         self._launches.append(Launch(compiled, (x, y, z), kernel.arg_names, values, tensors))
 
     def finish(self, *outputs: tuple[Tensor, torch.Size]) -> None:
-        """Say which tensors are the outputs, and of which shape; they have memory of their own in every call."""
-        for tensor in self._rooms:
+        """Set the output tensors and their shapes. In every call each output has separate memory."""
+        for tensor in self._allocated:
             if all(tensor is not output for output, _ in outputs):
                 self._places[id(tensor)] = (self._scratch, self._bytes)
-                self._bytes += -(-tensor.nbytes // 256) * 256  # aligned like the allocator's, as Triton saw them
+                self._bytes += -(-tensor.nbytes // 256) * 256  # aligned as by the allocator, for which Triton compiled
         for which, (tensor, _) in enumerate(outputs):
             self._places[id(tensor)] = (self._scratch + 1 + which, 0)
         self._outputs = tuple((shape, tensor.dtype) for tensor, shape in outputs)
@@ -117,10 +117,10 @@ class Recording:
             found = [self._places.get(self._views.get(name, name)) for _, name in launch.tensors]
             self.whole = self.whole and None not in found
             launch.tensors[:] = [(at, *(place or (0, 0))) for (at, _), place in zip(launch.tensors, found, strict=True)]
-        self._kept, self._rooms, self._places, self._views = [], [], {}, {}
+        self._kept, self._allocated, self._places, self._views = [], [], {}, {}
 
     def again(self, inputs: list[int], device: torch.device, built: Any = None) -> list[Tensor]:
-        """The same on other inputs, told by their addresses; returns new outputs. `built` is the C++, where it runs."""
+        """Repeat the call on the inputs at these addresses. Return new outputs. `built` is the C++ module or None."""
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         if built is not None:
             if self._plan is None:

@@ -1,4 +1,4 @@
-"""What eager mode calls: a loss reduced over its lists, and its gradient, in as few launches as there are steps."""
+"""Eager mode on a GPU: computes a loss reduced over its lists, and its gradient, in as few launches as possible."""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.cuda import native
-from rankgrad.kernels.cuda.recorded_launches import Recording, as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import Recording, allocate, as_bytes, launch
 from rankgrad.kernels.options import OPTIONS
 
-MOST = 1024  # kinds of calls that are remembered
-TILE, PROGRAMS = 1024, 256  # documents at a time; programs, at most
+MOST = 1024  # number of kinds of calls that are recorded
+TILE, PROGRAMS = 1024, 256  # documents at a time; maximum number of programs
 _known: dict[Any, Recording] = {}
 
 
@@ -33,7 +33,7 @@ def eager(
     options: tuple[float, ...],
     gradient: bool,
 ) -> Tensor:
-    """The reduced loss, differentiable by scores and those `params` that are tensors, all of them or none."""
+    """Return the reduced loss, differentiable by scores, and by `params` if they are tensors (all or none)."""
     built = native.ready()
     made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient, built)
     if not gradient:
@@ -47,15 +47,15 @@ def eager(
 
 
 class Connected(torch.autograd.Function):
-    """Puts a value that is there already into the graph; `native.cpp` has the same.
+    """Connects an already computed value to the graph; `native.cpp` has the same.
 
-    PyTorch calls `backward` in a thread of its own, where the same Python was measured to take several times as long:
-    it does no more than it must, one product.
+    PyTorch calls `backward` in a separate thread, where the same Python code was measured to take several times as
+    long. So it does only what is needed, one product.
     """
 
     @staticmethod
     def forward(ctx: Any, call: tuple[list[Tensor], str, Tensor | None, int], *sources: Tensor) -> Tensor:
-        """The value, as it is."""
+        """Return the value unchanged."""
         (value, *slopes), reduction, offsets, n = call
         ctx.each = (offsets, n) if reduction == "none" else None
         scores, *learned = sources
@@ -65,7 +65,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """The gradients by scores and by the params, if there are any."""
+        """Return the gradients by scores and by the params, if there are any."""
         slopes, *others = ctx.saved_tensors
         by_params = None
         if ctx.each is not None:
@@ -83,7 +83,7 @@ class Connected(torch.autograd.Function):
 
 
 def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
-    """The gradient of a reduced loss by `scores`, a leaf, out of its graph; None where that is not the loss alone."""
+    """Return the gradient of a reduced loss by the leaf `scores`, from the graph; None if the graph has other nodes."""
     node: Any = value.grad_fn
     if is_source(node, Connected, scores):
         slopes: Tensor = node.saved_tensors[0]
@@ -108,10 +108,11 @@ def reduced(
     gradient: bool,
     built: Any,
 ) -> list[Tensor]:
-    """The reduced value and its derivatives by scores, in their shape; `built` is the C++ module, where it runs.
+    """Return the reduced value and its derivatives by scores, in their shape; `built` is the C++ module or None.
 
-    Where some params are tensors, the derivatives by scores and then by these are one tensor, `(documents + P,)`. Of
-    `"none"` it is one value a list, the slopes, and, by params, what the operator calls extras, `(L, P)`.
+    If the params are tensors, the derivatives by scores and then by params are one tensor, `(documents + P,)`. For
+    reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the operator's extras,
+    `(L, P)`.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -152,9 +153,9 @@ def reduced(
 def _reduce(
     reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, params: int
 ) -> tuple[Tensor, Tensor]:
-    """The reduced value and its derivatives: by scores, in the place of the slopes, and by params, where there are."""
-    value, lists, documents = room(values), values.shape[0], slopes.shape[0]
-    out = room(slopes, documents + params) if params else slopes
+    """Return the reduced value and its derivatives: by scores, instead of the slopes, and by params, if any."""
+    value, lists, documents = allocate(values), values.shape[0], slopes.shape[0]
+    out = allocate(slopes, documents + params) if params else slopes
     programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" or params else 1
     launch(
         _reduction, (max(programs, 1),),
@@ -166,17 +167,17 @@ def _reduce(
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor as kernels take it, contiguous and in this dtype; itself, where it is so already."""
+    """Return the tensor as kernels take it: contiguous, in this dtype. No copy is made if it is already so."""
     return (tensor if tensor.dtype == dtype else tensor.detach().to(dtype)).contiguous()
 
 
 def _uneven(addresses: list[int]) -> tuple[int, ...]:
-    """Triton compiles another kernel for addresses that are no multiples of 16."""
+    """Return the addresses modulo 16: Triton compiles another kernel for addresses that are not multiples of 16."""
     return tuple([address & 15 for address in addresses])
 
 
 def _on(device: torch.device) -> Any:
-    """Kernels are launched on the current device."""
+    """Return a context that makes the device current: kernels are launched on the current device."""
     elsewhere = device.type == "cuda" and device.index != torch._C._cuda_getDevice()
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
@@ -186,7 +187,7 @@ def _reduction(
     values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The sum, or the mean over the lists that carry signal. Every program adds up, and scales some of the slopes."""
+    """Compute the sum, or the mean over lists with signal. Every program computes it, and scales some of the slopes."""
     total = tl.zeros([LISTS], values.dtype.element_ty)
     count = tl.zeros([LISTS], tl.int32)
     columns = tl.zeros([LISTS, WIDE], values.dtype.element_ty)

@@ -1,9 +1,9 @@
 """Sinkhorn's rounds for NeuralNDCG, with the matrix K of a list held in the registers of several programs.
 
-Each program has a block of K. A sum over a row or a column is made of the parts of the programs that share it, which
-they leave in memory and read when all have come that far; every one adds them up in the same order. A program takes its
-block when it starts, so that those of a list start one after the other, and none waits for one that cannot start: on a
-GPU that holds as many programs at a time as a list has blocks.
+Each program holds a block of K. A sum over a row or a column consists of the parts of the programs that share it. They
+store their parts in memory, wait for each other, and read all parts; each adds them up in the same order. A program
+takes its block when it starts, so the programs of a list start one after the other. None waits for a program that
+cannot start, if the GPU runs at least as many programs at a time as a list has blocks.
 """
 
 from typing import Any
@@ -15,20 +15,20 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import INTERPRETED, Layout, list_bounds, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg
-from rankgrad.kernels.cuda.recorded_launches import launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
-ENTRIES = 32768  # of a block in float32; half as many in float64
+ENTRIES = 32768  # entries of a block in float32; half as many in float64
 TALL = 128
-ACROSS = 1  # blocks of columns, at most; where the sums of rows have to meet, too, it does not pay
+ACROSS = 1  # blocks of columns, at most; more are slower, because sums of rows would also need a meeting
 
 
 def multiprocessors(device: torch.device) -> int:
-    """How many programs run at a time, at least."""
+    """Number of programs that run at a time, at least."""
     return 1 if INTERPRETED.value else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 class Blocks:
-    """Into how many blocks a list may be cut, `down` times `across`, and how long it may then be."""
+    """Largest number of blocks of a list, `down` times `across`, and length of the longest list that fits."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> None:
         self.tall, self.wide = TALL, ENTRIES // TALL // (2 if dtype == torch.float64 else 1)
@@ -50,12 +50,12 @@ def sinkhorn(
     numbers: tuple[float, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Fill values, signal and slopes, all among the `given`, of the lists of at most `blocks.longest` documents."""
+    """Fill values, signal and slopes, which are in `given`, for lists of at most `blocks.longest` documents."""
     like = given[-1]
     parts = (
-        room(like, 2 * blocks.across, layout.documents),
-        room(like, 4 * blocks.down, layout.documents),
-        room(like, layout.documents),
+        allocate(like, 2 * blocks.across, layout.documents),
+        allocate(like, 4 * blocks.down, layout.documents),
+        allocate(like, layout.documents),
     )
     launch(
         _sinkhorn, (max(layout.lists, 1) * blocks.down * blocks.across,),
@@ -67,7 +67,7 @@ def sinkhorn(
 
 @triton.jit
 def meet(counter, visit, programs):
-    """Wait until all programs of the list have come here for the `visit`-th time; what they stored is in L2 then."""
+    """Wait until all programs of the list are here for the `visit`-th time. Then the data that they stored is in L2."""
     tl.debug_barrier()
     if programs > 1:
         tl.atomic_add(counter, 1, sem="release")
@@ -78,7 +78,7 @@ def meet(counter, visit, programs):
 
 @triton.jit
 def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """The sums of rows, of which each block of columns has a part."""
+    """Return the sums of rows; each block of columns has a part of them."""
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * MOST * stride + r
         tl.store(place + block * stride, dot, mask=r < m)
@@ -92,7 +92,7 @@ def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: 
 
 @triton.jit
 def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """The sums of columns, and those of the same times the distance from the diagonal."""
+    """Return the sums of columns, and of the same times the distance from the diagonal."""
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * 2 * MOST * stride + j
         tl.store(place + block * stride, near, mask=j < m)
@@ -108,10 +108,10 @@ def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, prog
 
 @triton.jit
 def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """A block of K, before its rows are divided by their sums: the logits of row r fall from document r on.
+    """Return a block of K, before its rows are divided by their sums: the logits of row r decrease from document r on.
 
-    That a zero is loaded from aligned memory for every column makes Triton give a thread four columns of sixteen rows.
-    Of its own accord it gives it one column, and all registers to the factors of rows.
+    A zero is loaded from aligned memory for every column. So Triton gives a thread four columns of sixteen rows.
+    Otherwise it would give a thread one column, and use all registers for the factors of rows.
     """
     x_r, b_r = tl.load(x + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
     x_j, b_j = tl.load(x + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
@@ -125,7 +125,7 @@ def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.c
 
 @triton.jit
 def _distances(r, j, factor):
-    """Columns less rows. They seem to depend on the factors, so that they are not kept in registers but made anew."""
+    """Return columns minus rows. They depend formally on the factors, so that no registers hold them for long."""
     return j.to(factor.dtype)[None, :] - (r.to(factor.dtype) + (factor == float("inf")).to(factor.dtype))[:, None]
 
 
@@ -134,7 +134,7 @@ def _inverse(total):
     return tl.where(total > 0.0, 1.0 / tl.where(total > 0.0, total, 1.0), 0.0)
 
 
-# Compiling this takes seconds: once for all sizes of a batch.
+# Compilation takes seconds, so it is done once for all sizes of a batch.
 @triton.jit(do_not_specialize=["documents", "lists", "n", "k", "rounds", "longest"])
 def _sinkhorn(
     mask, offsets, documents, lists, n, score, x, spread, label, best, origin, values, signal, slopes,
@@ -157,13 +157,13 @@ def _sinkhorn(
     if m > longest or part >= tl.maximum(programs, 1):
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
-    # The highest and the lowest score, where NaN is: 0 if all are finite, else NaN, which minima and maxima would hide.
+    # From the highest and the lowest score: 0 if all are finite, otherwise NaN, which minima and maxima would hide.
     off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
     off = (off - off) + (low - low)
     like = top * 0.0
     if part == 0:
         tl.store(signal + l, (top > 0.0).to(tl.uint8))
-    if (top > 0.0) == 0:  # without a relevant document there is nothing to do
+    if (top > 0.0) == 0:  # nothing to do without a relevant document
         if part == 0:
             tl.store(values + l, off.to(like.dtype))
         return
@@ -174,7 +174,7 @@ def _sinkhorn(
     score, x, spread, shared = score + start, x + start, spread + start, shared + start
     us, vs, sides = us + start, vs + start, sides + start
     row_parts, column_parts = row_parts + start, column_parts + start
-    above, left = part % down, part // down  # which block of rows, and of columns
+    above, left = part % down, part // down  # block of rows, and block of columns
     r = above * TALL + tl.arange(0, TALL)
     j = left * WIDE + tl.arange(0, WIDE)
     visit = 0
@@ -183,7 +183,7 @@ def _sinkhorn(
     matrix = matrix * _inverse(total)[:, None]
     g = tl.where(j < m, gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal, 0.0)
 
-    # v[t] scales columns by the sums under u[t - 1], and u[t] rows by those under v[t]; transposed lacks the last one.
+    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
     u = tl.where(r < m, like + 1.0, like)
     v = tl.where(j < m, like + 1.0, like)
     for t in range(1, rounds + 1):
@@ -219,7 +219,7 @@ def _sinkhorn(
     if not GRADIENT:
         return
 
-    # `vector` is the derivative by v[t]; `moved[j]` sums up (j - r) times the derivative by the logit (r, j) over r.
+    # `vector` is the derivative by v[t]; `moved[j]` the sum over r of (j - r) times the derivative by the logit (r, j).
     scaled = rounds < 0 if TRANSPOSED else rounds > 0
     extra = tl.where(scaled, 0.0, worth * dot)
     f = tl.where(scaled, -worth * dot * u * u, 0.0)
@@ -249,11 +249,11 @@ def _sinkhorn(
         )  # fmt: skip
         scale = tl.load(vs + before + j, mask=(j < m) & (t > 1), other=0.0)
         moved += far * tl.where(t > 1, scale, -1.0)
-        # Unscaled columns keep the derivative they have; others have none but through the sums of rows.
+        # Columns without scaling keep their derivative; others have one only through the sums of rows.
         kept = tl.where(rounds > 0, near * 0.0, vector)
         vector = tl.where(t > 1, near, kept - near)
 
-    # From the logits (m + 1 - 2r) s_j - sum over k of |s_j - s_k|, of which ties have no derivative, to the scores.
+    # Slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative.
     tl.store(shared + j, vector, mask=(j < m) & (above == 0))
     meet(counter, visit, programs)
     if above > 0:

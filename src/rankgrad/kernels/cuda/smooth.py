@@ -1,8 +1,8 @@
-"""Metrics on SmoothI's rank indicators, the product in them held constant.
+"""Metrics on SmoothI's rank indicators, with the product in them held constant.
 
-One program a list does rank after rank, each a softmax over the list, and adds its share of the slopes right away. In
-average precision the factor of a rank holds a sum over the later ones: that over all ranks less that over the earlier.
-NDCG takes a launch before, for the ideal order.
+One program per list computes one rank after the other. Each rank is a softmax over the list, and its part of the slopes
+is added immediately. In average precision the factor of a rank contains a sum over the later ranks: the sum over all
+ranks minus that over the earlier ones. NDCG needs a launch before this one, for the ideal order.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import SmoothOptions
 
 _CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}
@@ -34,33 +34,33 @@ def run(
     options: SmoothOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for this family."""
+    """Run the operator for this family."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    left, slopes = room(scores, layout.documents), room(scores, layout.documents)
-    later = room(scores, layout.documents) if code == 2 else left
-    best = room(scores, layout.documents, dtype=torch.int32) if code == 0 else left
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    left, slopes = allocate(scores, layout.documents), allocate(scores, layout.documents)
+    later = allocate(scores, layout.documents) if code == 2 else left
+    best = allocate(scores, layout.documents, dtype=torch.int32) if code == 0 else left
     given = (labels, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     if code == 0:
         launch(places, layout.row_grid(ROWS), *given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
-    # A product that is rounded in one place and not in another would make softmaxes of large scores wrong: no fusion.
+    # No fusion: a product that is rounded in one place but not in another would make softmaxes of large scores wrong.
     launch(
         _smooth, layout.list_grid(),
         scores, *given, best, left, later, values, as_bytes(signal, scores), slopes,
         options.k, *split(options.alpha), *split(options.delta), *split(options.threshold),
         CODE=code, TILE=tile, num_warps=4 if tile <= 512 else 8, num_stages=1, enable_fp_fusion=False, **constants,
     )  # fmt: skip
-    extras = room(scores, layout.lists if gradient else 0, 0)
-    return values, signal, slopes if gradient else room(scores, 0), extras
+    extras = allocate(scores, layout.lists if gradient else 0, 0)
+    return values, signal, slopes if gradient else allocate(scores, 0), extras
 
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """What a rank is asked for: its label, or whether it is relevant."""
+    """Return the value of a document at a rank: its label, or 1 if it is relevant."""
     y = tl.load(labels + i, mask=real, other=0.0)
     if CODE == 0:
         return y
@@ -152,7 +152,7 @@ def _smooth(
     tl.store(values + tl.program_id(0), scale * value)
     tl.store(signal + tl.program_id(0), some.to(tl.uint8))
 
-    # The lowest scores, by which all are shifted, share the derivative of the shift.
+    # Scores are shifted by the lowest one. The documents that have it share the derivative of the shift.
     total, ties = zero, zero
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)

@@ -1,8 +1,8 @@
 """NDCG at the mean ranks of SoftSort. (FastSort pools violators one by one, and has no kernel here.)
 
 SoftSort's matrix, before its rows are divided by their sums, is symmetric, e(i, j) = exp(-|x_i - x_j|^p): the row of a
-rank is that of the document that has it. Five launches compute it anew: sums of rows, mean ranks, per list the value
-and its derivative by each rank, the derivative by each sum, the slopes.
+rank is the row of the document at that rank. There are five launches: sums of rows; mean ranks; per list the value and
+its derivative by each rank; the derivative by each sum; the slopes. All but the third compute the matrix again.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows
 from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
-from rankgrad.kernels.cuda.recorded_launches import as_bytes, launch, room
+from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import SoftNDCGOptions
 
 ROWS, COLUMNS, TILE = 32, 64, 1024
@@ -33,15 +33,15 @@ def run(
     options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The operator, for SoftSort."""
+    """Run the operator for SoftSort."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     unit = split(1.0 / (options.temperature if options.p == 1 else math.sqrt(options.temperature)))
-    values, signal = room(scores, layout.lists), room(scores, layout.lists, dtype=torch.bool)
-    slopes = room(scores, layout.documents if gradient else 0)
-    extras = room(scores, layout.lists if gradient else 0, 0)
-    best = room(scores, layout.documents, dtype=torch.int32)
-    place, share, soft, total, by_rank, by_share = (room(scores, layout.documents) for _ in range(6))
+    values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
+    slopes = allocate(scores, layout.documents if gradient else 0)
+    extras = allocate(scores, layout.lists if gradient else 0, 0)
+    best = allocate(scores, layout.documents, dtype=torch.int32)
+    place, share, soft, total, by_rank, by_share = (allocate(scores, layout.documents) for _ in range(6))
     given = (scores, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     block = {"P": options.p, "ROWS": ROWS, "COLUMNS": COLUMNS}
@@ -61,12 +61,12 @@ def run(
 
 @triton.jit
 def _entry(s_i, s_j, unit, P: tl.constexpr):
-    """e(i, j) and its derivative by s_i, `(rows, columns)`; ties have none."""
+    """Return e(i, j) and its derivative by s_i, `(rows, columns)`, which is 0 for ties."""
     x = unit * (s_i[:, None] - s_j[None, :])
     if P == 1:
         e = tl.exp(-tl.abs(x))
         return e, tl.where(x > 0.0, -unit * e, tl.where(x < 0.0, unit * e, x * 0.0))
-    # The square of which is no infinity; a minimum and a maximum would take NaN for one of the two.
+    # Clipped, so that the square is finite; a minimum and a maximum would not keep NaN.
     x = tl.where(x > 1e15, 1e15, tl.where(x < -1e15, -1e15, x))
     e = tl.exp(-x * x)
     return e, -2.0 * unit * x * e
@@ -78,9 +78,9 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """1 over the sum of each row; the rank of each document, and its place in the ideal order.
+    """Compute 1 / the sum of each row; the rank of each document, and its place in the ideal order.
 
-    Documents that tie have the mean of their ranks, as on the CPU.
+    Tied documents have the mean of their ranks, as on the CPU.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -113,7 +113,7 @@ def _mean_ranks(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The mean rank of each column, and its sum. Counted from the own rank, so that long lists keep their digits."""
+    """Compute the mean rank of each column, and its sum. Counts from the document's rank, for precision."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -142,7 +142,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Minus NDCG at the soft ranks; the derivative by each, over the sum of its column."""
+    """Compute minus NDCG at the soft ranks, and its derivative by each, divided by the sum of its column."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
@@ -169,7 +169,7 @@ def _by_share(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The derivative by the sum of each row."""
+    """Compute the derivative by the sum of each row."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -197,7 +197,7 @@ def _slopes(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The derivative by each score: it is in its row and in its column."""
+    """Compute the derivative by each score, which is in its row and in its column."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
