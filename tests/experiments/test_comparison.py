@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from rankgrad.cli.compare import _lists
-from rankgrad.cli.compare import compare as verb
+from rankgrad.cli.compare import compare as command
 from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic
 from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, ranked
@@ -45,7 +45,7 @@ def folders(tmp_path_factory, data):
 
 def rankgrad_compare(*arguments):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command("compare")(verb)
+    app.command("compare")(command)
     app.callback()(lambda: None)
     return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
@@ -117,7 +117,7 @@ def test_skipped_queries_and_lower_is_better(data):
     assert str(lists.qids[0]) not in [query.query for query in found.queries]
     assert found.metrics[1].difference < 0  # a better rank is a lower one
     assert found.metrics[1].wins > found.metrics[1].losses
-    with pytest.raises(ValueError, match="b must have one score a document"):
+    with pytest.raises(ValueError, match="b must have one score per document"):
         compare(a, b[:-1], data.test)
 
 

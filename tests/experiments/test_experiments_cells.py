@@ -1,4 +1,4 @@
-"""One cell is run once, whole or not at all, and keeps what its ranker did."""
+"""One cell is run once, completely or not at all, and its result holds the record of its training."""
 
 import json
 import math
@@ -38,23 +38,23 @@ def test_a_cell_is_run_once_and_keeps_what_the_model_did(tmp_path):
     assert set(files) == {f"{CELL.key}.json", f"{CELL.key}.npz"}
     run_cell(CELL, tmp_path)
     assert files == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
-    (outcome,) = read_results(tmp_path).cells
+    (result,) = read_results(tmp_path).cells
     splits = load(TINY)
     model = train(Settings.of({**CELL.settings, "device": "cpu"}), splits.train, splits.validation)
-    np.testing.assert_array_equal(outcome.scores, model.score(splits.test.features, splits.test.offsets))
+    np.testing.assert_array_equal(result.scores, model.score(splits.test.features, splits.test.offsets))
     judged = model.evaluate(splits.test, ["nDCG@10", "P@3"])
-    assert outcome.test == judged.means
-    np.testing.assert_array_equal(outcome.values("ndcg@10"), judged.values["nDCG@10"])
-    assert outcome.queries.tolist() == [str(query) for query in splits.test.qids]
-    assert outcome.validation == model.metrics["validation"]
-    assert (outcome.epoch, len(outcome.history), outcome.parameters) == (model.metrics["epoch"], 2, 13)
-    assert outcome.seconds > 0
-    assert 50e6 < outcome.peak_memory < 50e9
-    assert outcome.commit
-    assert outcome.machine
-    assert outcome.versions["torch"].startswith("2.")
-    with pytest.raises(ValueError, match=r"array must be one that is kept of .*nDCG@10, P@3.*; got 'AP'"):
-        outcome.values("AP")
+    assert result.test == judged.means
+    np.testing.assert_array_equal(result.values("ndcg@10"), judged.values["nDCG@10"])
+    assert result.queries.tolist() == [str(query) for query in splits.test.qids]
+    assert result.validation == model.metrics["validation"]
+    assert (result.epoch, len(result.history), result.parameters) == (model.metrics["epoch"], 2, 13)
+    assert result.seconds > 0
+    assert 50e6 < result.peak_memory < 50e9
+    assert result.commit
+    assert result.machine
+    assert result.versions["torch"].startswith("2.")
+    with pytest.raises(ValueError, match=r"array must be one that .* holds for .*nDCG@10, P@3.*; got 'AP'"):
+        result.values("AP")
 
 
 @pytest.mark.parametrize(
@@ -68,33 +68,33 @@ def test_a_cell_of_trees_keeps_the_same_record(framework, loss, tmp_path):
     own |= {"loss_lr": 0.1} if loss == "learndcg" else {}
     cell = replace(CELL, model="Trees", settings=own)
     run_cell(cell, tmp_path)
-    (outcome,) = read_results(tmp_path).cells
+    (result,) = read_results(tmp_path).cells
     splits = load(TINY)
     ranker = TreeRanker(**{"framework" if name == "model" else name: value for name, value in own.items()})
     held = {"eval_set": (splits.validation.features, splits.validation.labels), "eval_group": splits.validation.lengths}
     ranker.fit(splits.train.features, splits.train.labels, group=splits.train.lengths, **held)
-    np.testing.assert_array_equal(outcome.scores, ranker.predict(splits.test.features))
-    assert outcome.test["nDCG@10"] == pytest.approx(outcome.values("nDCG@10").mean())
-    assert outcome.validation == ranker.model_.metrics["validation"]
-    assert outcome.epoch == ranker.best_trees_
-    assert [row["epoch"] for row in outcome.history] == [*range(1, len(ranker.history_) + 1)]
-    assert all(row["seconds"] >= 0 and 0 <= row["nDCG@10"] <= 1 for row in outcome.history)
-    assert ranker.best_trees_ < outcome.parameters <= 4 * ranker.best_trees_
-    assert outcome.versions[framework]
-    assert outcome.device == "cpu"
-    scalars = [row.get("alpha") for row in outcome.history]
+    np.testing.assert_array_equal(result.scores, ranker.predict(splits.test.features))
+    assert result.test["nDCG@10"] == pytest.approx(result.values("nDCG@10").mean())
+    assert result.validation == ranker.model_.metrics["validation"]
+    assert result.epoch == ranker.best_trees_
+    assert [row["epoch"] for row in result.history] == [*range(1, len(ranker.history_) + 1)]
+    assert all(row["seconds"] >= 0 and 0 <= row["nDCG@10"] <= 1 for row in result.history)
+    assert ranker.best_trees_ < result.parameters <= 4 * ranker.best_trees_
+    assert result.versions[framework]
+    assert result.device == "cpu"
+    scalars = [row.get("alpha") for row in result.history]
     assert len(set(scalars)) == (len(scalars) if loss == "learndcg" else 1)
-    assert set(outcome.learned) == ({"alpha", "gain_base", "discount_base"} if loss == "learndcg" else set())
+    assert set(result.learned) == ({"alpha", "gain_base", "discount_base"} if loss == "learndcg" else set())
 
 
 def test_a_refit_of_trees_grows_as_many_as_it_is_told(tmp_path):
     pytest.importorskip("lightgbm")
     own = {"model": "lightgbm:num_leaves=4", "loss": "softmax", "trees": 3, "patience": None, "seed": 0}
     run_cell(replace(CELL, refit=True, settings=own), tmp_path)
-    (outcome,) = read_results(tmp_path).cells
-    assert (outcome.epoch, outcome.validation) == (3, {})
-    assert [row["epoch"] for row in outcome.history] == [1, 2, 3]
-    assert 6 <= outcome.parameters <= 12
+    (result,) = read_results(tmp_path).cells
+    assert (result.epoch, result.validation) == (3, {})
+    assert [row["epoch"] for row in result.history] == [1, 2, 3]
+    assert 6 <= result.parameters <= 12
 
 
 def test_a_cell_is_done_when_its_last_file_is_there(tmp_path, monkeypatch):
@@ -108,18 +108,18 @@ def test_a_cell_is_done_when_its_last_file_is_there(tmp_path, monkeypatch):
 def test_a_tuning_cell_never_sees_the_test_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(Model, "score", lambda *_: pytest.fail("something was scored"))
     run_cell(replace(CELL, stage="tune"), tmp_path)
-    (outcome,) = read_results(tmp_path).cells
-    assert outcome.test == {}
+    (result,) = read_results(tmp_path).cells
+    assert result.test == {}
     assert list((tmp_path / "cells").glob("*.npz")) == []
-    assert 0 < outcome.validation["nDCG@10"] < 1
+    assert 0 < result.validation["nDCG@10"] < 1
 
 
 def test_a_loss_that_is_not_finite_is_the_last_choice_and_no_final_result(tmp_path):
     wild = {**CELL.settings, "lr": 1e30, "epochs": 9}
     run_cell(replace(CELL, settings=wild, stage="tune"), tmp_path)
-    (outcome,) = read_results(tmp_path).cells
-    assert math.isnan(outcome.validation["nDCG@10"])
-    assert "the loss must be finite" in outcome.error
+    (result,) = read_results(tmp_path).cells
+    assert math.isnan(result.validation["nDCG@10"])
+    assert "the loss must be finite" in result.error
     with pytest.raises(ArithmeticError, match="the loss must be finite"):
         run_cell(replace(CELL, settings=wild), tmp_path)
     assert len(list((tmp_path / "cells").iterdir())) == 1
@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_finite_is_the_last_choice_and_no_final_result(tmp_pa
 def test_a_refit_trains_on_train_and_validation_to_the_last_epoch(tmp_path):
     cell = replace(CELL, refit=True, settings={**CELL.settings, "epochs": 3, "patience": None})
     run_cell(cell, tmp_path)
-    (outcome,) = read_results(tmp_path).cells
+    (result,) = read_results(tmp_path).cells
     splits = load(TINY)
     parts = [splits.train, splits.validation]
     lengths = np.concatenate([part.lengths for part in parts])
@@ -138,9 +138,9 @@ def test_a_refit_trains_on_train_and_validation_to_the_last_epoch(tmp_path):
         qids=np.arange(len(lengths)),
     )
     model = train(Settings.of({**cell.settings, "device": "cpu"}), both)
-    np.testing.assert_array_equal(outcome.scores, model.score(splits.test.features, splits.test.offsets))
-    assert outcome.epoch == 3
-    assert outcome.validation == {}
+    np.testing.assert_array_equal(result.scores, model.score(splits.test.features, splits.test.offsets))
+    assert result.epoch == 3
+    assert result.validation == {}
 
 
 def test_binary_labels(tmp_path):
@@ -155,10 +155,10 @@ def test_binary_labels(tmp_path):
 
 
 def test_memory_is_measured_anew_for_each_cell():
-    if not provenance.forget_peak():
+    if not provenance.reset_peak():
         pytest.skip("this system does not forget a process's peak")
     held = np.ones(30_000_000)  # 240 MB
     high = provenance.peak_memory()
     del held
-    provenance.forget_peak()
+    provenance.reset_peak()
     assert provenance.peak_memory() < high - 200e6

@@ -1,4 +1,4 @@
-"""`rankgrad experiment` as typed: what it says, and what its exit status says."""
+"""`rankgrad experiment` as typed: its output and its exit status."""
 
 import os
 import re

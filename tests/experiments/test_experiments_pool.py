@@ -1,4 +1,4 @@
-"""A pool of processes: any of them may die, and none outlives the one that made it."""
+"""A pool of processes: any of them may die, and none continues after its parent."""
 
 import os
 import signal

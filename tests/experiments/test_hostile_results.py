@@ -1,4 +1,4 @@
-"""Results, recipes and texts that somebody made to do harm: each is refused in one sentence that names the file."""
+"""Malicious results, recipes and texts: each is refused with one error that names the file."""
 
 import io
 import json
@@ -169,7 +169,7 @@ FILES = {
     "control": ('title: "\\e[2J"', "control character"),
     "date": ("title: 2001-99-99", "must be YAML; got month must be in 1..12"),
     "number": ("title: " + "9" * 5_000, "must be YAML; got Exceeds the limit"),
-    "key": ("? [a]\n: b", "a key that is no text or number"),
+    "key": ("? [a]\n: b", "a key that is not text or a number"),
     "code": ("title: !!python/object/apply:os.system [ls]", "must be YAML; got could not determine a constructor"),
 }
 

@@ -1,4 +1,4 @@
-"""The recipes of the folder: all load, answer their tables, and come to the cells they say."""
+"""The recipes of the folder: all load, match their published tables, and have the cells that they state."""
 
 import pytest
 import yaml
@@ -41,7 +41,7 @@ def test_recipes_load_and_answer_their_table(path):
     assert {row.data for row in rows} <= {source.label for source in made.data}
     ours = {row[:2] for source in made.data for row in made.rows(source) if "(ours)" not in row.model}
     theirs = {(row.model, row.loss) for row in rows if row.comparable}
-    assert theirs == ours, "labels must be those of the printed table"
+    assert theirs == ours, "labels must be those of the published table"
     left = {name for row in rows if not row.comparable for name in (row.model, row.loss)}
     assert set(made.later) <= left
     assert bool(left) == bool(made.later)

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe is said, all of it at once, with its place in the file."""
+"""All errors in a recipe are reported at once, each with its path in the file."""
 
 import pytest
 import yaml
@@ -13,7 +13,7 @@ BAD = {
         "settings: key must be a known one; got 'epoch'; did you mean 'epochs'?",
     ),
     "value": (recipe(settings={"epochs": 0}), "settings: epochs must be at least 1; got 0"),
-    "seed": (recipe(settings={"seed": 3}), "settings: seed must be left to `seeds`; got 3"),
+    "seed": (recipe(settings={"seed": 3}), "settings: seed must be set by `seeds`; got 3"),
     "model": (recipe(models={"M": {"model": "mpl"}}), "models.M: model must be a known name; got 'mpl'; did you mean"),
     "no model": (recipe(models={"M": {"lr": 0.1}}), "models.M: model must be given"),
     "loss": (recipe(losses={"L": "lamdaloss"}), "losses.L: loss must be a known name; got 'lamdaloss'; did you mean"),
@@ -32,24 +32,27 @@ BAD = {
     "data loss": (recipe(data=[{"name": "Yahoo", "losses": {"C": "mse"}}]), "data[0].losses: key must be a known one"),
     "twice": (recipe(data=["Yahoo", "Yahoo"]), "data: value must name each of the data sets once"),
     "fold": (recipe(folds=[6]), "folds: fold must be 1 to 5; got 6"),
-    "no choice": (recipe(search={"lr": []}), "search.lr: choices must hold something to choose from; got []"),
+    "no choice": (recipe(search={"lr": []}), "search.lr: choices must have at least one value; got []"),
     "range": (recipe(search={"lr": {"low": 1, "high": 0.1}}), "search.lr: range must have numbers low < high"),
     "log": (recipe(search={"lr": {"low": 0, "high": 1, "log": True}}), "search.lr: low must be above 0"),
     "searched": (recipe(search={"lrr": [1]}), "search.lrr: key must be a known one; got 'lrr'; did you mean 'lr'"),
     "search value": (recipe(search={"lr": [0.1, -1]}), "search.lr: lr must be above 0 and finite; got -1"),
     "trials": (recipe(trials=0), "trials: value must be a whole number of at least 1; got 0"),
-    "idle trials": (recipe(search=None), "trials: trials must be 1 where there is nothing to search; got 3"),
+    "idle trials": (recipe(search=None), "trials: trials must be 1 if nothing is searched; got 3"),
     "seeds": (recipe(seeds=[]), "seeds: value must be a list of seeds, at least one; got []"),
     "no data": (recipe(data=None), "data: value must be a list of data sets, at least one; got None"),
     "refit": (recipe(refit="both"), "refit: refit must be one of 'none', 'train+validation'; got 'both'"),
     "spread": (recipe(spread="sd"), "spread: spread must be one of 'deviation', 'interval'; got 'sd'"),
     "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'randomisation'; got 'z'"),
     "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the label of a loss; got 'a'; did"),
-    "answers": (recipe(answers="smoothi-table"), "answers: printed table must be a known name; got 'smoothi-table'"),
-    "fixed": (recipe(losses={"L": {"loss": "mse", "lr": 1.0}}), "losses.L: lr must be left to the search"),
+    "answers": (recipe(answers="smoothi-table"), "answers: published table must be a known name; got 'smoothi-table'"),
+    "fixed": (
+        recipe(losses={"L": {"loss": "mse", "lr": 1.0}}),
+        "losses.L: lr must not be given here, because the search draws it",
+    ),
     "whose model": (
         recipe(models={"M": {"model": "mlp"}, "N": {"model": "linear"}}, losses={"L": {"loss": "mse", "model": "mlp"}}),
-        "losses.L: model must be left to `models`, of which there are several",
+        "losses.L: model must be given in `models` only, because there are several",
     ),
     "quick": (recipe(quick={"settings": {"epochs": 0}}), "quick: settings: epochs must be at least 1; got 0"),
     "parameter": (
@@ -58,8 +61,8 @@ BAD = {
     ),
     "trees": (with_trees(trees=0), "models.Trees: trees must be a whole number of at least 1; got 0"),
     "epochs of trees": (with_trees(epochs=3), "models.Trees: epochs must be given as trees; got epochs=3"),
-    "seed of trees": (with_trees(seed=3), "models.Trees: seed must be left to `seeds`; got 3"),
-    "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be left to `choose`; got 'AP'"),
+    "seed of trees": (with_trees(seed=3), "models.Trees: seed must be set by `seeds`; got 3"),
+    "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be set by `choose`; got 'AP'"),
     "native": (
         with_trees(losses={"N": "native:rank:ndcg"}),
         "models.Trees.losses.N: loss after native: must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
@@ -76,7 +79,7 @@ BAD = {
     ),
     "own fixed": (
         with_trees(search={"num_leaves": [3, 5]}),
-        "models.Trees: num_leaves must be left to the search, which draws it; got 4",
+        "models.Trees: num_leaves must not be given here, because the search draws it; got 4",
     ),
     "model of a tree loss": (
         with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),

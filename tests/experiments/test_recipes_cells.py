@@ -1,4 +1,4 @@
-"""What a recipe comes to: every loss tuned alike, validation chooses, every seed is run."""
+"""Cells of a recipe: every loss is tuned in the same way, validation chooses, every seed is run."""
 
 import numpy as np
 import pytest

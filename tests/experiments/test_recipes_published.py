@@ -1,4 +1,4 @@
-"""The printed numbers are the papers'."""
+"""The published numbers equal those of the papers."""
 
 import pytest
 from paths import ROOT
@@ -67,7 +67,7 @@ def test_marks_and_spreads_are_kept():
     assert len(daggers) == 127
     assert not any(row.loss == "SmoothI" for row in daggers if row.data != "YLTR")
     assert published.value("smoothi-table1", "MQ2009", "DNN", "SmoothI", "nDCG@5") is None
-    with pytest.raises(ValueError, match="printed table must be a known name; got 'smoothi-table'"):
+    with pytest.raises(ValueError, match="published table must be a known name; got 'smoothi-table'"):
         published.load_published("smoothi-table")
 
 

@@ -1,4 +1,4 @@
-"""The report: what its page, tables and figures hold is what the results hold."""
+"""The report: its page, tables and figures hold the numbers of the results."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from rankgrad.cli.report import report as verb
+from rankgrad.cli.report import report as command
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import chart_data, writer
@@ -49,7 +49,7 @@ def page(studies, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(page):
-    """What the page's program reads."""
+    """Data that the page's program reads."""
     return json.loads(re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page, re.DOTALL)[1])
 
 
@@ -259,7 +259,7 @@ def test_a_study_that_is_not_whole_says_so(folder, tmp_path):
 
 def run_verb(*arguments):
     app = typer.Typer()
-    app.command()(verb)
+    app.command()(command)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

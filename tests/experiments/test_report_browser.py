@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing goes wrong, every chart is drawn, tables sort, queries open."""
+"""The report in a real browser: no errors, every chart is drawn, tables sort, queries open."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def number(text):
 
 
 def drawn(browser, chart):
-    """How many marks of a chart are drawn: shapes with a size."""
+    """Number of marks of a chart that are drawn: shapes with a size."""
     marks = ", ".join(f'[data-chart="{chart}"] svg .role-mark {kind}' for kind in ("path", "line"))
     size = "const box = e.getBBox(); return box.width + box.height > 0"
     return browser.evaluate(f"[...document.querySelectorAll('{marks}')].filter((e) => {{ {size}; }}).length")
@@ -208,7 +208,7 @@ def test_hostile_texts_of_a_study_run_nothing(browser, studies, tmp_path):
     hostile = [Hostile(np.random.default_rng(seed)).study(studies[0]) for seed in range(3)]
     page = writer.write_page(hostile, tmp_path / "page.html")
     browser.open(page)
-    assert browser.evaluate(USE) >= len(CHARTS)  # tooltips, too
+    assert browser.evaluate(USE) >= len(CHARTS)  # including tooltips
     assert browser.evaluate(LOOK) == []
     assert browser.errors == []
     assert browser.requests == [page.resolve().as_uri()]

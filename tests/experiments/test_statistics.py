@@ -125,7 +125,7 @@ def test_skipped_lists_are_left_out_of_both(test):
     a, b = pair(30)
     skipped = np.insert(a, [3, 20], np.nan), np.insert(b, [3, 20], np.nan)
     assert test(*skipped) == test(a, b)
-    with pytest.raises(ValueError, match=r"b must be NaN where a is, and nowhere else; got nan and .* at place 3"):
+    with pytest.raises(ValueError, match=r"b must be NaN where a is, and nowhere else; got nan and .* at index 3"):
         test(skipped[0], np.nan_to_num(skipped[1]))
     with pytest.raises(ValueError, match="shape"):
         test(a, b[:-1])
@@ -209,8 +209,8 @@ def test_align_follows_the_query(first, second):
     [
         ((["x", "y"], [1, 2]), (["x", "z"], [1, 2]), "queries_b must name the queries of queries_a; got .* 'y'"),
         ((["x"], [1]), (["x", "z"], [1, 2]), "queries_a must name the queries of queries_b; got .* 'z'"),
-        ((["x", "x"], [1, 2]), (["x", "z"], [1, 2]), "queries_a must name each query once; got 'x' again"),
-        ((["x", "y"], [1, 2]), (["x", "y"], [1]), r"values_b must have one value a query, \(2,\); got \(1,\)"),
+        ((["x", "x"], [1, 2]), (["x", "z"], [1, 2]), "queries_a must name each query once; got 'x' more than once"),
+        ((["x", "y"], [1, 2]), (["x", "y"], [1]), r"values_b must have one value per query, \(2,\); got \(1,\)"),
         ((["x", "y"], [1, np.nan]), (["y", "x"], [1, 1]), "values_b must be NaN .* got a number for query 'y'"),
         ((["x", "y"], [1, 1]), (["y", "x"], [np.nan, 1]), "values_a must be NaN .* got a number for query 'y'"),
     ],
@@ -226,7 +226,7 @@ def test_seeds_are_averaged_and_folds_pooled():
     assert means == pytest.approx([0.2, 0.3, np.nan], nan_ok=True)
     with pytest.raises(ValueError, match="none called 'y'"):
         stats.over_seeds([["x", "y"], ["x", "w"]], [[1, 1], [1, 1]])
-    with pytest.raises(ValueError, match="name each query once; got 'y' again"):
+    with pytest.raises(ValueError, match="name each query once; got 'y' more than once"):
         stats.over_folds([["x", "y"], ["y"]], [[1, 1], [1]])
     with pytest.raises(ValueError, match="at least one run"):
         stats.over_seeds([], [])
@@ -237,8 +237,8 @@ def test_seeds_taken_for_queries_would_find_what_is_not_there():
     rng = np.random.default_rng(0)
     alarms = np.zeros(2)
     for _ in range(400):
-        own = rng.normal(size=(2, 40))  # how a ranker's training fits each query, whatever the seed
-        a, b = (own[:, None] + 0.3 * rng.normal(size=(2, 3, 40))).reshape(2, 3, 40)
+        fit = rng.normal(size=(2, 40))  # how a ranker's training fits each query, for every seed
+        a, b = (fit[:, None] + 0.3 * rng.normal(size=(2, 3, 40))).reshape(2, 3, 40)
         alarms += [stats.paired_t(a.mean(0), b.mean(0)).p < 0.05, stats.paired_t(a.ravel(), b.ravel()).p < 0.05]
     assert alarms[0] / 400 < 0.08
     assert alarms[1] / 400 > 0.15

@@ -1,4 +1,4 @@
-"""Tables of experiments: the numbers in them, and what is said about them."""
+"""Tables of experiments: their numbers and their notes."""
 
 import re
 
@@ -124,7 +124,7 @@ def test_a_reference_that_is_missing():
     results.cells = [o for o in results.cells if o.cell.loss != "Softmax"]
     made = table(results, "MQ2008")
     assert all(own.p is None for row in made.rows for own in row.entries.values())
-    assert "Runs of Softmax are missing: there is nothing to test against" in made.notes
+    assert "Runs of Softmax are missing: no row can be tested against it" in made.notes
 
 
 def test_a_wrong_pairing_is_an_error():
@@ -156,7 +156,7 @@ def test_the_papers_numbers_stand_beside_ours():
     assert ours.printed == pytest.approx(0.7227)
     assert ours.gap == pytest.approx(ours.mean - 0.7227)
     assert (made.scale, made.digits) == (100, 2)
-    # What the paper has besides is shown, too, with nothing in the place of ours.
+    # Rows that only the paper has are also shown, without numbers of ours.
     (other,) = [row for row in made.rows if row.model == "AttSets" and row.loss == "Fixed"]
     assert (other.entries[NDCG].mean, other.entries[NDCG].printed) == (None, pytest.approx(0.7424))
     for text in (seen(made), made.markdown(), made.latex()):
@@ -173,8 +173,8 @@ def test_what_a_reader_must_know():
         "RR@10: gain best label > 0, empty one, ties stable",
         "Means over 2 folds (1, 2) and 3 seeds (0, 1, 2) of test queries; ± is the standard deviation over seeds",
         "Tuning: 2 settings tried for each row on each fold, chosen by nDCG@10 on validation with seed 0",
-        "p: paired t-test over 120 queries, whose values are averaged over seeds, against the best row, which these "
-        "very values chose; Bonferroni's correction for 2 comparisons a column; † worse at 0.05",
+        "p: paired t-test over 120 queries, whose values are averaged over seeds, against the best row, which was "
+        "chosen by the same values; Bonferroni's correction for 2 comparisons per column; † worse at 0.05",
     )
 
 
@@ -184,7 +184,7 @@ def test_unequal_tuning_is_said():
     made = table(Results(results.recipe, [o for o in results.cells if o is not lost]), "MQ2008")
     assert f"Tuning is not equal: 1 to 2 settings for {lost.cell.loss} (MLP)" in made.notes
     untuned = table(run(recipe(search={}, trials=1)), "MQ2008")
-    assert "Tuning: none; settings are the recipe's" in untuned.notes
+    assert "Tuning: none; settings are those of the recipe" in untuned.notes
 
 
 def test_variants_are_said():
@@ -196,9 +196,11 @@ def test_variants_are_said():
     assert made.rows[1].variants == ("lambdaloss@1", "lambdaloss@5")
     assert not any("not equal" in note for note in made.notes)
     (note,) = [note for note in made.notes if "variants" in note]
-    assert note.startswith("LambdaLoss: the best of 2 variants of the loss, each tuned alike, chosen by nDCG@10")
+    assert note.startswith(
+        "LambdaLoss: the best of 2 variants of the loss, each tuned in the same way, chosen by nDCG@10"
+    )
     few = table(run(recipe(losses=study.raw["losses"], search={}, trials=1)), "MQ2008")
-    assert "Tuning: none; settings are the recipe's" in few.notes
+    assert "Tuning: none; settings are those of the recipe" in few.notes
     assert any("the best of 2 variants" in note for note in few.notes)
 
 

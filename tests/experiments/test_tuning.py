@@ -1,4 +1,4 @@
-"""Settings for one's own data: what is searched, and `rankgrad tune`."""
+"""Search of settings: its space and rounds, and `rankgrad tune`."""
 
 import json
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_tune_saves_the_best_model_and_says_what_mattered(tmp_path):
     assert model.settings["seed"] == 1
     validation = load(TINY).validation
     assert model.evaluate(validation, ["nDCG@10"])["nDCG@10"] == pytest.approx(winner["value"])
-    # It goes on: nothing is done again, more trials are added to the first ones.
+    # It resumes: nothing is done again, more trials are added to the first ones.
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "best" / "trials").rglob("*.safetensors")}
     more = [15 if word == 12 else word for word in TUNE]
     invoke(*more, "--out", tmp_path / "best")

@@ -124,8 +124,8 @@ def _run(
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)
                 if step.error is not None:
                     failed.append((step.cell, step.error))
-                elif step.outcome is not None:
-                    warned |= dict.fromkeys(step.outcome.warnings)
+                elif step.result is not None:
+                    warned |= dict.fromkeys(step.result.warnings)
     except KeyboardInterrupt:
         typer.echo(f"\nStopped; {done or 'nothing new is done'}. {_again()}", err=True)
         raise typer.Exit(130) from None
@@ -137,9 +137,9 @@ def _run(
 def _line(step: Any) -> str:
     if step.error is not None:
         return f"{step.cell}: failed, {step.error.strip().splitlines()[-1]}"
-    found = step.outcome.test or step.outcome.validation
+    found = step.result.test or step.result.validation
     name, value = next(iter(found.items()))
-    return f"{step.cell}: {name} {value:.4f}, {step.outcome.seconds:.1f} s"
+    return f"{step.cell}: {name} {value:.4f}, {step.result.seconds:.1f} s"
 
 
 def _again() -> str:

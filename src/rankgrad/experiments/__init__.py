@@ -1,4 +1,4 @@
-"""Experiments: recipes that compare losses and rankers at equal conditions, with the papers' numbers next to ours.
+"""Experiments: recipes that compare losses and rankers under equal conditions, with the papers' numbers next to ours.
 
 - `recipes`: YAML files that describe an experiment, read and checked.
 - `runs`: the cells of a recipe, trained in processes; their results.

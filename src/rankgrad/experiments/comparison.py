@@ -1,4 +1,4 @@
-"""Two rankers on the same lists: whether they differ, and on which queries."""
+"""Compare two rankers on the same lists: tests of their difference, and the queries that differ most."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ Scores = NDArray[Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """What a metric says of a against b, over the queries that it does not skip."""
+    """Difference of a and b in one metric, over the queries that the metric does not skip."""
 
     metric: str
     a: float  # mean
@@ -46,10 +46,10 @@ class RankedDocument:
 
 @dataclass(frozen=True)
 class ComparedQuery:
-    """A query with both lists, as far as they are shown."""
+    """A query with the first documents of both lists."""
 
     query: str
-    a: float  # the first metric
+    a: float  # value of the first metric
     b: float
     documents: int
     list_a: tuple[RankedDocument, ...]
@@ -58,7 +58,7 @@ class ComparedQuery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All metrics, and the queries that differ most in the first."""
+    """Differences in all metrics, and the queries that differ most in the first metric."""
 
     metrics: tuple[Difference, ...]
     queries: tuple[ComparedQuery, ...]
@@ -66,7 +66,7 @@ class Comparison:
     confidence: float
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold; a score that is no number is None."""
+        """Return a dictionary that JSON can hold; a score that is NaN or infinite becomes None."""
         whole = asdict(self)
         for query in whole["queries"]:
             for place in (*query["list_a"], *query["list_b"]):
@@ -91,9 +91,9 @@ def compare(
     Args:
         a, b: scores of the documents, `(documents,)`.
         data: the lists.
-        metrics: as text; queries are ordered by how much they differ in the first.
-        most: queries shown, at most; one that does not differ is not.
-        depth: documents of each list shown.
+        metrics: as text; queries are ordered by their difference in the first metric.
+        most: largest number of queries to show; only queries that differ are shown.
+        depth: number of documents to show per list.
         rounds, confidence, seed: of the bootstrap interval and the randomisation test.
 
     Example:
@@ -105,7 +105,7 @@ def compare(
     """
     for name, scores in (("a", a), ("b", b)):
         if np.shape(scores) != data.labels.shape:
-            bad_value(name, f"have one score a document, {data.labels.shape}", np.shape(scores))
+            bad_value(name, f"have one score per document, {data.labels.shape}", np.shape(scores))
     labels = np.asarray(data.labels)
     ours, theirs = (evaluate(scores, labels, metrics, offsets=data.offsets, bootstrap=0) for scores in (a, b))
     found = []
@@ -147,7 +147,7 @@ def compare(
 
 
 def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
-    """The first documents of one list, and where another ranking has them."""
+    """The first documents of one list, with their ranks in another ranking."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
     labels = data.labels[rows]
@@ -160,10 +160,10 @@ def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int 
 
 
 def _order(scores: Scores) -> NDArray[np.int64]:
-    """Highest first, ties by position, NaN last: as metrics rank."""
+    """Order of the documents as metrics rank them: highest score first, ties by position, NaN last."""
     import torch
 
     from rankgrad.metrics.sort_order import order
 
-    own = torch.from_numpy(np.ascontiguousarray(scores))
-    return order(own, torch.ones(len(own), dtype=torch.bool)).numpy()
+    tensor = torch.from_numpy(np.ascontiguousarray(scores))
+    return order(tensor, torch.ones(len(tensor), dtype=torch.bool)).numpy()

@@ -1,4 +1,4 @@
-"""Which settings mattered among the trials of a search; what the numbers mean, and what they do not."""
+"""Importance of each setting among the trials of a search."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,23 +7,23 @@ import numpy as np
 
 
 class SettingWeight(NamedTuple):
-    """How much one setting mattered."""
+    """Importance of one setting."""
 
     setting: str
-    share: float  # of what a forest explains that is lost when this setting is shuffled; all add up to 1
-    trend: float | None  # rank correlation of the setting with the value; None for names, which have no order
+    share: float  # loss in R² of a random forest when this setting is shuffled, as a share; shares add up to 1
+    trend: float | None  # rank correlation of the setting with the value; None for text values, which have no order
 
 
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
-    """How much each setting mattered, most first, and how far that can be believed: the forest's out-of-bag R².
+    """Importance of each setting, highest first, and the out-of-bag R² of the random forest that computes it.
 
-    A random forest learns to tell a trial's value from its settings. An R² near 0, or below, means that it cannot: then
-    the trials are too few, or no setting matters, and the shares are noise. A share says nothing of settings that were
-    not varied, nor outside the ranges drawn from, nor that the best value of one setting is best beside all others.
+    The forest predicts the value of a trial from its settings. An R² near or below 0 means that it cannot: there are
+    too few trials, or no setting matters, and the shares are noise. A share does not describe settings that were not
+    varied, or values outside the ranges. The best value of one setting may depend on the other settings.
 
     Args:
-        drawn: the settings of each trial, all of the same names.
-        values: what each came to, all after the same number of epochs; NaN counts as the worst.
+        drawn: the settings of each trial, all with the same names.
+        values: metric of each trial, all after the same number of epochs; NaN counts as the worst value.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
 
 
 def _column(values: list[Any]) -> Any:
-    """Numbers as they are; of words, the place in the alphabet, which a tree can cut anywhere."""
+    """Numbers as they are; for text values, their alphabetical index, which a tree can split anywhere."""
     if any(isinstance(value, str) for value in values):
         places = {word: place for place, word in enumerate(sorted({str(value) for value in values}))}
         return np.array([places[str(value)] for value in values], dtype=np.float64)

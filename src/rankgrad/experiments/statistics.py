@@ -1,11 +1,11 @@
-"""Whether two rankers differ: paired tests, intervals and corrections, on the values of the same queries.
+"""Test the difference of two rankers: paired tests, intervals and corrections, on the values of the same queries.
 
-What is tested is always the query. Seeds are no further queries: runs that differ in the seed alone rank the same
-queries, so their values rise and fall together, and to count them as independent would make p-values too small. A
-query's values are averaged over seeds first (`over_seeds`). Folds do bring further queries: each query is in the test
-part of one fold, so the queries of all folds are pooled (`over_folds`).
+The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so their values are
+correlated, and p-values would be too small if they counted as independent. Therefore the values of a query are first
+averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all folds are pooled
+(`over_folds`).
 
-All tests are two-sided. A list that a metric skips is NaN, must be so for both rankers, and is left out.
+All tests are two-sided. The value of a list that a metric skips is NaN for both rankers, and is left out.
 """
 
 from collections import Counter
@@ -21,23 +21,23 @@ Values = NDArray[np.float64]
 Queries = NDArray[np.str_]
 
 CORRECTIONS = ("none", "bonferroni", "holm")
-EXACT = 12  # differences other than 0 up to which all their signs are enumerated
-_NUMBERS = 4_000_000  # held at a time, so that memory stays bounded for many queries
+EXACT = 12  # up to this number of differences other than 0, all signs are enumerated
+_NUMBERS = 4_000_000  # numbers in memory at a time, so that memory stays bounded for many queries
 
 
 class Paired(NamedTuple):
-    """What a paired test says of `a` against `b`."""
+    """Result of a paired test of `a` against `b`."""
 
     difference: float  # mean of a - b
     statistic: float  # t, or the difference itself
     p: float
-    n: int  # pairs
+    n: int  # number of pairs
 
 
 def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple[Values, Values]:
-    """The values of two rankers with the same query at the same place, in the order of `queries_a`.
+    """Return the values of two rankers in the same order of queries, that of `queries_a`.
 
-    Both must have the same queries, each once, and skip the same ones; the error names a query that breaks this.
+    Both must have the same queries, each once, and skip the same ones; an error names a query for which this fails.
 
     Args:
         queries_a, queries_b: ids, `(lists,)`; compared as text.
@@ -66,7 +66,7 @@ def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple
 
 
 def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
-    """Each query's mean over runs that were tested on the same queries, in the order of the first run.
+    """Mean of each query over runs that were tested on the same queries, in the order of the first run.
 
     Example:
         >>> over_seeds([["x", "y"], ["y", "x"]], [[0.1, 0.2], [0.4, 0.3]])
@@ -80,7 +80,7 @@ def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
 
 
 def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
-    """The queries of all folds, one after the other; a query in the test part of two folds is an error.
+    """Concatenate the queries of all folds; a query in the test part of two folds is an error.
 
     Example:
         >>> over_folds([["x", "y"], ["z"]], [[0.1, 0.2], [0.4]])
@@ -93,9 +93,9 @@ def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
 
 
 def paired_t(a: Any, b: Any) -> Paired:
-    r"""Student's t-test of pairs, as `scipy.stats.ttest_rel`: :math:`t = \bar d / (s_d / \sqrt n)`, :math:`d = a - b`.
+    r"""Paired Student's t-test, as `scipy.stats.ttest_rel`: :math:`t = \bar d / (s_d / \sqrt n)`, :math:`d = a - b`.
 
-    Where nothing differs, and for fewer than two pairs, p is 1.
+    If nothing differs, or there are fewer than two pairs, p is 1.
 
     Args:
         a, b: values of the same queries, `(lists,)`.
@@ -112,17 +112,18 @@ def paired_t(a: Any, b: Any) -> Paired:
     if n < 2 or not d.any():
         return Paired(mean, 0.0, 1.0, n)
     spread = float(d.std(ddof=1))
-    if spread == 0:  # every query differs by the same
+    if spread == 0:  # all queries have the same difference
         return Paired(mean, float(np.copysign(np.inf, mean)), 0.0, n)
     t = mean / (spread / n**0.5)
     return Paired(mean, t, float(2 * stdtr(n - 1, -abs(t))), n)
 
 
 def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired:
-    """Fisher's randomisation test: how often swapping a's and b's values at random gives a mean difference as large.
+    """Fisher's randomisation test: share of random swaps of a and b whose mean difference is at least as large.
 
-    Up to 12 differences other than 0, all swaps are enumerated and p is exact. Beyond, p is (c + 1) / (rounds + 1),
-    where c of the rounds were as large: the observed order is one of the possible ones, so p is never 0.
+    With at most 12 differences other than 0, all swaps are enumerated and p is exact. Otherwise p is
+    (c + 1) / (rounds + 1), where c is the number of rounds with a difference at least as large. The observed order is
+    one of the possible ones, so p is never 0.
 
     Example:
         >>> randomisation([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]).p
@@ -134,7 +135,7 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
     mean, moving = _mean(d), d[d != 0]
     if not len(moving):
         return Paired(mean, mean, 1.0, len(d))
-    # Equal sums are added up in different orders: what rounding may have moved counts as equal.
+    # Equal sums are added in different orders: sums that differ by rounding only count as equal.
     size = np.abs(moving).sum()
     bound = abs(moving.sum()) - size * len(moving) * np.finfo(np.float64).eps
     if len(moving) <= EXACT:
@@ -152,11 +153,11 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
 def bootstrap(
     differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
 ) -> tuple[float, float]:
-    """Interval of the mean, from means of queries drawn with replacement; NaN values are left out.
+    """Bootstrap interval of the mean: queries are drawn with replacement; NaN values are left out.
 
     Args:
-        differences: of two rankers on each query, or any values, `(lists,)`.
-        confidence: share of the drawn means that the interval holds.
+        differences: difference of two rankers per query, or any values, `(lists,)`.
+        confidence: share of the drawn means that the interval contains.
         method: `"percentile"`, or `"bca"`, which corrects for bias and skew (Efron 1987).
 
     Example:
@@ -184,7 +185,7 @@ def bootstrap(
 
 
 def half_interval(n: int) -> float:
-    """Half of the 95% interval of a mean of `n` values, by Student's t, in their standard deviations.
+    """Half the width of the 95% interval of a mean of `n` values, by Student's t, in units of their standard deviation.
 
     Example:
         >>> round(half_interval(5), 4)
@@ -196,7 +197,7 @@ def half_interval(n: int) -> float:
 
 
 def bonferroni(p: Any) -> Values:
-    """p-values adjusted for their number: `m p`, at most 1.
+    """Adjust p-values by Bonferroni's method: `m p` for m p-values, at most 1.
 
     Example:
         >>> bonferroni([0.01, 0.04, 0.5])
@@ -207,9 +208,9 @@ def bonferroni(p: Any) -> Values:
 
 
 def holm(p: Any) -> Values:
-    """p-values adjusted by Holm's steps: the i-th smallest times `m - i + 1`, never below a smaller one's, at most 1.
+    """Adjust p-values by Holm's method: the i-th smallest times `m - i + 1`, non-decreasing, at most 1.
 
-    Bounds the chance of any false finding as Bonferroni does, and never finds less.
+    The probability of any false positive is bounded as by Bonferroni's method; at least as many tests are significant.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -223,7 +224,7 @@ def holm(p: Any) -> Values:
 
 
 def adjust(p: Any, correction: str) -> Values:
-    """p-values of one family of comparisons, adjusted: `"none"`, `"bonferroni"` or `"holm"`.
+    """Adjust the p-values of one family of comparisons by `"none"`, `"bonferroni"` or `"holm"`.
 
     Example:
         >>> adjust([0.01, 0.5], "bonferroni")
@@ -234,7 +235,7 @@ def adjust(p: Any, correction: str) -> Values:
 
 
 def differences(a: Any, b: Any) -> Values:
-    """`a - b`, without the places where both are NaN, `(pairs,)`.
+    """Return `a - b` without the queries where both are NaN, `(pairs,)`.
 
     Example:
         >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
@@ -245,7 +246,7 @@ def differences(a: Any, b: Any) -> Values:
         bad_value("b", f"have a's shape, ({a.shape[0] if a.ndim else 1},)", f"{b.shape} for {a.shape}")
     if (odd := np.isnan(a) != np.isnan(b)).any():
         place = int(odd.argmax())
-        bad_value("b", "be NaN where a is, and nowhere else", f"{a[place]:g} and {b[place]:g} at place {place}")
+        bad_value("b", "be NaN where a is, and nowhere else", f"{a[place]:g} and {b[place]:g} at index {place}")
     if np.isinf(a).any() or np.isinf(b).any():
         bad_value("a and b", "be finite or NaN", "an infinity")
     return (a - b)[~np.isnan(a)]
@@ -254,10 +255,10 @@ def differences(a: Any, b: Any) -> Values:
 def _column(which: str, queries: Any, values: Any) -> tuple[Queries, Values]:
     names, numbers = _text(queries), np.asarray(values, dtype=np.float64)
     if names.shape != numbers.shape or names.ndim != 1:
-        bad_value(f"values_{which}", f"have one value a query, {names.shape}", numbers.shape)
+        bad_value(f"values_{which}", f"have one value per query, {names.shape}", numbers.shape)
     if len(np.unique(names)) < len(names):
         twice, _ = Counter(names.tolist()).most_common(1)[0]
-        bad_value(f"queries_{which}", "name each query once", f"{twice!r} again")
+        bad_value(f"queries_{which}", "name each query once", f"{twice!r} more than once")
     return names, numbers
 
 
@@ -270,18 +271,18 @@ def _mean(values: Values) -> float:
 
 
 def _flipped(d: Values, flips: NDArray[Any]) -> Values:
-    """How far from 0 the sum of the differences is when those marked 1 change sign, `(rounds,)`."""
+    """Absolute sum of the differences when those marked 1 change sign, `(rounds,)`."""
     return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
 
 
 def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
-    """The shares of the drawn means between which BCa's interval lies."""
+    """Quantiles of the drawn means at the ends of the BCa interval."""
     from scipy.special import ndtr, ndtri
 
     apart = d - d.mean()
-    # Of a mean, the jackknife's skew is that of the values themselves.
+    # For a mean, the skewness of the jackknife values is that of the values themselves.
     acceleration = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
-    # Means that tie with ours lie half below it.
+    # Of the drawn means that equal ours, half count as below it.
     below = ((drawn < d.mean()).mean() + (drawn <= d.mean()).mean()) / 2
     bias = ndtri(np.clip(below, 1 / (len(drawn) + 1), len(drawn) / (len(drawn) + 1)))
     moved = bias + ndtri(ends)

@@ -1,4 +1,4 @@
-"""Find good settings for one's own data: random draws, of which successive halving trains the better ones longer."""
+"""Search settings for a data set: random draws, and successive halving, which trains the better ones longer."""
 
 import hashlib
 import json
@@ -14,16 +14,16 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes.search_space import boundary_values, draws
 from rankgrad.experiments.runs.process_pool import Runner, Task
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 from rankgrad.models.protocol import NotFinite, RankerKind
 from rankgrad.models.registry import kind_of, kind_or_default
 
-SHARE = 3  # one in so many trials goes on, for so many times the epochs or trees
-_HALVINGS, _LEAST = 2, 3  # how often, at most; and epochs or trees before the first, at least
+SHARE = 3  # a third of the trials continues, for three times as many epochs or trees
+_HALVINGS, _LEAST = 2, 3  # largest number of halvings; smallest number of epochs or trees of the first round
 
 
 class ListSource(Protocol):
-    """Where lists come from; it may travel to another process."""
+    """Source of lists, which can be sent to another process."""
 
     def __hash__(self) -> int: ...
     def read(self) -> dict[str, Dataset]: ...
@@ -31,19 +31,19 @@ class ListSource(Protocol):
 
 
 class Trial(NamedTuple):
-    """What a setting came to: the best value on validation within so many epochs; NaN: its loss was not finite."""
+    """Result of one drawn setting."""
 
     drawn: dict[str, Any]
-    name: str  # of its folder
-    epochs: int  # or trees; 0 for a kind of ranker that knows no length
-    value: float
-    epoch: int  # of that value
+    name: str  # name of its folder
+    epochs: int  # number of epochs or trees; 0 for a kind of ranker without a length
+    value: float  # best value on the validation lists; NaN if the loss was not finite
+    epoch: int  # epoch of that value
     seconds: float
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search: what is fixed, what is drawn, how many draws.
+    """A search: fixed settings, a search space, and a number of trials.
 
     Example:
         >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
@@ -56,29 +56,29 @@ class Search:
     """
 
     base: Mapping[str, Any]  # settings of a run, `model` among them
-    budget: int
-    fixed: tuple[str, ...] = ()  # settings that are as in `base`; options in its model's text are fixed, too
-    vary: tuple[tuple[str, Any], ...] = ()  # a list or a range for a setting, over the space that is stated here
+    budget: int  # largest number of trials
+    fixed: tuple[str, ...] = ()  # settings that stay as in `base`; options in the text of its model are also fixed
+    vary: tuple[tuple[str, Any], ...] = ()  # a list or a range per setting, which replaces that of the kind
     seed: int = 0
 
     @property
     def kind(self) -> RankerKind:
-        """Of the model."""
+        """Kind of the ranker."""
         return kind_or_default(self.base["model"])
 
     @property
     def metric(self) -> str:
-        """What chooses, on the validation lists."""
+        """Metric that chooses, on the validation lists."""
         return str(self.base.get("metric", "nDCG@10"))
 
     @property
     def length(self) -> int:
-        """Epochs or trees of the longest trials; 0 for a kind of ranker that knows no length."""
+        """Number of epochs or trees of the longest trials; 0 for a kind of ranker without a length."""
         kind = self.kind
         return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
 
     def check(self) -> None:
-        """Raise what is wrong; needs no data."""
+        """Raise an error if a setting is invalid; needs no data."""
         self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
@@ -88,17 +88,17 @@ class Search:
 
     @property
     def space(self) -> dict[str, Any]:
-        """What is drawn from, by setting."""
+        """Search space: a list or a range per setting."""
         usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """The settings to try; the first are those that would be used without a search."""
+        """Return the settings to try; the first are those that are used without a search."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
     def rungs(self) -> list[tuple[int, int]]:
-        """How many trials are trained for how many epochs or trees in all, round by round."""
+        """Return the rounds: number of trials, and number of epochs or trees since the start of their training."""
         trials, length = len(self.draws()), self.length
         halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
         return [
@@ -107,37 +107,37 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Of a run, for a number of epochs or trees where that is given."""
+        """Return the settings of a run with these drawn values, and with this number of epochs or trees if given."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
     def better(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Best first; of equals the earlier, and those that failed last."""
+        """Sort trials, best first; equal ones keep their order, and failed ones are last."""
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
-    """Run what is left of a search: each trial as it is done, its round's number, and how many of that are left.
+    """Run a search; yield each finished trial, the index of its round, and the number of trials left in the round.
 
-    A trial has a folder of its own, with its checkpoint: a longer round goes on from it, and so does a search that was
-    stopped. What is done is given again, without being done again.
+    Each trial has a separate folder with its checkpoint. A longer round resumes from it, and so does a search that was
+    stopped. Trials that are done are yielded, but not run again.
 
     Args:
-        search: what to try.
-        source: of the lists; it must give a validation part.
-        folder: for the trials.
-        runner: what runs the tasks, such as `Pool.run`.
+        search: the search.
+        source: source of the lists; it must give a validation part.
+        folder: folder of the trials.
+        runner: runs the tasks, such as `Pool.run`.
     """
     drawn = search.draws()
     for turn, (count, epochs) in enumerate(search.rungs()):
         drawn = drawn[:count]
         tasks, known = {}, []
-        for own in drawn:
-            name = hashlib.sha256(_canonical(own).encode()).hexdigest()[:8]
-            arguments = (search.settings(own, epochs), source, str(folder / name), own, epochs, search.metric)
-            tasks[name] = Task(name, run_trial, arguments, near="data")
+        for values in drawn:
+            name = hashlib.sha256(_canonical(values).encode()).hexdigest()[:8]
+            arguments = (search.settings(values, epochs), source, str(folder / name), values, epochs, search.metric)
+            tasks[name] = Task(name, run_trial, arguments, affinity="data")
             path = _file(folder / name, epochs)
             if path.is_file():
                 known.append(_read(path))
@@ -146,10 +146,10 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
             yield trial, turn, len(tasks) + len(known) - place - 1
         for done in runner(list(tasks.values())):
             if done.error is not None:
-                raise RuntimeError(f"a trial failed; the same command tries it again:\n{done.error.strip()}")
+                raise RuntimeError(f"a trial failed; run the same command to try it again:\n{done.error.strip()}")
             known.append(_read(_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
-        order = [_canonical(own) for own in drawn]
+        order = [_canonical(values) for values in drawn]
         known.sort(key=lambda trial: order.index(_canonical(trial.drawn)))
         drawn = [trial.drawn for trial in search.better(known)]
 
@@ -157,7 +157,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train a trial to its number of epochs or trees, resuming its checkpoint, and write what it has come to."""
+    """Train a trial to its number of epochs or trees, resuming from its checkpoint, and write its result."""
     parts, kind = _parts(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
@@ -177,7 +177,7 @@ def run_trial(
 def _parts(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
-        bad_value("data", "have lists to choose on: a validation part, or a hold-out", "none")
+        bad_value("data", "have a validation part, or a hold-out", "none")
     return parts
 
 
@@ -194,7 +194,7 @@ def _read(path: Path) -> Trial:
     try:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} must say what a trial came to; got {error}: remove it to try again") from error
+        raise ValueError(f"{path} must be the result of a trial; got {error}: remove it to try again") from error
 
 
 def _log(value: float) -> int:

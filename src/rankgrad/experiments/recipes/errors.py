@@ -1,4 +1,4 @@
-"""Everything that is wrong with a recipe, gathered before anything runs, each with its place in the file."""
+"""Collect all errors in a recipe before anything runs, each with its path in the file."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from rankgrad.models.registry import kind_or_default
 
 
 class RecipeError(ValueError):
-    """What is wrong with a recipe, one line each: the place in the file, then the sentence."""
+    """All errors in a recipe, one per line: the path in the file, then the message."""
 
 
 class RecipeProblems:
-    """A list of complaints.
+    """A list of the errors found in a recipe.
 
     Example:
-        >>> problems = Problems()
+        >>> problems = RecipeProblems()
         >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
         {}
         >>> problems.lines
@@ -28,14 +28,14 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """What goes wrong inside is a complaint about this place, not the end."""
+        """Record errors that are raised inside as errors at this path, and continue."""
         try:
             yield
         except (ValueError, TypeError) as error:
             self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
 
     def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """The entries whose key is known; each other key is a complaint that says the nearest."""
+        """Return the entries with a known key; every other key is an error that names the nearest known ones."""
         names = list(names)
         for key in values:
             if key not in names:
@@ -44,7 +44,7 @@ class RecipeProblems:
         return {key: value for key, value in values.items() if key in names}
 
     def mapping(self, path: str, value: Any) -> dict[str, Any]:
-        """A mapping with text for keys; nothing at all is an empty one."""
+        """Return the value as a mapping with text keys; None becomes an empty mapping."""
         with self.at(path):
             if value is None:
                 return {}
@@ -54,15 +54,16 @@ class RecipeProblems:
         return {}
 
     def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
-        """Settings of a run, checked alone; `without` are those that have another place in a recipe.
+        """Check settings of a run, and return those with a known name.
 
-        They are those of the `model`'s kind; without a model, those that a recipe gives for all its rankers.
+        Known are the settings of the `model`'s kind; without a model, those that a recipe gives for all its rankers.
+        Settings in `without` are given elsewhere in a recipe, and are errors here.
         """
         given, kind = self.mapping(path, values), kind_or_default(model)
         for name, place in kind.elsewhere.items():
             if name in given:
                 with self.at(path):
-                    bad_value(name, f"be left to {place}", repr(given.pop(name)))
+                    bad_value(name, f"be set by {place}", repr(given.pop(name)))
         if kind.settings is not None:
             given = self.known(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
@@ -72,14 +73,14 @@ class RecipeProblems:
         return given
 
     def whole(self, path: str, value: Any, least: int) -> int:
-        """A whole number."""
+        """Check that the value is a whole number of at least `least`."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be a whole number of at least {least}", repr(value))
         return value
 
     def several(self, path: str, value: Any, what: str) -> list[Any]:
-        """A list of at least one thing, none twice."""
+        """Check that the value is a list with at least one entry and no entry twice."""
         with self.at(path):
             if not isinstance(value, list) or not value:
                 bad_value("value", f"be a list of {what}, at least one", repr(value))
@@ -89,6 +90,6 @@ class RecipeProblems:
         return []
 
     def stop(self, title: str) -> None:
-        """Raise one error with all complaints, if there are any."""
+        """Raise one `RecipeError` with all errors, if there are any."""
         if self.lines:
             raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))

@@ -1,4 +1,4 @@
-"""The rankers and losses of a recipe, and what is searched for each: read and checked."""
+"""Read and check the rankers and losses of a recipe, and the search space of each."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from rankgrad.models.registry import kind_or_default
 
 
 class LossVariant(NamedTuple):
-    """A loss that is tried under a label: its settings and, where there are several, its text."""
+    """One loss that is tried under a label."""
 
-    variant: str | None
+    variant: str | None  # text of the loss; None if the label has only one
     settings: dict[str, Any]
 
 
@@ -21,74 +21,74 @@ Losses = dict[str, tuple[LossVariant, ...]]  # by label
 
 
 class RecipeModel(NamedTuple):
-    """A ranker of a recipe: its settings, and the losses and the search that it has instead of the recipe's."""
+    """A ranker of a recipe."""
 
     settings: dict[str, Any]
-    losses: Losses | None = None
-    search: dict[str, Any] | None = None
+    losses: Losses | None = None  # replace the recipe's; None: those of the recipe
+    search: dict[str, Any] | None = None  # replaces the recipe's; None: that of the recipe
 
     @property
     def kind(self) -> RankerKind:
-        """Of its model."""
+        """Kind of the ranker."""
         return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is searched for it, where the recipe's search is the `usual` one."""
+        """Search space of this ranker; `usual` is the search space of the recipe."""
         if self.search is not None:
             return self.search
         return usual if self.kind.shares_settings else {}
 
 
 def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Each label's ranker, from `{model: text, ...}`, maybe with `losses` and `search` of its own."""
+    """Read the ranker of each label from `{model: text, ...}`, which may also have `losses` and `search`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
         settings = problems.mapping(here, entry)
-        own = {key: settings.pop(key) for key in ("losses", "search") if key in settings}
+        separate = {key: settings.pop(key) for key in ("losses", "search") if key in settings}
         model = settings.get("model")
         settings = problems.settings(here, settings, without=("loss",), model=model)
         with problems.at(here):
             if "model" not in settings:
                 bad_value("model", "be given", "none")
-        tried = losses(f"{here}.losses", own["losses"], problems, model) if "losses" in own else None
+        tried = losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
                 bad_value("value", "name at least one", "none")
-        search = searched(f"{here}.search", own["search"], problems, model) if "search" in own else None
+        search = searched(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
         found[label] = RecipeModel(settings, tried, search)
     return found
 
 
 def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
-    """Each label's candidates, from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`.
+    """Read the loss variants of each label from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`.
 
-    `model` is the text of the ranker that they are for, where they are not for all: kinds have different settings.
+    `model` is the text of the ranker, if these losses are for one ranker only: kinds have different settings.
     """
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
         shared = {"loss": entry} if isinstance(entry, str) else problems.mapping(here, entry)
         if "variants" not in shared:
-            variants: list[Any] = [shared]
+            entries: list[Any] = [shared]
         else:
-            variants = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
-        candidates = []
-        for place, variant in enumerate(variants):
+            entries = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
+        variants = []
+        for place, variant in enumerate(entries):
             at = here if variant is shared else f"{here}.variants[{place}]"
-            own = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
+            given = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
             without = () if kind_or_default(model).shares_settings else ("model",)
-            settings = problems.settings(at, {**shared, **own}, without=without, model=model)
+            settings = problems.settings(at, {**shared, **given}, without=without, model=model)
             with problems.at(at):
                 if "loss" not in settings:
                     bad_value("loss", "be given", "none")
-            candidates.append(LossVariant(None if variant is shared else settings.get("loss"), settings))
-        found[label] = tuple(candidates)
+            variants.append(LossVariant(None if variant is shared else settings.get("loss"), settings))
+        found[label] = tuple(variants)
     return found
 
 
 def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
-    """A search space: choices or a range for each setting; `model` as for `losses`."""
+    """Read a search space: choices or a range for each setting; `model` as in `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -97,43 +97,43 @@ def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None)
                 problems.settings(f"{path}.{name}", {name: each}, model=model)
     with problems.at(path):
         if "loss" in search:
-            bad_value("key", "be a setting of a run", "'loss'; losses have a place of their own, and `variants`")
+            bad_value("key", "be a setting of a run", "'loss'; give it under `losses`, alternatives as `variants`")
     return names
 
 
-def check_said_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """No setting may be said in two places of which one would silently win."""
-    users = [entrant for entrant in found["models"].values() if entrant.losses is None]
+def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
+    """Check that no setting is given in two places, where one would silently override the other."""
+    users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
-    shared = {name for entrant in users for name in entrant.searched(usual)}
+    shared = {name for model in users for name in model.searched(usual)}
     for path, part in [("", found), *((f"data[{place}].", vars(source)) for place, source in enumerate(found["data"]))]:
         places = {f"{path}settings": (part["settings"], set(usual))} if path else {}
         for where, settings in _settings(f"{path}losses", part["losses"]):
             places[where] = settings, shared
             if several and "model" in settings:
                 with problems.at(where):
-                    bad_value("model", "be left to `models`, of which there are several", repr(settings["model"]))
-        for label, entrant in part["models"].items():
-            own = set(entrant.searched(usual))
-            places[f"{path}models.{label}"] = entrant.settings, own
-            for where, settings in _settings(f"{path}models.{label}.losses", entrant.losses or {}):
-                places[where] = settings, own
-            if not entrant.kind.shares_settings and entrant.losses is None:
-                _fit_losses(f"{path}models.{label}", entrant, {**found["losses"], **part["losses"]}, problems)
+                    bad_value("model", "be given in `models` only, because there are several", repr(settings["model"]))
+        for label, model in part["models"].items():
+            drawn = set(model.searched(usual))
+            places[f"{path}models.{label}"] = model.settings, drawn
+            for where, settings in _settings(f"{path}models.{label}.losses", model.losses or {}):
+                places[where] = settings, drawn
+            if not model.kind.shares_settings and model.losses is None:
+                _check_losses(f"{path}models.{label}", model, {**found["losses"], **part["losses"]}, problems)
         for where, (settings, searched) in places.items():
             for name in sorted(searched & set(settings) - {"model"}):
                 with problems.at(where):
-                    bad_value(name, "be left to the search, which draws it", repr(settings[name]))
+                    bad_value(name, "not be given here, because the search draws it", repr(settings[name]))
     if several and "model" in usual:
         with problems.at("search.model"):
-            bad_value("model", "be left to `models`, of which there are several", "a search")
+            bad_value("model", "be given in `models` only, because there are several", "a search")
 
 
 def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
     return [(f"{path}.{label}", each.settings) for label, tried in losses.items() for each in tried]
 
 
-def _fit_losses(path: str, entrant: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
-    """A ranker that takes the recipe's losses must be able to take the settings that come with them."""
+def _check_losses(path: str, model: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
+    """Check that a ranker that uses the recipe's losses accepts the settings given with them."""
     for where, settings in _settings("losses", losses):
-        problems.settings(f"{path}: {where}", settings, without=("model",), model=entrant.settings["model"])
+        problems.settings(f"{path}: {where}", settings, without=("model",), model=model.settings["model"])

@@ -1,4 +1,4 @@
-"""From the YAML of a recipe to checked parts: what may stand where, and what is meant when nothing does."""
+"""Read the parts of a recipe from YAML: known keys, checks and defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.experiments.recipes import models
-from rankgrad.experiments.recipes.data_sets import RecipeData, known
+from rankgrad.experiments.recipes.data_sets import RecipeData, known_benchmark
 from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.statistics import CORRECTIONS
 from rankgrad.experiments.tables import published
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 
 FORMS = ("quick", "smoke")
 KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
@@ -22,7 +22,7 @@ SPREAD = ("deviation", "interval")
 
 @dataclass(frozen=True)
 class Significance:
-    """How differences are judged."""
+    """Settings of the significance tests."""
 
     test: str = "t"  # t, randomisation
     correction: str = "none"  # none, bonferroni, holm
@@ -31,7 +31,7 @@ class Significance:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """`over` put over `base`: mappings key by key, where null takes a key away; anything else instead.
+    """Merge `over` into `base`: mappings key by key, where null removes a key; any other value replaces the old one.
 
     Example:
         >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
@@ -44,7 +44,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
-    """The fields of a `Recipe`, but for its name and what was read; complaints go to `problems`."""
+    """Read all fields of a `Recipe` except `name` and `raw`; errors are added to `problems`."""
     given = problems.known("recipe", problems.mapping("recipe", raw), KEYS)
     found: dict[str, Any] = {}
     found["title"] = _text("title", given.get("title"), problems)
@@ -52,12 +52,12 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["answers"] = given.get("answers")
     if found["answers"] is not None:
         with problems.at("answers"):
-            one_of("printed table", found["answers"], published.names())
+            one_of("published table", found["answers"], published.names())
     found["models"] = models.models("models", given.get("models"), problems)
     found["losses"] = models.losses("losses", given.get("losses"), problems)
     wanted = [key for key in ("models", "losses") if not found[key]]
-    if found["models"] and all(entrant.losses for entrant in found["models"].values()):
-        wanted = []  # each ranker has its own losses
+    if found["models"] and all(model.losses for model in found["models"].values()):
+        wanted = []  # each ranker has separate losses
     for key in wanted:
         with problems.at(key):
             bad_value("value", "name at least one", "none")
@@ -66,7 +66,7 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["search"] = models.searched("search", given.get("search"), problems)
     found["trials"] = _trials(given, found, problems)
     found["search_seed"] = problems.whole("search_seed", given.get("search_seed", 0), least=0)
-    models.check_said_once(found, problems)
+    models.check_set_once(found, problems)
     found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
     metrics = problems.several("metrics", given.get("metrics"), "metrics")
     found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
@@ -76,8 +76,8 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["spread"] = given.get("spread", SPREAD[0])
     with problems.at("spread"):
         one_of("spread", found["spread"], SPREAD)
-    own = [label for entrant in found["models"].values() for label in entrant.losses or ()]
-    found["tests"] = _tests(given.get("tests"), [*found["losses"], *own], problems)
+    separate = [label for model in found["models"].values() for label in model.losses or ()]
+    found["tests"] = _tests(given.get("tests"), [*found["losses"], *separate], problems)
     later = problems.mapping("later", given.get("later"))
     found["later"] = {label: _text(f"later.{label}", why, problems) for label, why in later.items()}
     return found
@@ -92,7 +92,7 @@ def _text(path: str, value: Any, problems: RecipeProblems) -> str:
 
 
 def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
-    """A metric as it spells itself, so that names of metrics can be compared."""
+    """Read a metric and return its canonical text, so that names of metrics can be compared."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
@@ -103,33 +103,33 @@ def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """The data sets, with what the recipe says for all of them where their entry says nothing."""
+    """Read the data sets; values that an entry does not give are those of the recipe."""
     sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
         path = f"data[{place}]"
-        own = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
-        own = problems.known(path, own, DATA_KEYS)
-        name, folds = own.get("name", own.get("folder")), 0
+        values = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
+        values = problems.known(path, values, DATA_KEYS)
+        name, folds = values.get("name", values.get("folder")), 0
         with problems.at(path):
-            if not isinstance(name, str) or ("name" in own) == ("folder" in own):
+            if not isinstance(name, str) or ("name" in values) == ("folder" in values):
                 bad_value("entry", "be a name, {name: ...} or {folder: ...}", repr(entry))
-            if "name" in own:
-                folds = known(name).folds
-            if not isinstance(own.get("binary", False), bool):
-                bad_value("binary", "be true or false", repr(own["binary"]))
+            if "name" in values:
+                folds = known_benchmark(name).folds
+            if not isinstance(values.get("binary", False), bool):
+                bad_value("binary", "be true or false", repr(values["binary"]))
         named: dict[str, Any] = {}
         for key, read in (("models", models.models), ("losses", models.losses)):
-            inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", own.get(key)), found[key])
+            inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", values.get(key)), found[key])
             if key == "models":
                 inner = {label: merge(given[key][label], entry) for label, entry in inner.items()}
             named[key] = read(f"{path}.{key}", inner, problems)
         source = RecipeData(
             name=str(name),
-            binary=own.get("binary") is True,
-            folds=_folds(f"{path}.folds" if "folds" in own else "folds", own, given, folds, problems),
-            seeds=_seeds(f"{path}.seeds", own["seeds"], problems) if "seeds" in own else usual,
-            settings=problems.settings(f"{path}.settings", own.get("settings"), without=("model", "loss")),
+            binary=values.get("binary") is True,
+            folds=_folds(f"{path}.folds" if "folds" in values else "folds", values, given, folds, problems),
+            seeds=_seeds(f"{path}.seeds", values["seeds"], problems) if "seeds" in values else usual,
+            settings=problems.settings(f"{path}.settings", values.get("settings"), without=("model", "loss")),
             models=named["models"],
             losses=named["losses"],
         )
@@ -140,19 +140,19 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
     return tuple(sources)
 
 
-def _folds(path: str, own: Any, given: Any, there: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """The folds of a set that has as many as are `there`; a folder has those that its own entry names."""
-    folder = "folder" in own
-    wanted = own.get("folds") if folder else own.get("folds", given.get("folds", "all"))
-    if wanted is None or (not there and not folder):
+def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
+    """Read the folds of a set that has `count` of them; a folder has the folds that its entry names."""
+    folder = "folder" in values
+    wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
+    if wanted is None or (not count and not folder):
         return (None,)
     if wanted == "all" and not folder:
-        return tuple(range(1, there + 1))
+        return tuple(range(1, count + 1))
     folds = problems.several(path, wanted, "folds")
     with problems.at(path):
         for fold in folds:
-            if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (there or fold):
-                bad_value("fold", f"be 1 to {there}" if there else "be a whole number", repr(fold))
+            if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (count or fold):
+                bad_value("fold", f"be 1 to {count}" if count else "be a whole number", repr(fold))
     return tuple(folds)
 
 
@@ -160,7 +160,7 @@ def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Recipe
     trials = problems.whole("trials", given.get("trials", 1), least=1)
     with problems.at("trials"):
         if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
-            bad_value("trials", "be 1 where there is nothing to search", trials)
+            bad_value("trials", "be 1 if nothing is searched", trials)
     return trials
 
 

@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that says what an experiment compares, and the cells that it comes to."""
+"""A recipe: one YAML file that describes an experiment, and the cells that it consists of."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,38 +18,38 @@ from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, part
 from rankgrad.experiments.recipes.search_space import count_settings, draws
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import kind_of
 
-CELLS = 100_000  # of a recipe, at most; our largest have 2,000
+CELLS = 100_000  # largest number of cells of a recipe; our largest recipes have 2,000
 
 
 class TunedCell(Protocol):
-    """What is known of a tuning cell that has run."""
+    """Result of a tuning cell that has run."""
 
     @property
     def cell(self) -> Cell: ...
     @property
-    def validation(self) -> Mapping[str, float | None]: ...  # by metric
+    def validation(self) -> Mapping[str, float | None]: ...  # value by metric
     @property
-    def epoch(self) -> int: ...  # the best
+    def epoch(self) -> int: ...  # number of the best epoch
 
 
 class ModelLossPair(NamedTuple):
-    """A ranker with a loss: what a row of the table is of."""
+    """A ranker with a loss: one row of a table."""
 
     model: str  # label
     loss: str  # label
-    entrant: RecipeModel
-    candidates: tuple[LossVariant, ...]
+    recipe_model: RecipeModel
+    variants: tuple[LossVariant, ...]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an experiment compares: data sets x rankers x losses, tuned alike, judged alike.
+    """An experiment: data sets x rankers x losses, tuned and evaluated in the same way.
 
     Example:
-        >>> recipe = parse({
+        >>> recipe = parse_recipe({
         ...     "title": "Two losses", "data": ["MQ2008"], "folds": [1, 2], "models": {"MLP": {"model": "mlp"}},
         ...     "losses": {"LambdaLoss": "lambdaloss", "Softmax": "softmax"},
         ...     "search": {"lr": [0.001, 0.01, 0.1]}, "trials": 2, "metrics": ["nDCG@10"]})
@@ -57,27 +57,27 @@ class Recipe:
         (8, 4)
     """
 
-    name: str  # of the file
+    name: str  # name of the file
     title: str  # shown above the table
-    answers: str | None  # a table of `rankgrad.experiments.tables.published`
+    answers: str | None  # the published table that it reproduces, in `rankgrad.experiments.tables.published`
     data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
     models: Mapping[str, RecipeModel]  # by label
     losses: Mapping[str, tuple[LossVariant, ...]]  # label -> the loss, or the variants that validation chooses from
-    settings: Mapping[str, Any]  # of every run whose kind shares them
+    settings: Mapping[str, Any]  # of all runs, except those of a kind of ranker with separate settings
     search: Mapping[str, Any]  # setting -> its choices, or its range
     trials: int  # number of settings drawn for each row
     search_seed: int  # random seed of the draw
-    choose: str  # metric
+    choose: str  # metric that chooses, on the validation lists
     metrics: tuple[str, ...]  # measured on the test lists
-    refit: bool  # the final runs are trained on train and validation
-    spread: str  # what ± is in the table, over seeds: the standard "deviation", or the 95% "interval" of the mean
-    tests: Significance  # how differences are judged
-    notes: str  # what the paper says, and what was chosen
-    later: Mapping[str, str]  # rows of the paper that rankgrad cannot make yet -> why
-    raw: Mapping[str, Any]  # as read
+    refit: bool  # True: the final runs are trained on train and validation lists
+    spread: str  # meaning of ± in the table, over seeds: standard "deviation", or 95% "interval" of the mean
+    tests: Significance  # settings of the significance tests
+    notes: str  # statements of the paper, and our choices
+    later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet -> reason
+    raw: Mapping[str, Any]  # content of the file, as read
 
     def reduced(self, form: str) -> "Recipe":
-        """Return the recipe with its `quick` or `smoke` overrides: mappings are merged, null takes a key away.
+        """Return the recipe with its `quick` or `smoke` overrides: mappings are merged, null removes a key.
 
         Args:
             form: `"quick"` or `"smoke"`.
@@ -86,7 +86,7 @@ class Recipe:
         return parse_recipe(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
 
     def only(self, *labels: str) -> "Recipe":
-        """Return the recipe for some of its data sets; of a reduced recipe, take these after reducing it.
+        """Return the recipe with only some of its data sets. If you also call `reduced`, call it first.
 
         Args:
             labels: names of data sets, as the table shows them; case does not matter.
@@ -99,15 +99,14 @@ class Recipe:
         return parse_recipe({**self.raw, "data": [self.raw["data"][place] for place in places]}, self.name)
 
     def dump(self) -> str:
-        """The recipe as YAML, which `load` reads again."""
+        """Return the recipe as YAML, which `load_recipe` reads."""
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """The labels of the data sets that are there, and for each that is not, where to put it.
+        """Return the labels of the data sets that were found; and for each missing set, a message where to put it.
 
         Args:
-            root: the folder the sets lie in; None for the environment variable `RANKGRAD_DATA`, then the current
-                folder.
+            root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, otherwise the current folder.
         """
         found = {source.label: missing(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
@@ -116,42 +115,42 @@ class Recipe:
 
     @property
     def final_count(self) -> int:
-        """How many cells the table is made of."""
+        """Number of final cells, from which the table is computed."""
         return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
 
     @property
     def cell_count(self) -> int:
-        """How many cells there are at most, counted without making them."""
+        """Largest possible number of cells, computed without making them."""
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
-                tuned += (
-                    len(source.folds)
-                    * len(row.candidates)
-                    * count_settings(row.entrant.searched(self.search), self.trials)
-                )
+                trials = count_settings(row.recipe_model.searched(self.search), self.trials)
+                tuned += len(source.folds) * len(row.variants) * trials
         return tuned + self.final_count
 
     def rows(self, source: RecipeData) -> list[ModelLossPair]:
-        """The rows of a data set's table: each ranker with the recipe's losses, or with its own.
+        """Return the rows of a data set's table: each ranker with its separate losses, otherwise the recipe's.
 
         Args:
             source: one of `data`.
         """
         found = []
-        for model, entrant in {**self.models, **source.models}.items():
-            losses = {**self.losses, **source.losses} if entrant.losses is None else entrant.losses
-            found += [ModelLossPair(model, loss, entrant, candidates) for loss, candidates in losses.items()]
+        for label, model in {**self.models, **source.models}.items():
+            losses = {**self.losses, **source.losses} if model.losses is None else model.losses
+            found += [ModelLossPair(label, loss, model, variants) for loss, variants in losses.items()]
         return found
 
     def cells_to_tune(self) -> list[Cell]:
-        """The runs on the first seed that choose settings, variants and, for a refit, epochs; none without a choice."""
+        """Return the cells that choose settings, variants and, for a refit, epochs; they use the first seed.
+
+        A row with only one setting and variant, and without a refit, has no tuning cells.
+        """
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
     def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
-        """The best run on validation for each data set, fold, ranker and loss; of equals, the first.
+        """Return the best run on validation for each data set, fold, ranker and loss; of equal runs, the first.
 
-        A run that failed is not among the finished ones, or has no value; where none is left, nothing is chosen.
+        Failed runs, which are not in `finished` or have no value, are never chosen.
 
         Args:
             finished: tuning runs that have ended, in any order.
@@ -170,10 +169,10 @@ class Recipe:
         return best
 
     def final_cells(self, chosen: Iterable[TunedCell] = ()) -> list[Cell]:
-        """The runs that the table is made of: the chosen ones, with every seed; those without a choice as they are.
+        """Return the cells from which the table is computed: the chosen settings of each row, with every seed.
 
         Args:
-            chosen: what the method `chosen` gave; without it only rows that need no choice are there.
+            chosen: return value of the method `chosen`; without it, only rows that need no choice are returned.
         """
         known = {run.cell.key: run for run in chosen}
         cells = []
@@ -186,32 +185,32 @@ class Recipe:
                 picked = run.cell
                 settings = kind_of(picked.settings["model"]).for_length(run.epoch) if self.refit else {}
             for seed in source.seeds:
-                own = {**picked.settings, **settings, "seed": seed}
-                cells.append(replace(picked, settings=own, metrics=self.metrics, stage="final", refit=self.refit))
+                final = {**picked.settings, **settings, "seed": seed}
+                cells.append(replace(picked, settings=final, metrics=self.metrics, stage="final", refit=self.refit))
         return cells
 
     def _is_choice(self, group: list[Cell]) -> bool:
         return len(group) > 1 or self.refit
 
     def _groups(self) -> Iterator[tuple[RecipeData, list[Cell]]]:
-        """The candidates of each data set, fold, ranker and loss. The settings drawn are the same for all losses."""
+        """Yield the tuning cells of each data set, fold, ranker and loss. All losses get the same drawn settings."""
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
-                search, kind = row.entrant.searched(self.search), row.entrant.kind
+                search, kind = row.recipe_model.searched(self.search), row.recipe_model.kind
                 shared = {**self.settings, **source.settings, **first} if kind.shares_settings else first
                 trials = enumerate(draws(search, self.trials, self.search_seed))
                 group = []
-                for candidate, (trial, drawn) in product(row.candidates, trials):
-                    settings = {**shared, **row.entrant.settings, **candidate.settings, **drawn}
-                    told = _told(settings, kind.defaults, search)
-                    where = source.name, source.binary, fold, row.model, row.loss, candidate.variant
-                    group.append(Cell(*where, told, (self.choose,), "tune", False, trial))
+                for variant, (trial, drawn) in product(row.variants, trials):
+                    settings = {**shared, **row.recipe_model.settings, **variant.settings, **drawn}
+                    kept = _without_defaults(settings, kind.defaults, search)
+                    where = source.name, source.binary, fold, row.model, row.loss, variant.variant
+                    group.append(Cell(*where, kept, (self.choose,), "tune", False, trial))
                 yield source, group
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from its file; everything that is wrong with it is one `RecipeError`.
+    """Read a recipe from its file; all errors in it are raised as one `RecipeError`.
 
     Args:
         path: a YAML file.
@@ -220,12 +219,12 @@ def load_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
-    """Make a recipe from what its file holds; its quick and smoke forms are checked too.
+    """Make a recipe from the content of its file; the quick and smoke forms are also checked.
 
     Args:
         raw: a mapping, as YAML reads it.
-        name: name of the recipe; `load` takes it from the file.
-        title: how errors name the recipe; None for `name`.
+        name: name of the recipe; `load_recipe` takes it from the file.
+        title: name of the recipe in errors; None: `name`.
     """
     problems = RecipeProblems()
     found = parts(raw, problems)
@@ -247,8 +246,8 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in FORMS}
 
 
-def _told(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """The settings that differ from their default, and those that a reader of a result looks for."""
+def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
+    """Settings that differ from their default; model, loss, metric, seed and searched settings are always kept."""
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

@@ -1,4 +1,4 @@
-"""The search space of a recipe, and the settings drawn from it: the same for every loss."""
+"""The search space of a recipe, and settings drawn from it, which are the same for every loss."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
-    """Settings drawn from a space, `trials` of them; all of them, once each, where that many are enough.
+    """Draw `trials` settings from a search space; if a grid has no more than `trials`, return each once.
 
     Args:
         space: a list of choices, or a range `{low, high, log}`, for each setting.
-        trials: how many settings.
-        seed: of the draw.
+        trials: number of settings.
+        seed: random seed of the draw.
 
     Example:
         >>> draws({"lr": [0.01, 0.1], "clip": [1.0]}, trials=4, seed=0)
@@ -31,23 +31,23 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
     places: Sequence[int] = range(math.prod(sizes))
     if trials < len(places):
         places = sorted(generator.choice(len(places), trials, replace=False).tolist())
-    # The places of a grid in which the last setting changes first.
+    # Indices into a grid in which the last setting changes fastest.
     grids = (np.unravel_index(place, sizes) if sizes else () for place in places)
     return [{name: space[name][at] for name, at in zip(space, grid, strict=True)} for grid in grids]
 
 
 def count_settings(space: Mapping[str, Any], trials: int) -> int:
-    """How many settings `draws` gives."""
+    """Number of settings that `draws` returns."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))
 
 
 def boundary_values(choices: Any) -> list[Any]:
-    """The values of one setting that are worth a check of their own: all choices, or both ends of a range."""
+    """Values of one setting that must be checked: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:
-            bad_value("choices", "hold something to choose from", "[]")
+            bad_value("choices", "have at least one value", "[]")
         return choices
     if not isinstance(choices, Mapping):
         bad_value("choices", "be a list, or a range {low, high, log}", repr(choices))
@@ -78,5 +78,5 @@ def _draw(choices: Any, generator: np.random.Generator) -> Any:
         return int(generator.integers(low, high + 1))
     else:
         value = float(generator.uniform(low, high))
-    # Four digits: settings that a person can read and type again.
+    # Four digits, so that a person can read the setting and type it.
     return round(value) if whole else min(max(float(f"{value:.4g}"), low), high)

@@ -1,4 +1,4 @@
-"""Reading of YAML: 1e-3 is a number, a key given twice is an error, and a small file cannot become a large value."""
+"""Read YAML safely: 1e-3 is a number, a duplicate key is an error, and aliases cannot expand without limit."""
 
 import re
 from typing import Any
@@ -7,13 +7,13 @@ import yaml
 
 from rankgrad.experiments.recipes.errors import RecipeError
 
-BYTES = 250_000  # of a file; the largest recipe of ours has 4,000
-VALUES = 10_000  # of a file, with each alias counted as what it stands for; the largest recipe of ours has 400
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+BYTES = 250_000  # largest size of a file; our largest recipe has 4,000
+VALUES = 10_000  # largest number of values in a file, with aliases expanded; our largest recipe has 400
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def parse_yaml(content: bytes, name: str) -> Any:
-    """What YAML holds; `name` is that of its file, for errors."""
+    """Parse YAML; `name` is the name of the file in errors."""
     if len(content) > BYTES:
         raise RecipeError(f"{name} must be at most {BYTES:,} bytes ({_BEYOND}); got {len(content):,}")
     try:
@@ -31,7 +31,7 @@ def parse_yaml(content: bytes, name: str) -> Any:
         raise RecipeError(f"{name} must be text in UTF-8; got byte 0x{content[error.start]:02x}") from None
     except RecipeError:
         raise
-    except (yaml.YAMLError, ValueError, TypeError) as error:  # dates and numbers that are none raise the latter
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # an invalid date or number raises the latter two
         raise RecipeError(f"{name} must be YAML; got {' '.join(str(error).split())}") from None
 
 
@@ -39,11 +39,11 @@ _BEYOND = "several recipes may share a folder of results"
 
 
 def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
-    """The number of values under a node, where each alias stands for all of its own."""
+    """Number of values under a node, with aliases expanded."""
     if id(node) in above:
         raise yaml.YAMLError("a value that holds itself")
     if isinstance(node, yaml.ScalarNode):
-        if odd := _UNSEEN.search(node.value):
+        if odd := _CONTROL.search(node.value):
             raise yaml.YAMLError(f"the control character {odd[0]!a}{node.start_mark}")
         return 1
     if id(node) not in known:
@@ -58,15 +58,15 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
-            own = self.construct_object(key, deep=True)
+            name = self.construct_object(key, deep=True)
             try:
-                if own in seen:
-                    raise yaml.YAMLError(f"{own!r} twice in one mapping{node.start_mark}")
-                seen.add(own)
+                if name in seen:
+                    raise yaml.YAMLError(f"{name!r} twice in one mapping{node.start_mark}")
+                seen.add(name)
             except TypeError:
-                raise yaml.YAMLError(f"a key that is no text or number{key.start_mark}") from None
+                raise yaml.YAMLError(f"a key that is not text or a number{key.start_mark}") from None
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1, which PyYAML reads, takes 1e-3 for text: it asks for a point.
+# PyYAML reads YAML 1.1, in which 1e-3 is text, because a float needs a decimal point.
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))

@@ -1,4 +1,4 @@
-"""What the charts of a report show, as rows: learning curves, learned parameters, cost, sensitivity to the rate."""
+"""Compute the rows of the charts: learning curves, learned parameters, cost, sensitivity to the learning rate."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,56 +7,56 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import kinds
 
 Rows = list[dict[str, Any]]
 
-_POINTS = 120  # of a line, at most; longer ones keep every n-th epoch and the last
+_POINTS = 120  # largest number of points of a line; longer lines keep every n-th epoch and the last
 
 
-def curve_rows(outcomes: Iterable[Any]) -> Rows:
-    """The validation metric over the epochs, mean over folds and seeds: a row for each data set, model, loss and epoch.
+def curve_rows(results: Iterable[Any]) -> Rows:
+    """Validation metric over epochs, mean over folds and seeds: one row per data set, model, loss and epoch.
 
-    `best` is the best epoch's value so far, which a run that stopped early keeps; `own` is the epoch's own value, over
-    the `runs` that are still going.
+    `best` is the best value up to the epoch, which a run that stopped early keeps. `own` is the value of the epoch,
+    mean over the `runs` that have not stopped.
     """
     groups: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for outcome in outcomes:
-        metric = judged_by(outcome)
-        values = np.array([row[metric] for row in outcome.history if _finite(row.get(metric))], dtype=np.float64)
+    for run in results:
+        metric = validation_metric(run)
+        values = np.array([row[metric] for row in run.history if _finite(row.get(metric))], dtype=np.float64)
         if len(values):
             best = np.maximum if _higher_is_better(metric) else np.minimum
-            groups[_names(outcome)].append((values, best.accumulate(values)))
+            groups[_names(run)].append((values, best.accumulate(values)))
     rows = []
     for names, runs in groups.items():
         length = max(len(values) for values, _ in runs)
         for epoch in _thinned(length):
-            going = [values[epoch] for values, _ in runs if len(values) > epoch]
+            running = [values[epoch] for values, _ in runs if len(values) > epoch]
             best = np.mean([so_far[min(epoch, len(so_far) - 1)] for _, so_far in runs])
-            rows.append(_row(names, epoch=epoch + 1, best=best, own=np.mean(going), runs=len(going)))
+            rows.append(_row(names, epoch=epoch + 1, best=best, own=np.mean(running), runs=len(running)))
     return rows
 
 
-def learned_rows(outcomes: Iterable[Any]) -> Rows:
-    """The parameters that a loss learns, over the epochs: a row for each run, parameter and epoch."""
+def learned_rows(results: Iterable[Any]) -> Rows:
+    """Parameters that a loss learns, over epochs: one row per run, parameter and epoch."""
     rows = []
-    for outcome in outcomes:
-        cell = outcome.cell
-        for epoch in _thinned(len(outcome.history)):
-            row = outcome.history[epoch]
-            for name in outcome.learned:
+    for run in results:
+        cell = run.cell
+        for epoch in _thinned(len(run.history)):
+            row = run.history[epoch]
+            for name in run.learned:
                 if _finite(row.get(name)):
-                    run = {"fold": "all" if cell.fold is None else str(cell.fold), "seed": cell.seed}
-                    rows.append(_row(_names(outcome), parameter=name, **run, epoch=row["epoch"], value=row[name]))
+                    which = {"fold": "all" if cell.fold is None else str(cell.fold), "seed": cell.seed}
+                    rows.append(_row(_names(run), parameter=name, **which, epoch=row["epoch"], value=row[name]))
     return rows
 
 
-def cost_rows(outcomes: Iterable[Any], tables: Sequence[Any]) -> Rows:
-    """Quality on test against seconds of training: a row for each number of the tables."""
+def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
+    """Test metric against seconds of training: one row per number of the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for outcome in outcomes:
-        groups[_names(outcome)].append(trained_seconds(outcome))
+    for run in results:
+        groups[_names(run)].append(trained_seconds(run))
     rows = []
     for table in tables:
         for line in table.rows:
@@ -72,22 +72,22 @@ def cost_rows(outcomes: Iterable[Any], tables: Sequence[Any]) -> Rows:
     return rows
 
 
-def sensitivity_rows(outcomes: Iterable[Any]) -> Rows:
-    """The validation metric against the learning rate: a row for each data set, model, loss and rate that was tried.
+def sensitivity_rows(results: Iterable[Any]) -> Rows:
+    """Validation metric against the learning rate: one row per data set, model, loss and rate that was tried.
 
-    Of the variants of a loss the best counts, as in tuning; then the mean over folds and the other settings. `low` and
-    `high` are the worst and the best of these.
+    First the best variant of a loss is taken, as in tuning; then the mean over folds and the other settings. `low` and
+    `high` are the smallest and the largest of these values.
     """
     rates = [kind.rate for kind in kinds() if kind.rate is not None]
     best: dict[tuple[Any, ...], float] = {}
-    for outcome in outcomes:
-        cell, metric = outcome.cell, judged_by(outcome)
-        value = outcome.validation.get(metric)
+    for run in results:
+        cell, metric = run.cell, validation_metric(run)
+        value = run.validation.get(metric)
         rate = next((cell.settings[name] for name in rates if name in cell.settings), None)
         if not _finite(value) or rate is None:
             continue
         sign = 1.0 if _higher_is_better(metric) else -1.0
-        place = (*_names(outcome), float(rate), cell.fold, cell.trial)
+        place = (*_names(run), float(rate), cell.fold, cell.trial)
         best[place] = value if place not in best else sign * max(sign * best[place], sign * value)
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for place, value in best.items():
@@ -102,19 +102,19 @@ def sensitivity_rows(outcomes: Iterable[Any]) -> Rows:
     ]
 
 
-def judged_by(outcome: Any) -> str:
-    """The metric that chose the epoch."""
-    return str(outcome.cell.settings.get("metric", "nDCG@10"))
+def validation_metric(run: Any) -> str:
+    """Metric on the validation lists that chose the epoch."""
+    return str(run.cell.settings.get("metric", "nDCG@10"))
 
 
-def trained_seconds(outcome: Any) -> float:
-    """Seconds of a run in training alone; with its judging where no more is known."""
-    seconds = [row["seconds"] for row in outcome.history if "seconds" in row]
-    return float(sum(seconds)) if seconds else float(outcome.seconds)
+def trained_seconds(run: Any) -> float:
+    """Seconds of training of a run, without validation; if these are not known, with validation."""
+    seconds = [row["seconds"] for row in run.history if "seconds" in row]
+    return float(sum(seconds)) if seconds else float(run.seconds)
 
 
 def by_column(rows: Rows) -> dict[str, Any]:
-    """The rows by column, for a page: texts are numbered, numbers are rounded to five digits.
+    """Convert rows to columns, for a page: texts are numbered, numbers are rounded to five digits.
 
     Example:
         >>> by_column([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
@@ -132,7 +132,7 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Give each point its name, but for those whose name would lie on another's: tooltips have all."""
+    """Set the name of each point; it is empty if it would overlap another name. Tooltips show all names."""
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
     taken: list[tuple[float, float, float]] = []
@@ -157,16 +157,16 @@ def _higher_is_better(metric: str) -> bool:
     return parse_metric(metric).higher_is_better
 
 
-def _names(outcome: Any) -> tuple[str, str, str]:
-    return outcome.cell.label, outcome.cell.model, outcome.cell.loss
+def _names(run: Any) -> tuple[str, str, str]:
+    return run.cell.label, run.cell.model, run.cell.loss
 
 
 def _row(names: Sequence[Any], **numbers: Any) -> dict[str, Any]:
-    own = {name: value.item() if isinstance(value, np.generic) else value for name, value in numbers.items()}
-    return {**dict(zip(("data", "model", "loss"), names, strict=True)), **own}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in numbers.items()}
+    return {**dict(zip(("data", "model", "loss"), names, strict=True)), **plain}
 
 
 def _thinned(length: int) -> Iterator[int]:
-    """Places 0 to length - 1, or every n-th of them and the last."""
+    """Yield 0 to length - 1, or every n-th of these numbers and the last."""
     step = -(-length // _POINTS)
     yield from (place for place in range(length) if place % step == 0 or place == length - 1)

@@ -1,14 +1,15 @@
-"""The charts of a report, in Altair: the same for the page, where readers choose what they see, and for figures."""
+"""Draw the charts of a report with Altair: for the page, where readers select the data, and for figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-# Okabe and Ito's colours, which all eyes tell apart, less black and yellow, which vanish on one of the two grounds.
+# Okabe and Ito's colours, which colour-blind people can distinguish, without black and yellow: these are hard to see on
+# a dark or a light background.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#808080")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (1, 3))
-DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # the same in words
+DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # names of the dashes
 SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 PARAMETERS = {"gain_base": "gain base b_g", "discount_base": "discount base b_d", "alpha": "sharpness alpha"}
 FIGURE = {"width": 520, "height": 300}
@@ -16,23 +17,23 @@ FIGURE = {"width": 520, "height": 300}
 
 @dataclass(frozen=True)
 class ChartSelection:
-    """What a chart shows at first: readers of the page choose anew."""
+    """Selection that a chart shows at first; readers of the page can change it."""
 
     data: str
     model: str
     metric: str
-    losses: tuple[str, ...]  # all there are: a loss has one colour in all charts
-    rows: Sequence[dict[str, Any]] | None = None  # a figure's own; None: the page hands them over
+    losses: tuple[str, ...]  # all losses of the study: a loss has the same colour in all charts
+    rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None: the page supplies the rows
 
 
 def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
-    """Colour, dash and shape of each loss: the colours first, then again with other dashes and shapes."""
+    """Colour, dash and shape of each loss: colours change first, then dashes and shapes."""
     n = len(COLOURS)
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
 def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
-    """Validation metric over the epochs or trees, a line a loss; with dots where they are few, or even one."""
+    """Validation metric over epochs or trees, one line per loss; `dots` also draws the points."""
     import altair as alt
 
     value = alt.param(name="shown", value="best")
@@ -44,7 +45,7 @@ def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch")
         .encode(
             x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
-            tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs still going"),
+            tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs not yet stopped"),
             **_by_loss(choice, "dash"),
         )
     )
@@ -53,14 +54,14 @@ def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch")
 def learned(
     choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
 ) -> Any:
-    """A learned parameter over epochs or trees, a line a fold and seed; colours are folds, dashes are losses."""
+    """A learned parameter over epochs or trees, one line per fold and seed; colours are folds, dashes are losses."""
     import altair as alt
 
     legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
-    # The page says in words which loss is dashed how.
+    # The text of the page names the dash of each loss.
     dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
     colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
-    # With a word before it, a name is none of the keys that objects of the charts' library have anyway.
+    # The prefix keeps a name from being a property that all objects of the chart library have.
     title = PARAMETERS.get(parameter, f"parameter {parameter}")
     dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
     return (
@@ -81,7 +82,7 @@ def learned(
 
 
 def cost(choice: ChartSelection) -> Any:
-    """Test metric against seconds of training, a point a loss, with the spread over seeds."""
+    """Test metric against seconds of training, one point per loss, with the spread over seeds."""
     import altair as alt
 
     base = _start("cost", choice).transform_filter("datum.metric == of_metric")
@@ -91,10 +92,11 @@ def cost(choice: ChartSelection) -> Any:
         scale=alt.Scale(type="log", nice=False, padding=24),
     )
     up = alt.Scale(zero=False, padding=12)
-    title = "test metric, as chosen" if choice.rows is None else f"{choice.metric}, test"
+    title = "selected test metric" if choice.rows is None else f"{choice.metric}, test"
     y = alt.Y("value:Q", title=title, scale=up)
     looks = _by_loss(choice, "shape")
-    told = _tooltip("loss", "model", seconds="seconds", value="metric", low="less its ±", high="with its ±")
+    ends = {"low": "metric - spread", "high": "metric + spread"}
+    tooltip = _tooltip("loss", "model", seconds="seconds", value="metric", **ends)
     spread = base.mark_rule(strokeWidth=1.5).encode(
         x=x,
         y=alt.Y("low:Q", title=title, scale=up),
@@ -102,13 +104,13 @@ def cost(choice: ChartSelection) -> Any:
         color=looks["color"],
         opacity=looks["opacity"],
     )
-    points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=told, **looks)
+    points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=tooltip, **looks)
     names = base.mark_text(align="left", dx=9, dy=-7, fontSize=11).encode(x=x, y=y, text="name:N", opacity=_opacity())
     return alt.layer(spread, points, names)
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
-    """Validation metric against the learning rate, a line a loss."""
+    """Validation metric against the learning rate, one line per loss."""
     import altair as alt
 
     base = _start("sensitivity", choice).encode(
@@ -120,13 +122,13 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
         ),
         y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
     )
-    told = _tooltip("loss", lr="learning rate", value=metric, low="worst run", high="best run", runs="runs")
+    tooltip = _tooltip("loss", lr="learning rate", value=metric, low="worst run", high="best run", runs="runs")
     lines = base.mark_line(strokeWidth=2).encode(**_by_loss(choice, "dash"))
-    return alt.layer(lines, base.mark_point(filled=True, size=60).encode(tooltip=told, **_by_loss(choice, "shape")))
+    return alt.layer(lines, base.mark_point(filled=True, size=60).encode(tooltip=tooltip, **_by_loss(choice, "shape")))
 
 
 def gains(choice: ChartSelection) -> Any:
-    """What each query gains or loses between two models, sorted; the page works out the rows."""
+    """Difference of each query between two models, sorted; the page computes the rows."""
     import altair as alt
 
     return (
@@ -135,29 +137,29 @@ def gains(choice: ChartSelection) -> Any:
         .encode(
             x=alt.X(
                 "place:Q",
-                title="queries, by what they gain",
+                title="queries, sorted by difference",
                 axis=alt.Axis(tickMinStep=1, grid=False),
                 scale=alt.Scale(nice=False),
             ),
             x2="next:Q",
-            y=alt.Y("gain:Q", title="B less A"),
+            y=alt.Y("gain:Q", title="B - A"),
             y2=alt.Y2Datum(0),
             color=alt.condition("datum.gain < 0", alt.value(COLOURS[1]), alt.value(COLOURS[0])),
-            tooltip=_tooltip("query", a="A", b="B", gain="B less A"),
+            tooltip=_tooltip("query", a="A", b="B", gain="B - A"),
         )
         .properties(**_size(choice))
     )
 
 
 def save(chart: Any, stem: Any) -> None:
-    """A figure as `stem.svg` and `stem.png`."""
+    """Write a figure as `stem.svg` and `stem.png`."""
     chart.save(f"{stem}.svg")
     chart.save(f"{stem}.png", scale_factor=2)
 
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, in the version that Altair writes for, as one script that gives `vegaEmbed`."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`, in the versions for Altair."""
     import altair as alt
     import vl_convert
 
@@ -188,7 +190,7 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Colour, and dash or shape, by loss. The page has one legend for all charts, a figure its own."""
+    """Colour, and dash or shape, by loss. The page has one legend for all charts; a figure has a separate legend."""
     import altair as alt
 
     domain, looks = list(choice.losses), styles(choice.losses)
@@ -219,5 +221,5 @@ def _tooltip(*names: str, **titled: str) -> list[Any]:
 
 
 def _title(text: str) -> str:
-    """The text without what ends a string in Vega's expressions, into which Vega-Lite puts titles as they are."""
+    """Replace characters that could end a string in Vega's expressions: Vega-Lite inserts titles without escaping."""
     return "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in text)

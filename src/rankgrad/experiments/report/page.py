@@ -1,4 +1,4 @@
-"""The page of a report: tables as HTML, and everything else as data for the program in `web/`."""
+"""Write the page of a report: tables as HTML, everything else as data for the program in `web/`."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from rankgrad.experiments.report.chart_data import by_column
 from rankgrad.experiments.report.study import ChartPanel, Study
 from rankgrad.experiments.tables.text import columns, subject
 
-_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # what a column is sorted by
+_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # field by which a column is sorted
 
 
 def page(studies: Sequence[Study]) -> str:
-    """The whole page, which asks no network for anything.
+    """Return the HTML of the page, which needs no network.
 
     Args:
-        studies: a section of the page each.
+        studies: the studies; each is one section of the page.
     """
     from rankgrad import __version__
 
@@ -39,7 +39,7 @@ def page(studies: Sequence[Study]) -> str:
         contents=f"<nav aria-label='Studies'><ul>{links}</ul></nav>" if several else "",
         studies="\n".join(_study(f"s{place}", study, several) for place, study in enumerate(studies)),
         version=escape(__version__),
-        # Inside a script element, `</script>` in a text would end it. All that is not ASCII is escaped, too.
+        # A text `</script>` would end the script element, so `<` is escaped. `dumps` escapes all that is not ASCII.
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         library=library,
         program=program,
@@ -47,17 +47,17 @@ def page(studies: Sequence[Study]) -> str:
 
 
 def policy(style: str, *scripts: str) -> str:
-    """The page's Content-Security-Policy: it runs its own scripts, known by their hashes, and asks for nothing.
+    """Return the Content-Security-Policy of the page: only the given scripts run, by their hashes; nothing is loaded.
 
-    So a text that came into the markup as an element could run nothing and could send nothing.
+    So if a text became an element of the page, it could not run code or send data.
     """
 
     def known(text: str) -> str:
         return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
     programs = f"script-src {' '.join(map(known, scripts))}; " if scripts else ""
-    own = f"{programs}style-src {known(style)}; img-src data:"
-    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+    allowed = f"{programs}style-src {known(style)}; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _data(study: Study) -> dict[str, Any]:
@@ -99,19 +99,19 @@ def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
 
 
 def _figure(panel: ChartPanel) -> str:
-    said = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.said)}</p>"
+    caption = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.caption)}</p>"
     if panel.chart == "curves":
         epochs = (
-            '<option value="best">best so far</option><option value="own">each epoch, of the runs still going</option>'
+            '<option value="best">best so far</option><option value="own">each epoch, runs not yet stopped</option>'
         )
-        said += f'<label>Show <select data-signal="shown">{epochs}</select></label>'
-    empty = '<p class="note empty" hidden>Nothing here for this choice.</p>'
+        caption += f'<label>Show <select data-signal="shown">{epochs}</select></label>'
+    empty = '<p class="note empty" hidden>No data for this selection.</p>'
     drawing = '<div class="drawing"></div>'
-    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{said}</figcaption>{drawing}{empty}</figure>'
+    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{caption}</figcaption>{drawing}{empty}</figure>'
 
 
 def _table(name: str, table: Any) -> str:
-    """A table whose columns sort by their raw values, with its notes. A narrow screen has the model under the loss."""
+    """HTML of a sortable table with its notes. On narrow screens the model is shown below the loss."""
     several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
@@ -155,7 +155,7 @@ def _field(number: Any, value: float | None, head: str) -> str:
 
 
 def _options(values: Iterable[str]) -> str:
-    # The value is said, too: of the text alone, browsers drop spaces.
+    # The value is also given as an attribute: browsers collapse spaces in the text.
     return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
 
 
@@ -168,5 +168,5 @@ def _read(name: str) -> str:
 
 
 def _filled(template: str, **values: str) -> str:
-    """The template with each `{{name}}` replaced; what is put in is not looked at again."""
+    """Replace each `{{name}}` of the template; inserted values are not searched again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)

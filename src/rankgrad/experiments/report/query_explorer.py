@@ -1,4 +1,4 @@
-"""What a report's query explorer shows: each query's metrics under each model, and the first documents of its lists."""
+"""Data of the query explorer: metrics of each query under each model, and the first documents of its lists."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -10,30 +10,31 @@ from numpy.typing import NDArray
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.statistics import over_seeds
 
-FIRST = 10  # documents of a list that are shown
-SKIPPED = 0xFFFF  # the code of a value that is not there
-_IDS = 300_000  # characters of document ids that a page carries; beyond them documents go by their number
+FIRST = 10  # number of documents shown per list
+SKIPPED = 0xFFFF  # code of a missing value
+_IDS = 300_000  # largest number of characters of document ids in a page; if there are more, documents are numbered
 
 Key = tuple[int | None, str]  # fold and query
 System = tuple[str, str]  # model and loss
 
 
 def explorer(
-    table: Any, outcomes: Sequence[Any], *, root: Any = None, lists: bool = True, limit: int = 1_200_000
+    table: Any, results: Sequence[Any], *, root: Any = None, lists: bool = True, limit: int = 1_200_000
 ) -> Any:
-    """The queries of one data set, for the page; None where no value of a query was kept.
+    """Return the queries of one data set for the page; None if the results have no values per query.
 
-    Values are means over seeds, the lists are those of the first seed. Where all queries would take more than `limit`
-    characters, those are kept whose values differ most between models.
+    Values are means over seeds; lists are those of the first seed. If all queries would need more than `limit`
+    characters, only those are kept whose values differ most between models.
 
     Args:
-        table: of the data set; its rows are the models to choose from.
-        outcomes: the final ones of the study.
-        root: the folder that data sets lie in, for the labels of the documents.
+        table: table of the data set; its rows are the models to choose from.
+        results: results of the final cells.
+        root: folder of the data sets, for the labels of the documents.
         lists: False leaves the ranked lists out.
+        limit: largest number of characters.
     """
-    own = [each for each in outcomes if each.cell.label == table.data]
-    systems = {(row.model, row.loss): _by_fold(own, row.model, row.loss) for row in table.rows}
+    runs_here = [run for run in results if run.cell.label == table.data]
+    systems = {(row.model, row.loss): _by_fold(runs_here, row.model, row.loss) for row in table.rows}
     systems = {name: folds for name, folds in systems.items() if folds}
     places = _places(systems)
     if not places:
@@ -60,18 +61,18 @@ def explorer(
     }
 
 
-def _by_fold(outcomes: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
-    """The runs of a row that kept their values, by fold, the first seed first."""
+def _by_fold(runs: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
+    """Runs of a row that have values per query, by fold, sorted by seed."""
     folds: dict[int | None, list[Any]] = {}
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.cell.seed):
-        if (outcome.cell.model, outcome.cell.loss) == (model, loss) and _kept_values(outcome):
-            folds.setdefault(outcome.cell.fold, []).append(outcome)
+    for run in sorted(runs, key=lambda run: run.cell.seed):
+        if (run.cell.model, run.cell.loss) == (model, loss) and _kept_values(run):
+            folds.setdefault(run.cell.fold, []).append(run)
     return folds
 
 
-def _kept_values(outcome: Any) -> bool:
+def _kept_values(run: Any) -> bool:
     try:
-        return len(outcome.queries) > 0
+        return len(run.queries) > 0
     except ValueError:
         return False
 
@@ -84,7 +85,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
 ) -> tuple[dict[str, Any] | None, str]:
-    """Labels and ids of each query's documents, and the first documents of each system; or why there are none."""
+    """Labels and ids of each query's documents, and the first documents of each system; or the reason why not."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
@@ -93,7 +94,7 @@ def _lists(
         try:
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
-            return None, f"The data set {cell.data} was not found when the page was made; --data-root says where it is."
+            return None, f"The data set {cell.data} was not found when the page was made; --data-root gives its folder."
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
             if place is not None:
@@ -108,7 +109,7 @@ def _lists(
             except ValueError:
                 return None, "The results do not hold the scores of documents; packed results leave them out."
             if len(scores) != len(test.labels) or run.queries.tolist() != test.qids.astype(str).tolist():
-                return None, f"The data set {cell.data} on disk is not the one that these models were tested on."
+                return None, f"The data set {cell.data} on disk is not the one on which these models were tested."
             for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
                 order = np.argsort(-scores[start:end], kind="stable")[:FIRST]
                 top[s, place, : len(order)] = order
@@ -116,7 +117,7 @@ def _lists(
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Places of the queries that are kept, in their order; `values` is `(systems, queries)`."""
+    """Indices of the queries that differ most, in their order; `values` is `(systems, queries)`."""
     if values.shape[1] <= most:
         return np.arange(values.shape[1])
     apart = np.where(np.isnan(values), -np.inf, values).max(0) - np.where(np.isnan(values), np.inf, values).min(0)
@@ -124,7 +125,7 @@ def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]
 
 
 def _coded(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Values as 16-bit steps between the lowest and the highest, a text a system; `(systems, queries)`."""
+    """Encode values as 16-bit steps between the lowest and the highest, one text per system; `(systems, queries)`."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     step = (high - low) / (SKIPPED - 1) or 1.0

@@ -1,4 +1,4 @@
-"""One study as a report shows it: everything that its page, tables and figures are made from."""
+"""Gather a study: the data from which its page, tables and figures are made."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from rankgrad.experiments.tables.table import Table, tables
 
 
 class ChartPanel(NamedTuple):
-    """A chart with what is said about it."""
+    """A chart with its heading and caption."""
 
-    chart: str  # its name
-    rows: str  # which it shows
+    chart: str  # name
+    rows: str  # name of the rows that it shows
     heading: str
-    said: str
+    caption: str
     draw: Callable[[ChartSelection], Any]
 
 
@@ -31,64 +31,66 @@ class Study:
     title: str
     facts: tuple[str, ...]  # sentences
     warnings: tuple[str, ...]
-    tables: tuple[Table, ...]  # one a data set
+    tables: tuple[Table, ...]  # one per data set
     models: tuple[str, ...]
     losses: tuple[str, ...]
-    metrics: tuple[str, ...]  # as shown
-    judged_by: str  # the metric on validation
-    step: str  # the unit of progress along a learning curve
-    rows: dict[str, chart_data.Rows]  # of charts
+    metrics: tuple[str, ...]  # names as shown
+    validation_metric: str  # metric that chooses, on the validation lists
+    step: str  # unit of progress along a learning curve: epoch or tree
+    rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # by data set
     notes: str
     recipe: str
 
     def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
-        """What charts show, the first of everything unless told."""
+        """Selection of the charts; by default the first data set, model and metric."""
         return ChartSelection(
             data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses
         )
 
     def panels(self) -> list[ChartPanel]:
-        """The charts that there is something for."""
-        metric, rows = short(self.judged_by, [self.judged_by]), self.rows
+        """Return the charts for which there is data."""
+        metric, rows = short(self.validation_metric, [self.validation_metric]), self.rows
         draw: Callable[[ChartSelection], Any]
         found: list[ChartPanel] = []
         if rows["curves"]:
-            said = f"{metric} on the validation lists, mean over folds and seeds. A run that stopped keeps its best."
+            caption = (
+                f"{metric} on the validation lists, mean over folds and seeds. A stopped run keeps its best value."
+            )
             draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]), step=self.step)
-            found.append(ChartPanel("curves", "curves", "Learning curves", said, draw))
+            found.append(ChartPanel("curves", "curves", "Learning curves", caption, draw))
         folds, losses = (sorted({row[key] for row in rows["learned"]}) for key in ("fold", "loss"))
         which = ", ".join(f"{loss} {dash}" for loss, dash in zip(losses, charts.DASHED, strict=False))
         for name in dict.fromkeys(row["parameter"] for row in rows["learned"]):
             heading = f"Learned: {charts.PARAMETERS.get(name, name)}"
-            said = f"A line for each fold and seed{f' ({which})' if len(losses) > 1 else f' of {losses[0]}'}."
+            caption = f"One line per fold and seed{f' ({which})' if len(losses) > 1 else f' of {losses[0]}'}."
             draw = partial(
                 charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses, step=self.step
             )
-            found.append(ChartPanel(f"learned-{name}", "learned", heading, said, draw))
+            found.append(ChartPanel(f"learned-{name}", "learned", heading, caption, draw))
         if rows["cost"]:
-            said = "Best is top left. Seconds of training on the machine named above; bars: the ± of the table."
-            found.append(ChartPanel("cost", "cost", "Quality against training cost", said, charts.cost))
+            caption = "Best is top left. Seconds of training on the machine named above; bars show the ± of the table."
+            found.append(ChartPanel("cost", "cost", "Quality against training cost", caption, charts.cost))
         if rows["sensitivity"]:
-            said = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
+            caption = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
             draw = partial(charts.sensitivity, metric=metric)
-            found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", said, draw))
+            found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", caption, draw))
         return found
 
 
 def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limit: int = 1_200_000) -> Study:
-    """Gather what a report shows of results.
+    """Gather the data of a report from results.
 
     Args:
-        results: of `rankgrad.experiments.runs.results.read`, with their recipe.
-        name: of the study, for its files.
-        root: the folder that data sets lie in, for the labels of the documents.
+        results: return value of `rankgrad.experiments.runs.results.read_results`, with a recipe.
+        name: name of the study, used for its files.
+        root: folder of the data sets, for the labels of the documents.
         lists: False leaves the ranked lists out of the page.
-        limit: characters that the page may spend on single queries.
+        limit: largest number of characters for single queries.
     """
     recipe, final = results.recipe, results.final()
-    # A refit has no validation lists: its curves are those of the runs that were chosen.
-    judged = [run for run in final if any(chart_data.judged_by(run) in row for row in run.history)]
+    # A refit has no validation lists: its curves are those of the chosen tuning runs.
+    validated = [run for run in final if any(chart_data.validation_metric(run) in row for row in run.history)]
     made = [table for table in tables(results) if any(e.runs for row in table.rows for e in row.entries.values())]
     explorers = {table.data: explorer(table, final, root=root, lists=lists, limit=limit // len(made)) for table in made}
     return Study(
@@ -100,10 +102,10 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
         models=tuple(recipe.models),
         losses=tuple(dict.fromkeys(row.loss for source in recipe.data for row in recipe.rows(source))),
         metrics=tuple(made[0].short(metric) for metric in made[0].metrics) if made else (),
-        judged_by=recipe.choose,
-        step=" or ".join(dict.fromkeys(own.kind.unit for own in recipe.models.values())),
+        validation_metric=recipe.choose,
+        step=" or ".join(dict.fromkeys(model.kind.unit for model in recipe.models.values())),
         rows={
-            "curves": chart_data.curve_rows(judged or recipe.chosen(results.tuned())),
+            "curves": chart_data.curve_rows(validated or recipe.chosen(results.tuned())),
             "learned": chart_data.learned_rows(final),
             "cost": chart_data.cost_rows(final, made),
             "sensitivity": chart_data.sensitivity_rows(results.tuned()),
@@ -115,21 +117,21 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _few(rows: chart_data.Rows) -> bool:
-    """Whether a line has so few epochs that its points should show."""
+    """True if lines have so few epochs that their points should be shown."""
     return max(row["epoch"] for row in rows) <= 10
 
 
 def _facts(results: Any) -> Iterator[str]:
     cells = results.cells
     final, tuned = len(results.final()), len(results.tuned())
-    hours = sum(outcome.seconds for outcome in cells) / 3600
+    hours = sum(run.seconds for run in cells) / 3600
     spent = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
     tuning = f" and {tuned:,} for tuning" if tuned else ""
-    yield f"{final:,} final runs{tuning}, {spent} of training in all."
+    yield f"{final:,} final runs{tuning}, {spent} of training in total."
     for what, values in (
-        ("Machine", [outcome.machine for outcome in cells]),
-        ("Commit", [outcome.commit for outcome in cells]),
-        ("Versions", [", ".join(f"{key} {value}" for key, value in outcome.versions.items()) for outcome in cells]),
+        ("Machine", [run.machine for run in cells]),
+        ("Commit", [run.commit for run in cells]),
+        ("Versions", [", ".join(f"{key} {value}" for key, value in run.versions.items()) for run in cells]),
     ):
         counts = Counter(values).most_common()
         if len(counts) == 1:
@@ -140,11 +142,11 @@ def _facts(results: Any) -> Iterator[str]:
 
 def _warnings(results: Any, made: list[Table]) -> Iterator[str]:
     if results.missing:
-        failed = f" ({len(results.failed):,} of them failed)" if results.failed else ""
-        yield f"{len(results.missing):,} runs of the recipe are missing{failed}: the study is not whole."
+        count = f" ({len(results.failed):,} of them failed)" if results.failed else ""
+        yield f"{len(results.missing):,} runs of the recipe are missing{count}: the study is not complete."
     absent = [source.label for source in results.recipe.data if source.label not in {table.data for table in made}]
     if absent:
         yield f"No results yet on {', '.join(absent)}."
-    broken = [outcome for outcome in results.cells if getattr(outcome, "error", None)]
-    if broken:
-        yield f"{len(broken):,} runs could not be trained, and count as bad settings: {broken[0].error}"
+    failed = [run for run in results.cells if getattr(run, "error", None)]
+    if failed:
+        yield f"Training failed in {len(failed):,} runs, whose settings are never chosen: {failed[0].error}"

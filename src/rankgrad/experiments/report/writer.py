@@ -1,4 +1,4 @@
-"""Reports of experiments: a page for people, tables for papers, figures for slides."""
+"""Write reports of experiments: a page for readers, tables for papers, figures for slides."""
 
 import os
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from rankgrad.experiments.report.page import page
 from rankgrad.experiments.report.study import Study, study
 from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read_results
 
-QUERIES = 1_200_000  # characters that a page may spend on single queries
+QUERIES = 1_200_000  # largest number of characters for single queries in a page
 
 
 def find_results(path: str | os.PathLike[str]) -> list[Path]:
-    """The results in a folder: itself, or each of its folders and packed files that hold some; or one packed file.
+    """Find results: the path itself if it holds results, otherwise the result folders and packed files in the folder.
 
     Example:
-        >>> find("no/such/results")
+        >>> find_results("no/such/results")
         Traceback (most recent call last):
         ValueError: results must be a folder of `rankgrad experiment`, ...; got no/such/results
     """
@@ -31,19 +31,19 @@ def find_results(path: str | os.PathLike[str]) -> list[Path]:
         return [path]
     found = sorted(filter(_holds_results, path.iterdir())) if path.is_dir() else []
     if not found:
-        bad_value("results", "be a folder of `rankgrad experiment`, a folder of such, or a packed file", path)
+        bad_value("results", "be a folder of `rankgrad experiment`, a folder of such folders, or a packed file", path)
     return found
 
 
 def gather(
     path: str | os.PathLike[str], *, recipes: Sequence[Recipe] = (), root: Any = None, lists: bool = True
 ) -> list[Study]:
-    """The studies in a folder, ready to be shown.
+    """Gather the studies in a folder.
 
     Args:
-        path: as `find` takes it.
-        recipes: to read the results by, instead of the one that lies with them; each is a study.
-        root: the folder that data sets lie in, for the labels of the documents; None: as in `rankgrad.data.load`.
+        path: as in `find_results`.
+        recipes: used instead of the recipe in the results; each gives one study.
+        root: folder of the data sets, for the labels of the documents; None: as in `rankgrad.data.load`.
         lists: False leaves the ranked lists out of the page.
     """
     by: Sequence[Recipe | None] = recipes or [None]
@@ -52,30 +52,30 @@ def gather(
     for place, recipe in asked:
         results = read_results(place, recipe)
         if results.recipe is None:
-            bad_value(str(place), f"hold {RECIPE}, the recipe that was run", "none")
+            bad_value(str(place), f"hold {RECIPE}, the recipe of the run", "none")
         if recipe is not None and not results.final():
-            bad_value("recipe", f"be one whose final runs are among those in {place}", recipe.name)
+            bad_value("recipe", f"have a final run in {place}", recipe.name)
         if results.final():
             name = place.name.removesuffix(PACKED)
             if recipe is not None:
                 name = f"{name}-{recipe.name}" if len(asked) > len(recipes) else recipe.name
             studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(asked)))
     if not studies:
-        bad_value("results", "hold a final run that is done", f"none in {path}")
+        bad_value("results", "hold at least one finished final run", f"none in {path}")
     return studies
 
 
 def write_page(studies: Sequence[Study], out: str | os.PathLike[str]) -> Path:
-    """One HTML file with everything in it."""
+    """Write the page: one HTML file that contains everything."""
     out = Path(out)
     write_bytes(out, page(studies).encode())
     return out
 
 
 def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
-    r"""Each study's tables as Markdown, `<study>.md`, and as LaTeX, `<study>.tex`.
+    r"""Write the tables of each study as Markdown, `<study>.md`, and as LaTeX, `<study>.tex`.
 
-    The LaTeX is for `\input` in a document with `\usepackage{booktabs}`; a table that no page holds comes in parts.
+    The LaTeX is for `\input` in a document with `\usepackage{booktabs}`; a table larger than a page is split.
     """
     written = []
     for one in studies:
@@ -87,17 +87,17 @@ def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> li
 
 
 def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
-    """Each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`."""
+    """Write each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     written = []
     for one in studies:
         for panel, table, model in product(one.panels(), one.tables, one.models):
-            own = [row for row in one.rows[panel.rows] if (row["data"], row["model"]) == (table.data, model)]
+            rows = [row for row in one.rows[panel.rows] if (row["data"], row["model"]) == (table.data, model)]
             if panel.rows == "learned":
-                own = [row for row in own if panel.chart == f"learned-{row['parameter']}"]
-            if own:
+                rows = [row for row in rows if panel.chart == f"learned-{row['parameter']}"]
+            if rows:
                 stem = Path(folder) / _file_name(one.name, panel.chart, table.data, model)
-                charts.save(panel.draw(replace(one.choice(table.data, model), rows=tuple(own))), stem)
+                charts.save(panel.draw(replace(one.choice(table.data, model), rows=tuple(rows))), stem)
                 written += [Path(f"{stem}.{ending}") for ending in ("svg", "png")]
     return written
 

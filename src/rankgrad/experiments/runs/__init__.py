@@ -2,6 +2,6 @@
 
 - `run_recipe` runs the cells of a recipe that have no result yet, in a `process_pool` or a `ray_pool`.
 - `run_cell` runs one `cell`: it reads the data, trains (`train_cell`), evaluates and writes the result.
-- `results` reads and writes result folders, `packed_results` and `result_checks` check files of unknown origin.
+- `results` reads and writes result folders; `packed_results` and `result_checks` check files of unknown origin.
 - `provenance` describes commit, versions and machine; `parent_watch` ends a worker whose parent is gone.
 """

@@ -1,4 +1,4 @@
-"""One cell of an experiment: everything that decides one training run, and the key that its result is kept under."""
+"""A cell of an experiment: all settings of one training run, and the key of its result file."""
 
 import hashlib
 import json
@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-FORMAT = 1  # of the results; a new one makes every cell a new cell
+FORMAT = 1  # version of the result files; a new version changes the key of every cell
 
 
 def label(data: str, binary: bool) -> str:
-    """A data set's name in tables: WEB30K-b is WEB30K with binary labels."""
+    """Name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
     return f"{data}-b" if binary else data
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a data set and fold, a ranker, a loss, a setting, a seed.
+    """One training run: data set and fold, ranker, loss, settings, seed.
 
     Example:
         >>> cell = Cell("MQ2008", False, 1, "MLP", "LambdaLoss", None, {"seed": 0}, ("nDCG@10",), "tune", False, 0)
@@ -27,54 +27,54 @@ class Cell:
         True
     """
 
-    data: str  # a name that `rankgrad.data.load` knows, or of a folder
+    data: str  # a name that `rankgrad.data.load` knows, or a folder
     binary: bool  # all labels above 0 are set to 1
     fold: int | None  # from 1; None for a set without folds
     model: str  # label
     loss: str  # label
-    variant: str | None  # the loss's text, where a label stands for several of which validation chooses one
+    variant: str | None  # text of the loss, if its label has several variants; None otherwise
     settings: dict[str, Any]  # of `rankgrad.training.Settings`, with the seed
     metrics: tuple[str, ...]  # measured on the test lists, or on validation when tuning
     stage: str  # "tune" or "final"
-    refit: bool  # train on train and validation, for the number of epochs in the settings
-    trial: int  # number of the setting that was drawn, from 0
+    refit: bool  # True: train on train and validation lists, for the number of epochs in the settings
+    trial: int  # number of the drawn setting, from 0
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits of everything above."""
+        """Hash of all fields, 16 hexadecimal digits."""
         canonical = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
-        """Its data set's name in tables."""
+        """Name of the data set in tables."""
         return label(self.data, self.binary)
 
     @property
     def seed(self) -> int:
-        """Of its run."""
+        """Random seed of the run."""
         return int(self.settings.get("seed", 0))
 
     @property
     def lists(self) -> tuple[str, bool, int | None]:
-        """What it reads: cells that share this are best run in one process."""
+        """Data that the cell reads; cells with the same data are best run in one process."""
         return self.data, self.binary, self.fold
 
     @property
     def group(self) -> tuple[str, bool, int | None, str, str]:
-        """What it is tuned with: of these cells, validation chooses one."""
+        """Row and fold of the cell; of the tuning cells in a group, validation chooses one."""
         return (*self.lists, self.model, self.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """Return a dictionary that JSON can hold."""
         return {**asdict(self), "metrics": list(self.metrics)}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Cell":
-        """Make a cell from what `to_json` gave.
+        """Make a cell from a dictionary.
 
         Args:
-            values: what `to_json` gave.
+            values: return value of `to_json`.
         """
         return cls(**{**values, "metrics": tuple(values["metrics"])})
 

@@ -1,4 +1,4 @@
-"""Reading of what others may have made: packed results and arrays, each with a limit on what it may unpack to."""
+"""Read packed results and arrays of unknown origin, with limits on their unpacked size."""
 
 import io
 import lzma
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 
-LIMIT = 1_000_000_000  # bytes that a packed file may unpack to: 25 times that of a study with 2,000 runs
-_MEMORY = 256_000_000  # bytes that unpacking may need; what `pack` writes needs 65 MB
-_LARGEST = 1e30  # values beyond it are of no metric, and their squares would overflow
+LIMIT = 1_000_000_000  # largest unpacked size in bytes: 25 times that of a study with 2,000 runs
+_MEMORY = 256_000_000  # bytes that unpacking may need; a file from `pack` needs 65 MB
+_LARGEST = 1e30  # no metric has larger values, and their squares would overflow
 
 
 def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of the plain files in a `.tar.xz`. Nothing is written to disk.
+    """Yield name and content of each plain file in a `.tar.xz`. Nothing is written to disk.
 
     Args:
-        file: the packed file; its members may be files and folders, but no links or devices.
-        limit: bytes that it may unpack to.
+        file: the packed file; its members must be files and folders, not links or devices.
+        limit: largest unpacked size in bytes.
     """
     try:
         with (
@@ -32,7 +32,7 @@ def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
             tarfile.open(fileobj=_Unpacked(packed, file, limit), mode="r|") as archive,  # type: ignore[call-overload]
         ):
             for entry in archive:
-                # A sparse file may be far longer than what is stored of it.
+                # A sparse file may be far longer than its stored content.
                 if not (entry.isreg() or entry.isdir()) or entry.issparse():
                     bad_value(
                         str(file), "hold plain files only", f"{entry.name!r}, which is a link, a device or sparse"
@@ -46,18 +46,18 @@ def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
 
 
 class _Unpacked:
-    """The unpacked bytes of an xz file, to be read from the start to the end."""
+    """Reads the unpacked bytes of an xz file from the start to the end."""
 
     def __init__(self, packed: Any, name: Path, limit: int) -> None:
         self.packed, self.name, self.limit, self.left = packed, name, limit, limit
         self.unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MEMORY)
 
     def read(self, size: int) -> bytes:
-        """The next bytes, `size` at most; none at the end."""
+        """Return the next bytes, at most `size`; no bytes at the end."""
         while not self.unpacker.eof:
             packed = self.packed.read(1 << 16) if self.unpacker.needs_input else b""
             if self.unpacker.needs_input and not packed:
-                raise EOFError("a file that is cut")
+                raise EOFError("a truncated file")
             if found := self.unpacker.decompress(packed, size):
                 self.left -= len(found)
                 if self.left < 0:
@@ -68,9 +68,9 @@ class _Unpacked:
 
 
 def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an `.npz` file of results: lists of numbers or of texts; `name` is for the error.
+    """Read the arrays of an `.npz` file of results: lists of numbers or of texts; `name` is the name in errors.
 
-    What `numpy.load` would allocate by what the file claims is compared with what it holds first.
+    `numpy.load` allocates the size that a file declares. Here that size is first compared with the content.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
@@ -79,8 +79,8 @@ def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in file.infolist()}
             return _fitting({key: _array(file.read(entry)) for key, entry in entries.items()})
     except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        # RuntimeError: encrypted, or packed in a way that is not known.
-        how = "delete it and the .json beside it, and run the experiment again"
+        # RuntimeError: encrypted, or compressed by an unknown method.
+        how = "delete it and the .json of the same name, and run the experiment again"
         raise ValueError(f"{name} must be the arrays of a result ({how}); got {error}") from error
 
 
@@ -102,17 +102,16 @@ def _array(content: bytes) -> NDArray[Any]:
     else:
         letters = np.frombuffer(content, dtype=f"{dtype.byteorder}u4", offset=stream.tell())
         if ((letters > 0x10FFFF) | ((letters >= 0xD800) & (letters < 0xE000))).any():
-            bad_value("array", "hold texts", "what is no character")
+            bad_value("array", "hold texts", "an invalid character")
     return found
 
 
 def _fitting(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays, which must be the ids of queries, a value of each for every metric, and maybe scores."""
+    """Check that the arrays are query ids, one value per query for every metric, and optionally scores."""
     for name, array in arrays.items():
         if (array.dtype.kind == "U") != (name == "queries"):
-            bad_value(f"array {name!r}"[:60], "be of the kind that its name says", array.dtype)
+            bad_value(f"array {name!r}"[:60], "have the type that its name requires", array.dtype)
         if name != "scores" and len(array) != len(arrays.get("queries", ())):
-            bad_value(
-                f"array {name!r}"[:60], f"hold a value of each of {len(arrays.get('queries', ()))} queries", len(array)
-            )
+            queries = len(arrays.get("queries", ()))
+            bad_value(f"array {name!r}"[:60], f"hold one value for each of {queries} queries", len(array))
     return arrays

@@ -1,4 +1,4 @@
-"""A process that ends with the one that made it, however that one went."""
+"""End a worker process when its parent process has ended, for any reason."""
 
 import multiprocessing
 import os
@@ -10,14 +10,14 @@ _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
 def end_with_parent(by_main_thread: bool = True) -> None:
-    """End this process, one of `multiprocessing`, as soon as its parent is gone.
+    """End this process, which `multiprocessing` started, as soon as its parent has ended.
 
-    A parent that is killed cannot say so, but the end of its pipe does, to a thread here that waits for it. That thread
-    has to wait for a call that holds Python's lock, such as a long one into C; on Linux the kernel does not.
+    A killed parent cannot send a message, but its pipe is closed, and a thread here waits for that. The thread cannot
+    run while another call holds Python's lock, such as a long call into C. On Linux the kernel also ends the process.
 
     Args:
-        by_main_thread: whether the parent's main thread made this process. For Linux, the parent is the thread that
-            did, and any other may end before its process does.
+        by_main_thread: True if the parent's main thread started this process. For Linux, the parent is the thread that
+            started it, and another thread may end before its process.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -26,7 +26,7 @@ def end_with_parent(by_main_thread: bool = True) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it went before the kernel was asked
+        if os.getppid() != parent.pid:  # the parent ended before the call of prctl
             os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Processes that work through many tasks: they are spawned once, live for many tasks, and may die without harm."""
+"""A pool of processes for many tasks: each process runs many tasks, and a process that dies is replaced."""
 
 import multiprocessing
 import os
@@ -13,38 +13,38 @@ from typing import Any, NamedTuple
 
 from rankgrad.experiments.runs.parent_watch import end_with_parent
 
-TRIES = 2  # of a task whose process dies
+TRIES = 2  # attempts at a task whose process dies
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Task(NamedTuple):
-    """A function that can be imported, and what it is called with."""
+    """A function that can be imported, and its arguments."""
 
     name: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    near: Hashable = None  # tasks that share this, such as their data, had better run in one process
+    affinity: Hashable = None  # tasks with the same value, such as their data, run in one process where possible
 
 
 class TaskResult(NamedTuple):
-    """What became of a task: a value, or the text of an error."""
+    """Result of a task: a value, or the text of an error."""
 
     task: Task
     value: Any = None
     error: str | None = None
 
 
-Runner = Callable[[Iterable[Task]], Iterator[TaskResult]]  # `here`, or the `run` of a pool
+Runner = Callable[[Iterable[Task]], Iterator[TaskResult]]  # the function `here`, or the method `run` of a pool
 
 
 def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
-    """The tasks one after another in this process."""
+    """Run the tasks one after another in this process."""
     for task in tasks:
         yield TaskResult(task, *attempt(task.function, task.arguments))
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """The function's value, or the text of its error."""
+    """Call the function; return its value, or the text of its error."""
     try:
         return function(*arguments), None
     except Exception:
@@ -52,10 +52,10 @@ def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any
 
 
 class Pool:
-    """So many processes, which share out tasks; to be used in a `with`, or closed.
+    """A pool of `jobs` processes that run tasks; use it in a `with` statement, or call `close`.
 
-    A process that dies is replaced. Its task is tried again, and is an error when that fails as well. Processes end by
-    themselves when the one that made them is gone, however it went.
+    A process that dies is replaced. Its task is tried again, and fails if the second process also dies. All processes
+    end when their parent process has ended, for any reason.
 
     Example:
         >>> with Pool(2) as pool:
@@ -68,7 +68,7 @@ class Pool:
         self._workers: list[_Worker] = []
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """What becomes of the tasks, as it becomes known."""
+        """Run the tasks; yield each result as soon as it is known."""
         waiting, tries = list(tasks), Counter[str]()
         while waiting or any(worker.task for worker in self._workers):
             self._share_out(waiting)
@@ -97,7 +97,7 @@ class Pool:
                 idle.append(_Worker(self.threads))
                 self._workers.append(idle[-1])
             worker = idle.pop()
-            task = next((task for task in waiting if task.near == worker.near), waiting[0])
+            task = next((task for task in waiting if task.affinity == worker.affinity), waiting[0])
             try:
                 worker.give(task)
             except OSError:  # it died between two tasks
@@ -107,7 +107,7 @@ class Pool:
                 waiting.remove(task)
 
     def close(self) -> None:
-        """End all processes, whatever they do."""
+        """End all processes, even if they are at work."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
@@ -122,7 +122,7 @@ class Pool:
 
 
 class _Worker:
-    """One process, and what it was told last."""
+    """One process, and its last task."""
 
     def __init__(self, threads: int) -> None:
         context = multiprocessing.get_context("spawn")  # threads of kernels and of PyTorch do not survive a fork
@@ -130,16 +130,16 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs, _in_main_thread()), daemon=True)
         with _setting_for_children(threads):
             self.process.start()
-        theirs.close()  # so that its death is the end of the pipe
+        theirs.close()  # so that the pipe is closed when the process dies
         self.task: Task | None = None
-        self.near: Hashable = None
+        self.affinity: Hashable = None
 
     def give(self, task: Task) -> None:
         self.connection.send((task.function, task.arguments))
-        self.task, self.near = task, task.near
+        self.task, self.affinity = task, task.affinity
 
     def end(self) -> str:
-        """Wait until it is gone, and say how it went."""
+        """Wait until the process has ended, and describe how it ended."""
         self.connection.close()
         self.process.join(5)
         if self.process.is_alive():
@@ -151,7 +151,7 @@ class _Worker:
 
 @contextmanager
 def _setting_for_children(threads: int) -> Iterator[None]:
-    """What a new process inherits: numbers of threads, which libraries read when loaded, and deafness to Ctrl-C."""
+    """Set what new processes inherit: numbers of threads, which libraries read when loaded; and Ctrl-C is ignored."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None
@@ -172,8 +172,8 @@ def _in_main_thread() -> bool:
 
 
 def _work(connection: Connection, by_main_thread: bool) -> None:
-    """Do what is sent, until nothing more can come."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    """Run the functions that are sent, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the group; the parent handles it
     end_with_parent(by_main_thread)
     with suppress(EOFError, OSError):
         while True:

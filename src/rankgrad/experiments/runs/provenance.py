@@ -1,4 +1,4 @@
-"""What a result says about where it came from: commit, versions, machine, memory."""
+"""Provenance of a result: commit, versions, machine, memory."""
 
 import os
 import platform
@@ -11,25 +11,25 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """The commit of the checkout that this package is in, with `-dirty` where files differ; else the version."""
+    """Commit of the checkout that this package is in, with `-dirty` if files were changed; otherwise the version."""
     package = Path(__file__).parent.parent
     released = f"version {versions().get('rankgrad', 'unknown')}"
     try:
-        # A package that is merely installed inside some other repository is not of its commit.
+        # A package that is only installed inside another repository does not have the commit of that repository.
         ours = _git(package, "ls-files", "--error-unmatch", "__init__.py")
-        said = _git(package, "describe", "--always", "--dirty")
+        described = _git(package, "describe", "--always", "--dirty")
     except (OSError, subprocess.SubprocessError):
         return released
-    return said.stdout.strip() if ours.returncode == said.returncode == 0 else released
+    return described.stdout.strip() if ours.returncode == described.returncode == 0 else released
 
 
-def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
+def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
 
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Of Python and of what results depend on."""
+    """Versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for name in ("rankgrad", "torch", "numpy", "numba", "lightning-fabric"):
         try:
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Processor, cores and system, in words."""
+    """Description of processor, cores and operating system."""
     chip = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -51,8 +51,8 @@ def machine() -> str:
     return f"{chip}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
 
 
-def forget_peak() -> bool:
-    """Begin to measure the peak of this process's memory anew; whether the system can."""
+def reset_peak() -> bool:
+    """Reset the measured peak memory of this process; return True if the system supports it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -61,7 +61,7 @@ def forget_peak() -> bool:
 
 
 def peak_memory() -> int:
-    """The most memory, in bytes, that this process held since `forget_peak`, or else ever; 0 where unknown."""
+    """Peak memory of this process in bytes, since `reset_peak` or since its start; 0 if unknown."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

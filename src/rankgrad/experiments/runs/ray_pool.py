@@ -1,4 +1,4 @@
-"""The same tasks on a Ray cluster. Results go through the same files, so all machines must share that folder."""
+"""Run tasks on a Ray cluster. Results are written to the same files, so all machines must share the results folder."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -8,11 +8,12 @@ from rankgrad.experiments.runs.process_pool import TRIES, Task, TaskResult, atte
 
 
 class RayPool:
-    """Tasks as Ray tasks, with a processor for each thread; to be used in a `with`.
+    """A pool that runs tasks on Ray, with one processor per thread; use it in a `with` statement.
 
     Args:
-        address: of a cluster; `"auto"` is the one that runs here. None: Ray that is connected already.
-        threads: a task.
+        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: as `ray.init` decides. A
+            connection that exists already is used.
+        threads: number of threads per task.
     """
 
     def __init__(self, address: str | None, threads: int = 1) -> None:
@@ -25,34 +26,34 @@ class RayPool:
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise ValueError(f"ray must be the address of a cluster that runs; got {address!r}: {error}") from error
+                raise ValueError(f"ray must be the address of a running cluster; got {address!r}: {error}") from error
             self._ours = True
 
     @property
     def jobs(self) -> int:
-        """How many tasks fit at once."""
+        """Number of tasks that can run at the same time."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self.threads)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """What becomes of the tasks, as it becomes known."""
+        """Run the tasks; yield each result as soon as it is known."""
         ray = self._ray
         remote = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_work)
-        going: dict[Any, Task] = {remote.remote(task.function, task.arguments, self.threads): task for task in tasks}
+        running: dict[Any, Task] = {remote.remote(task.function, task.arguments, self.threads): task for task in tasks}
         try:
-            while going:
-                (ready, *_), _ = ray.wait(list(going), num_returns=1)
-                task = going.pop(ready)
+            while running:
+                (ready, *_), _ = ray.wait(list(running), num_returns=1)
+                task = running.pop(ready)
                 try:
                     value, error = ray.get(ready)
-                except ray.exceptions.RayError as failure:  # its process or machine died, and again when tried again
+                except ray.exceptions.RayError as failure:  # its process or machine died in every attempt
                     value, error = None, f"{type(failure).__name__}: {failure}\n"
                 yield TaskResult(task, value, error)
         finally:
-            for left in going:
+            for left in running:
                 ray.cancel(left, force=True)
 
     def close(self) -> None:
-        """Let go of the cluster, which goes on."""
+        """Disconnect from the cluster, which keeps running."""
         if self._ours:
             self._ray.shutdown()
 

@@ -1,4 +1,4 @@
-"""Checks of the JSON of a result: every field is what the report takes it for."""
+"""Check the JSON of a result: every field has the type that the report expects."""
 
 import math
 import re
@@ -7,12 +7,12 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value
 
-_LEARNED = 100  # parameters of a loss, at most: each is a chart
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LEARNED = 100  # largest number of parameters of a loss: each is a chart
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def check_record(record: Any) -> dict[str, Any]:
-    """The record, whose fields have the types that they must have; others are left alone."""
+    """Check the types of all known fields, and return the record; unknown fields are not checked."""
     _mapping("result", record)
     for name in ("cell", "validation", "test", "learned", "versions"):
         _mapping(name, record.get(name))
@@ -32,7 +32,7 @@ def check_record(record: Any) -> dict[str, Any]:
         if "epoch" not in row:
             bad_value(f"history[{place}]", "hold epoch", "none")
         for name, value in row.items():
-            if type(value) is not float or not -1e100 < value < 1e100:  # most are: they need no closer look
+            if type(value) is not float or not -1e100 < value < 1e100:  # most values need no further check
                 _number(f"history[{place}].{name}", value, none=name != "epoch")
     _cell(record["cell"])
     return dict(record)
@@ -74,14 +74,14 @@ def _text(name: str, value: Any) -> None:
 
 def _name(name: str, value: Any) -> None:
     _text(name, value)
-    if odd := _UNSEEN.search(value):
+    if odd := _CONTROL.search(value):
         bad_value(name, "hold no control characters", ascii(odd[0]))
 
 
 def _number(name: str, value: Any, none: bool = False) -> None:
     if none and value is None:
         return
-    # Beyond 1e100 no time or metric lies, and sums of squares would overflow.
+    # No time or metric is above 1e100, and sums of squares would overflow.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e100 or math.isnan(value):
         bad_value(name, "be a finite number", repr(value)[:40])
 

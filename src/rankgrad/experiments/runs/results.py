@@ -1,4 +1,4 @@
-"""What cells came to: a folder of one JSON file a cell, with its arrays beside it; or the same in one small file."""
+"""Read and write the results of cells: a folder with one JSON file and one `.npz` file per cell, or one packed file."""
 
 import io
 import json
@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value
-from rankgrad.experiments.recipes.recipe import Recipe
-from rankgrad.experiments.recipes.recipe import load_recipe as load_recipe
-from rankgrad.experiments.recipes.recipe import parse_recipe as parse_recipe
+from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.packed_results import members, read_npz
 from rankgrad.experiments.runs.result_checks import check_record
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 
 RECIPE, CELLS, FAILED, PACKED = "recipe.yaml", "cells", "failed", ".tar.xz"
 _MEMBERS = re.compile(rf"{RECIPE}|{CELLS}/[0-9a-f]{{16}}\.(json|npz)")
@@ -35,23 +33,23 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell came to. The values of each query are read from disk when they are asked for."""
+    """Result of one cell. The values per query are read from disk when they are needed."""
 
     cell: Cell
-    validation: dict[str, float]  # by metric; NaN where training failed for good: that setting is a bad one
+    validation: dict[str, float]  # by metric; NaN if the loss was not finite: such a setting is never chosen
     test: dict[str, float]  # means by metric; empty for tuning cells, which never see the test lists
-    epoch: int  # that was kept
-    history: list[dict[str, Any]]  # a row an epoch
-    learned: dict[str, Any]  # by a loss that has parameters
-    seconds: float  # of training, with what the first run of a process has to load or compile
+    epoch: int  # number of the epoch that was kept
+    history: list[dict[str, Any]]  # one row per epoch
+    learned: dict[str, Any]  # parameters that the loss has learned
+    seconds: float  # of training, including what the first run of a process loads or compiles
     peak_memory: int  # bytes
     parameters: int  # of the ranker
     commit: str
     versions: dict[str, str]
     machine: str
     finished: str
-    epoch_seconds: float = 0.0  # the median over epochs, of training alone
-    peak_memory_of: str = "cell"  # or "process": then cells before this one may have needed it
+    epoch_seconds: float = 0.0  # median over epochs, of training without validation
+    peak_memory_of: str = "cell"  # or "process": then the peak may be that of an earlier cell
     device: str = "cpu"
     threads: int = 1
     warnings: tuple[str, ...] = ()
@@ -60,17 +58,17 @@ class CellResult:
     file: str = field(default="result", repr=False, compare=False)
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """The metric of each query, NaN where it is skipped, `(lists,)`."""
+        """Values of the metric per query, NaN if a query is skipped, `(lists,)`."""
         return np.asarray(self._array(str(parse_metric(metric))), dtype=np.float64)
 
     @property
     def queries(self) -> NDArray[np.str_]:
-        """The ids of the test queries, `(lists,)`."""
+        """Ids of the test queries, `(lists,)`."""
         return self._array("queries")
 
     @property
     def scores(self) -> NDArray[np.float32]:
-        """Of the test documents, in file order, `(documents,)`."""
+        """Scores of the test documents, in file order, `(documents,)`."""
         return self._array("scores")
 
     @cached_property
@@ -80,37 +78,37 @@ class CellResult:
     def _array(self, name: str) -> Any:
         if name not in self._read:
             kept = ", ".join(self._read) or "none"
-            bad_value("array", f"be one that is kept of {self.cell} in {self.file} ({kept})", repr(name))
+            bad_value("array", f"be one that {self.file} holds for {self.cell} ({kept})", repr(name))
         return self._read[name]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The outcomes that belong to a recipe, in its order; those of other recipes in the folder are left out."""
+    """Results of the cells of a recipe, in its order; results of other recipes in the folder are left out."""
 
     recipe: Recipe | None
     cells: list[CellResult]
-    missing: list[Cell]  # of the recipe, as far as they are known: final cells need those that choose them
-    failed: dict[str, str] = field(default_factory=dict)  # by key, the tracebacks of the last run
+    missing: list[Cell]  # cells without a result; final cells are known only after their tuning cells have run
+    failed: dict[str, str] = field(default_factory=dict)  # tracebacks of the last run, by key of the cell
 
     def final(self) -> list[CellResult]:
-        """Those that the table is made of."""
-        return [outcome for outcome in self.cells if outcome.cell.stage == "final"]
+        """Results of the final cells, from which the table is computed."""
+        return [result for result in self.cells if result.cell.stage == "final"]
 
     def tuned(self) -> list[CellResult]:
-        """Those that chose the settings."""
-        return [outcome for outcome in self.cells if outcome.cell.stage == "tune"]
+        """Results of the tuning cells, which choose the settings."""
+        return [result for result in self.cells if result.cell.stage == "tune"]
 
 
 def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
-    """Read a folder of results, or the file that `pack` made of one.
+    """Read a folder of results, or a file that `pack` wrote.
 
     Args:
         path: the folder or file.
-        recipe: instead of the one that lies in it; recipes that share cells may share a folder.
+        recipe: used instead of the one in the folder; recipes that share cells may share a folder.
 
     Example:
-        >>> read("no/such/results")
+        >>> read_results("no/such/results")
         Traceback (most recent call last):
         ValueError: results must be a folder with recipe.yaml and cells, or a packed .tar.xz of one; got no/such/results
     """
@@ -122,47 +120,47 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
         return _sorted(recipe, {each.cell.key: each for each in _in_folder(path)}, failed)
     if path.is_file() and path.name.endswith(PACKED):
         content = _members(path)
-        outcomes = {}
+        found = {}
         for name in [name for name in content if name.endswith(".json")]:
             arrays = name.removesuffix("json") + "npz"
-            outcome = _outcome(content[name], f"{path}: {name}", _lazily(content.get(arrays), f"{path}: {arrays}"))
-            outcomes[outcome.cell.key] = outcome
+            result = _parse_result(content[name], f"{path}: {name}", _lazily(content.get(arrays), f"{path}: {arrays}"))
+            found[result.cell.key] = result
         if recipe is None and RECIPE in content:
             where = f"{path}: {RECIPE}"
             recipe = parse_recipe(parse_yaml(content[RECIPE], where), _named(path), where)
-        return _sorted(recipe, outcomes, {})
+        return _sorted(recipe, found, {})
     bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
 
 
-def chosen(recipe: Recipe, outcomes: Mapping[str, CellResult]) -> list[Any]:
-    """The tuning outcomes that validation chooses, where all settings of a row have been tried: tuning is equal."""
-    waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in outcomes}
-    return recipe.chosen(each for each in outcomes.values() if each.cell.group not in waiting)
+def chosen(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
+    """Tuning results that validation chooses, only for rows of which all settings have been tried: tuning is equal."""
+    waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in results}
+    return recipe.chosen(each for each in results.values() if each.cell.group not in waiting)
 
 
-def outcome_file(cell: Cell, folder: Path) -> Path:
-    """Where it is written what a cell came to; its arrays are beside it, as `.npz`."""
+def result_file(cell: Cell, folder: Path) -> Path:
+    """Path of a cell's result file; its arrays are in the `.npz` file of the same name."""
     return folder / CELLS / f"{cell.key}.json"
 
 
 def failure_file(cell: Cell, folder: Path) -> Path:
-    """Where the traceback of a cell that failed is written."""
+    """Path of the file with the traceback of a failed cell."""
     return folder / FAILED / f"{cell.key}.txt"
 
 
-def outcome_of(cell: Cell, folder: Path) -> CellResult | None:
-    """What a cell came to; None if it has not."""
-    path = outcome_file(cell, folder)
+def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
+    """Read the result of a cell; None if it has none."""
+    path = result_file(cell, folder)
     return _in_file(path) if path.is_file() else None
 
 
 def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
-    """Write all outcomes of a folder to one small file, `.tar.xz`; unpacked, it is such a folder again.
+    """Write all results of a folder to one small `.tar.xz` file, which unpacks to such a folder.
 
-    The values of each query become float32. Scores are left out unless asked for. The same outcomes give the same file.
+    Values per query become float32. Scores are left out by default. The same results give the same file.
 
     Returns:
-        The number of outcomes.
+        Number of results.
     """
     folder = Path(folder)
     keys = [path.stem for path in _files(folder) if _in_file(path)]
@@ -191,28 +189,28 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
 
 
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
-    """Put the outcomes of a packed file in a folder; what is there already stays."""
+    """Write the results of a packed file to a folder; existing files are kept."""
     content = _members(Path(file))
-    # Arrays first: the JSON file says that a cell is done.
+    # Arrays first: a cell with a JSON file counts as done.
     for name in sorted(content, key=lambda name: name.endswith(".json")):
         if not (Path(folder) / name).exists():
             write_bytes(Path(folder) / name, content[name])
 
 
 def npz(arrays: Arrays) -> bytes:
-    """The arrays as the bytes of an `.npz` file."""
+    """Return the bytes of an `.npz` file with the arrays."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def _sorted(recipe: Recipe | None, outcomes: dict[str, CellResult], failed: dict[str, str]) -> Results:
+def _sorted(recipe: Recipe | None, results: dict[str, CellResult], failed: dict[str, str]) -> Results:
     if recipe is None:
-        return Results(None, list(outcomes.values()), [], failed)
-    wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen(recipe, outcomes))]
-    missing = [cell for cell in wanted if cell.key not in outcomes]
+        return Results(None, list(results.values()), [], failed)
+    wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen(recipe, results))]
+    missing = [cell for cell in wanted if cell.key not in results]
     failed = {cell.key: failed[cell.key] for cell in missing if cell.key in failed}
-    return Results(recipe, [outcomes[cell.key] for cell in wanted if cell.key in outcomes], missing, failed)
+    return Results(recipe, [results[cell.key] for cell in wanted if cell.key in results], missing, failed)
 
 
 def _in_folder(folder: Path) -> Iterator[CellResult]:
@@ -220,17 +218,17 @@ def _in_folder(folder: Path) -> Iterator[CellResult]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of outcomes, in the order of their names."""
+    """Result files, in the order of their names."""
     return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
 def _in_file(path: Path) -> CellResult:
     arrays = path.with_suffix(".npz")
-    return _outcome(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
+    return _parse_result(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
 
 
-def _outcome(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
-    """The outcome that a JSON file holds; `name` is for the error."""
+def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
+    """Parse the JSON of a result; `name` is the name of the file in errors."""
     try:
         record = json.loads(content)
         if isinstance(record, dict) and record.get("format") != FORMAT:

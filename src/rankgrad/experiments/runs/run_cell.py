@@ -1,4 +1,4 @@
-"""Run one cell: read its lists, train, judge, write what it came to. Doing it again does nothing."""
+"""Run one cell: read its lists, train, evaluate, write the result. A cell that has a result is not run again."""
 
 import math
 import os
@@ -18,8 +18,8 @@ from rankgrad.data import Dataset, Splits
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
-from rankgrad.experiments.runs.results import failure_file, npz, outcome_file
-from rankgrad.experiments.runs.train_cell import TrainedCell, ranker_of
+from rankgrad.experiments.runs.results import failure_file, npz, result_file
+from rankgrad.experiments.runs.train_cell import TrainedCell, train_cell
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 
@@ -32,32 +32,32 @@ def run_cell(
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Run a cell and write `cells/<key>.json`, for a final cell with `cells/<key>.npz` beside it.
+    """Run a cell and write `cells/<key>.json`; for a final cell, also `cells/<key>.npz`.
 
-    A tuning cell never looks at the test lists. One whose loss is not finite has been tried, too: it comes to NaN on
-    validation. A final cell like that is an error.
+    A tuning cell never uses the test lists. If its loss is not finite, its result is NaN on validation. A final cell
+    whose loss is not finite is an error.
 
     Args:
-        cell: what to run; nothing is done if its result is there.
-        folder: of the results.
-        root: the folder that the data sets lie in.
-        device: instead of the one in the cell's settings, which is the CPU unless they say so. It is noted in the
-            result, and is no part of the key.
-        cache: a folder for memory-mapped copies of the data.
+        cell: the cell; nothing is done if it has a result.
+        folder: folder of the results.
+        root: folder of the data sets.
+        device: replaces the device in the cell's settings, which is the CPU by default. It is written to the result,
+            and is not part of the key.
+        cache: folder for memory-mapped copies of the data.
     """
     import torch
 
-    done = outcome_file(cell, Path(folder))
-    if done.exists():
+    path = result_file(cell, Path(folder))
+    if path.exists():
         return
-    splits, said = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
+    splits, warned = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
     data, validation = splits.train, splits.validation
     if cell.refit and validation is not None:
         data, validation = _joined(data, validation), None
-    exact = provenance.forget_peak()
+    exact = provenance.reset_peak()
     began, trained, error = time.perf_counter(), None, None
     try:
-        trained = ranker_of(cell, data, validation, device)
+        trained = train_cell(cell, data, validation, device)
     except NotFinite as failure:
         if cell.stage != "tune":
             raise
@@ -65,8 +65,8 @@ def run_cell(
     seconds = time.perf_counter() - began
     test: Mapping[str, float] = {}
     if trained is not None and cell.stage == "final":
-        test, arrays = _judge(cell, trained.model, splits.test)
-        write_bytes(done.with_suffix(".npz"), npz(arrays))
+        test, arrays = _evaluate(cell, trained.model, splits.test)
+        write_bytes(path.with_suffix(".npz"), npz(arrays))
     record = {
         "format": FORMAT,
         "cell": cell.to_json(),
@@ -78,19 +78,19 @@ def run_cell(
         "parameters": 0,
         "device": device or cell.settings.get("device", "cpu"),
         "versions": provenance.versions(),
-        **({} if trained is None else _said(trained)),
+        **({} if trained is None else _training_record(trained)),
         "seconds": round(seconds, 3),
         "epoch_seconds": _median([row["seconds"] for row in trained.history if "seconds" in row]) if trained else 0.0,
         "peak_memory": provenance.peak_memory(),
         "peak_memory_of": "cell" if exact else "process",
         "threads": torch.get_num_threads(),
-        "warnings": list(said),
+        "warnings": list(warned),
         "error": error,
         "commit": provenance.commit(),
         "machine": provenance.machine(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
-    write_json(done, _finite(record))
+    write_json(path, _finite(record))
     failure_file(cell, Path(folder)).unlink(missing_ok=True)
 
 
@@ -98,16 +98,16 @@ def run_cell(
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """A cell's lists, and what was warned about; a process that runs many cells reads them once."""
+    """Read the lists of a cell, and the texts of warnings; a process that runs many cells reads them once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
-    return splits, tuple(dict.fromkeys(said))
+    texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    return splits, tuple(dict.fromkeys(texts))
 
 
 def _joined(train: Dataset, validation: Dataset) -> Dataset:
-    """The lists of both."""
+    """Join the lists of both."""
     return replace(
         train,
         features=np.concatenate([train.features, validation.features]),
@@ -119,24 +119,24 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
     )
 
 
-def _judge(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
-    """Means by metric, and the arrays that are kept: queries, values of each, scores."""
+def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
+    """Evaluate on the test lists: means by metric, and the arrays to write (query ids, values per query, scores)."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
 
 
-def _said(trained: TrainedCell) -> dict[str, Any]:
+def _training_record(trained: TrainedCell) -> dict[str, Any]:
     return {name: value for name, value in trained._asdict().items() if name != "model"}
 
 
 def _median(seconds: list[float]) -> float:
-    """The first epoch of a process may compile kernels: a median does not see that."""
+    """Median of the seconds, because the first epoch of a process may compile kernels; 0 for no epochs."""
     return float(np.median(seconds)) if seconds else 0.0
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for what JSON has no word for."""
+    """Replace numbers that are NaN or infinite, which JSON cannot hold, by None."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""All cells of a recipe, in a folder: tuned, chosen, run with every seed. What is done is not done again."""
+"""Run all cells of a recipe: tune, choose, run with every seed. Cells that have a result are not run again."""
 
 import os
 from collections.abc import Iterator
@@ -17,21 +17,21 @@ from rankgrad.experiments.runs.results import (
     CellResult,
     chosen,
     failure_file,
-    outcome_file,
-    outcome_of,
+    read_cell_result,
+    result_file,
 )
 from rankgrad.experiments.runs.run_cell import run_cell
 from rankgrad.lock import locked
 
 
 class CellProgress(NamedTuple):
-    """A cell is done, or has failed."""
+    """Report that a cell is done or has failed."""
 
     cell: Cell
-    outcome: CellResult | None
-    error: str | None  # the traceback of a cell that failed
-    done: int  # cells so far, with those of earlier runs
-    total: int  # cells of the whole recipe
+    result: CellResult | None  # None: the cell has failed
+    error: str | None  # traceback of a failed cell
+    done: int  # number of cells so far, including those of earlier runs
+    total: int  # number of cells of the recipe
 
 
 def run_recipe(
@@ -43,48 +43,48 @@ def run_recipe(
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Iterator[CellProgress]:
-    """Run what is left of a recipe, and say so cell by cell.
+    """Run the cells of a recipe that have no result; yield each cell when it is done.
 
-    First the tuning cells. A row is chosen only when all its settings have been tried, so that tuning is equal; then
-    its final cells follow. A cell that fails leaves its traceback in `failed/`, and is tried again by the next run.
+    The tuning cells are first. Final cells of a row are run only if all its settings have been tried, so that tuning is
+    equal. The traceback of a failed cell is written to `failed/`, and the next run tries the cell again.
 
     Args:
-        recipe: what to run; all its data must be there.
-        folder: of the results.
-        runner: what runs the tasks.
-        root, device, cache: as for `run`.
+        recipe: the recipe; all its data sets must exist.
+        folder: folder of the results.
+        runner: runs the tasks, such as `Pool.run`.
+        root, device, cache: as in `run_cell`.
     """
     folder = Path(folder).absolute()
-    # Absolute: a process elsewhere has another current folder.
+    # Absolute paths: a process on another machine has another current folder.
     where = (str(folder), _absolute(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")))
     options = (device, None if cache is None else _absolute(cache))
     total, done = len(recipe.cells_to_tune()) + recipe.final_count, 0
     for cells in _stages(recipe, folder):
-        left = {cell.key: cell for cell in cells if not outcome_file(cell, folder).exists()}
+        left = {cell.key: cell for cell in cells if not result_file(cell, folder).exists()}
         done += len(cells) - len(left)
         tasks = [Task(cell.key, _task, (cell, *where, *options), cell.lists) for cell in left.values()]
         for finished in runner(tasks):
             cell, error = left[finished.task.name], finished.error
-            outcome = None if error else outcome_of(cell, folder)
-            if outcome is None:
-                path = outcome_file(cell, folder)
+            result = None if error else read_cell_result(cell, folder)
+            if result is None:
+                path = result_file(cell, folder)
                 error = error or f"{path} was not written here: all machines must share this folder\n"
                 write_bytes(failure_file(cell, folder), f"{cell}\n\n{error}".encode())
             done += 1
-            yield CellProgress(cell, outcome, error, done, total)
+            yield CellProgress(cell, result, error, done, total)
 
 
 def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
-    """The tuning cells; and then, by what these have come to, the final ones."""
+    """Yield the tuning cells; then the final cells, which the results of the tuning cells choose."""
     tuning = recipe.cells_to_tune()
     yield tuning
-    tried = {cell.key: found for cell in tuning if (found := outcome_of(cell, folder)) is not None}
+    tried = {cell.key: found for cell in tuning if (found := read_cell_result(cell, folder)) is not None}
     yield recipe.final_cells(chosen(recipe, tried))
 
 
 @contextmanager
 def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """The folder for one run at a time: with the recipe in it, and without what a killed run left half-written."""
+    """Lock the folder for one run; write the recipe to it, and remove the incomplete files of a killed run."""
     with locked(folder):
         for place in (folder / CELLS, folder / FAILED):
             clear_leftovers(place)

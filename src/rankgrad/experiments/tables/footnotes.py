@@ -1,10 +1,10 @@
-"""What a reader of a table must know: conventions, folds and seeds, tuning, tests, and what is missing."""
+"""Write the notes of a table: conventions, folds and seeds, tuning, tests, and missing runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 
 if TYPE_CHECKING:
     from rankgrad.experiments.recipes.reader import Significance
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
-    """The notes of a table, a sentence or two each."""
-    alike: dict[str, list[str]] = {}
-    for metric, said in table.conventions.items():
-        text = ", ".join(f"{key} {value}" for key, value in said.items() if key != "k")
-        alike.setdefault(text, []).append(table.short(metric))
-    for text, metrics in alike.items():
+    """Yield the notes of a table, one or two sentences each."""
+    same: dict[str, list[str]] = {}
+    for metric, conventions in table.conventions.items():
+        text = ", ".join(f"{key} {value}" for key, value in conventions.items() if key != "k")
+        same.setdefault(text, []).append(table.short(metric))
+    for text, metrics in same.items():
         yield f"{', '.join(metrics)}: {text}"
     yield _averaged(table, recipe.spread)
     yield from _tuned(table, recipe)
     if recipe.refit:
         units = " or ".join(dict.fromkeys(f"{each.kind.unit}s" for each in recipe.models.values()))
-        yield f"After tuning, rankers were trained anew on train and validation for the chosen number of {units}"
+        yield f"After tuning, rankers were trained again on train and validation for the chosen number of {units}"
     yield from _tested(table, recipe.tests)
     yield from _missing(table, recipe.tests)
-    if recipe.answers and any(own.printed is not None for row in table.rows for own in row.entries.values()):
+    if recipe.answers and any(entry.printed is not None for row in table.rows for entry in row.entries.values()):
         from rankgrad.experiments.tables import published
 
         source = published.load_published(recipe.answers)
@@ -37,13 +37,13 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
 
 
 def short(metric: str, among: Sequence[str]) -> str:
-    """A metric without its options, where that tells it from the others.
+    """Name of a metric without its options, if no other metric has the same short name; otherwise its full name.
 
     Example:
         >>> short("nDCG(gain='linear')@10", ["nDCG(gain='linear')@10", "nDCG@5"])
         'nDCG@10'
     """
-    names = [own.name + ("" if own.k is None else f"@{own.k}") for own in map(parse_metric, (metric, *among))]
+    names = [each.name + ("" if each.k is None else f"@{each.k}") for each in map(parse_metric, (metric, *among))]
     return names[0] if names[1:].count(names[0]) == 1 else metric
 
 
@@ -60,14 +60,15 @@ def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
     where = "" if table.folds == (None,) else " on each fold"
     chosen = f"chosen by {recipe.choose} on validation with seed {table.seeds[0]}"
     if {row.trials for row in ours} == {(1,)}:
-        yield "Tuning: none; settings are the recipe's"
+        yield "Tuning: none; settings are those of the recipe"
     else:
         yield f"Tuning: {_span(usual)} tried for each row{where}, {chosen}"
     if odd := [f"{_span(row.trials)} for {row.loss} ({row.model})" for row in ours if row.trials != usual]:
         yield f"Tuning is not equal: {', '.join(odd)}"
     for count in sorted({len(row.variants) for row in ours if row.variants}):
         losses = dict.fromkeys(row.loss for row in ours if len(row.variants) == count)
-        yield f"{', '.join(losses)}: the best of {_count(count, 'variant')} of the loss, each tuned alike, {chosen}"
+        best = f"the best of {_count(count, 'variant')} of the loss, each tuned in the same way"
+        yield f"{', '.join(losses)}: {best}, {chosen}"
 
 
 def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
@@ -78,23 +79,23 @@ def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
     queries = _span(sorted({entry.queries for column in columns for entry in column}), "query", "queries")
     averaged = ", whose values are averaged over seeds" if len(table.seeds) > 1 else ""
     best = tests.against == "best"
-    reference = "the best row, which these very values chose" if best else f"{tests.against}"
+    reference = "the best row, which was chosen by the same values" if best else f"{tests.against}"
     same = " (rows of one model)" if len({row.model for row in table.rows}) > 1 else ""
     comparisons = _span(sorted({len(column) for column in columns}), "comparison", "comparisons")
     corrected = "not corrected" if tests.correction == "none" else f"{tests.correction.capitalize()}'s correction"
     marks = "† worse" if best else "▲ better, ▼ worse"
     yield (
-        f"p: {kind} over {queries}{averaged}, against {reference}{same}; {corrected} for {comparisons} a column; "
+        f"p: {kind} over {queries}{averaged}, against {reference}{same}; {corrected} for {comparisons} per column; "
         f"{marks} at {tests.level:g}"
     )
 
 
 def _missing(table: "Table", tests: "Significance") -> Iterator[str]:
-    lacking = [(row, name) for row in table.rows for name, own in row.entries.items() if own.runs < own.wanted]
-    if lacking:
-        yield "(n/m): only n of m runs are done; such a number is of fewer folds or seeds, and is not compared"
-    if any(row.loss == tests.against for row, _ in lacking):
-        yield f"Runs of {tests.against} are missing: there is nothing to test against"
+    incomplete = [row for row in table.rows if any(each.runs < each.wanted for each in row.entries.values())]
+    if incomplete:
+        yield "(n/m): only n of m runs are done; the number covers fewer folds or seeds, and is not compared"
+    if any(row.loss == tests.against for row in incomplete):
+        yield f"Runs of {tests.against} are missing: no row can be tested against it"
 
 
 def _count(n: int, one: str, many: str | None = None) -> str:

@@ -1,18 +1,18 @@
-r"""A table in LaTeX, with `booktabs` and nothing else: in as many `table*` as fit the page of a plain `article`."""
+r"""Write a table in LaTeX, which needs only `booktabs`: in several `table*`, each of which fits a page of `article`."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rankgrad.experiments.tables.text import ABSENT, Column, NumberText, beside, caption, columns
+from rankgrad.experiments.tables.text import ABSENT, Column, NumberText, caption, columns, side_by_side
 
 if TYPE_CHECKING:
     from rankgrad.experiments.tables.table import Table, TableRow
 
-# What a page of `article` holds in `\footnotesize`: in width at 10 to 12 points, in height at 10 and 11.
+# Size of a page of `article` in `\footnotesize`: the width holds for 10 to 12 points, the height for 10 and 11.
 _WIDTH = 76.0  # in digits
 _GAP = 1.5  # between columns, in digits
 _ROWS = 30
-# Letters by their width, as far as it is far from that of a digit.
+# Letters whose width differs much from that of a digit, in digits.
 _WIDTHS = {**dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZmw@=%±", 1.5), **dict.fromkeys("ijlt.,:;'()[] ", 0.6)}
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -24,10 +24,10 @@ Group = list[Column]  # of one metric
 
 
 def latex(table: "Table") -> str:
-    """The table, cut by metrics and by rows into parts that fit a page; p-values are left to the marks."""
+    """Return the table, split by metrics and by rows into parts that fit a page; p-values are shown as marks only."""
     groups = [[column for column in columns(table, metric) if column.head != "p"] for metric in table.metrics]
-    room = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
-    across = beside(groups, lambda some: sum(map(_width, some)) <= room)
+    free = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
+    across = side_by_side(groups, lambda some: sum(map(_width, some)) <= free)
     parts = [(rows, some) for some in across for rows in _pages(table.rows)]
     notes = "\n".join(f"{_escape(note)}." for note in table.notes)
     found = []
@@ -47,7 +47,7 @@ def latex(table: "Table") -> str:
 
 
 def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
-    """Some rows and metrics. Where there are several models, each is named in a line above its losses."""
+    """Yield the lines of some rows and metrics. If there are several models, each is named above its losses."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
     yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"
@@ -66,7 +66,7 @@ def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[s
 
 
 def _heads(groups: Sequence[Group]) -> Iterator[str]:
-    """The metrics above, each over its columns; below, where a metric has several, what they are."""
+    """Yield the headings: metrics above, each over its columns; below, if a metric has several, the column heads."""
     top, rules, below, at = ["loss"], [], [""], 2
     for group in groups:
         name = r"\\".join(map(_escape, _lines(group[0].metric)))
@@ -82,14 +82,14 @@ def _heads(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _lines(metric: str) -> list[str]:
-    """A metric in two lines where it has options: nDCG@10, and (empty='one') below."""
+    """Lines of a metric's heading; options are on a second line: nDCG@10, and (empty='one') below."""
     name, bracket, rest = metric.partition("(")
     options, _, cutoff = rest.rpartition(")")
     return [name + cutoff, f"({options})"] if bracket else [metric]
 
 
 def _pages(rows: "Sequence[TableRow]") -> list[range]:
-    """The places of the rows that go on a page, cut between models where that can be."""
+    """Split the rows into pages, between models if possible; return the row numbers of each page."""
     found, start = [], 0
     while start < len(rows):
         end = min(start + _ROWS, len(rows))
@@ -111,7 +111,7 @@ def _field(number: NumberText) -> str:
 
 
 def _width(group: Group) -> float:
-    """Of a metric's columns with the gaps before them, or of its name where that is wider, in digits."""
+    """Width of a metric's columns with the gaps before them, or of its name if that is wider, in digits."""
     fields = [_widest([column.head, *(number.text + number.mark for number in column.numbers)]) for column in group]
     return max(sum(fields) + _GAP * len(group), _widest(_lines(group[0].metric)) + _GAP)
 

@@ -1,4 +1,4 @@
-"""The numbers that the papers print, as data: one file a table in `printed/`, so that ours can stand beside them."""
+"""Read the numbers that the papers print: one YAML file per table in `published/`."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,41 +7,41 @@ from pathlib import Path
 import yaml
 
 from rankgrad.errors import one_of
-from rankgrad.metrics import parse_metric as parse_metric
+from rankgrad.metrics import parse_metric
 
 _FOLDER = Path(__file__).with_suffix("")
 
 
 @dataclass(frozen=True)
-class PrintedNumber:
-    """One number of a table, exactly as printed."""
+class PublishedNumber:
+    """One number of a published table, exactly as printed."""
 
-    data: str  # as recipes label it: WEB30K-b is WEB30K with binary labels
+    data: str  # label as in recipes: WEB30K-b is WEB30K with binary labels
     model: str
     loss: str
-    metric: str  # our text for it, with the paper's conventions as far as they are known
-    value: float | None  # None: the number is lost in the text we have
+    metric: str  # our text of the metric, with the paper's conventions as far as they are known
+    value: float | None  # None: the number is missing in the text we have
     spread: float | None = None
     mark: str | None = None
-    comparable: bool = True  # False: a model or loss that rankgrad does not train yet
+    comparable: bool = True  # False: rankgrad does not train this model or loss yet
 
 
 @dataclass(frozen=True)
-class PrintedTable:
-    """A printed table: its numbers, where they stand, and under which conventions."""
+class PublishedTable:
+    """A published table: its numbers, its source and its conventions."""
 
     name: str
     paper: str
     table: str
     page: int
-    scale: float  # 100 where the paper prints percent
+    scale: float  # 100 if the paper prints percent
     conventions: str
-    slips: str  # what is damaged or contradicts itself
-    rows: tuple[PrintedNumber, ...]
+    slips: str  # damaged or contradictory numbers
+    rows: tuple[PublishedNumber, ...]
 
 
 def names() -> list[str]:
-    """The tables there are.
+    """Names of all published tables.
 
     Example:
         >>> names()[:2]
@@ -51,8 +51,8 @@ def names() -> list[str]:
 
 
 @cache
-def load_published(name: str) -> PrintedTable:
-    """A table by its name.
+def load_published(name: str) -> PublishedTable:
+    """Load a published table by its name.
 
     Example:
         >>> table = load_published("softmax-table1")
@@ -61,20 +61,20 @@ def load_published(name: str) -> PrintedTable:
         >>> table.rows[0].value, table.rows[0].spread
         (46.72, 0.08)
     """
-    one_of("printed table", name, names())
+    one_of("published table", name, names())
     read = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     rows = tuple(
-        PrintedNumber(**{key: value for key, value in row.items() if key not in ("metric", "ours")},
+        PublishedNumber(**{key: value for key, value in row.items() if key not in ("metric", "ours")},
             metric=str(parse_metric(row["metric"])), comparable="ours" not in row)
         for row in read["rows"]
     )  # fmt: skip
     source = read["source"]
     where = source["paper"], source["table"], source["page"], float(read["scale"])
-    return PrintedTable(name, *where, read["conventions"].strip(), read.get("slips", "").strip(), rows)
+    return PublishedTable(name, *where, read["conventions"].strip(), read.get("slips", "").strip(), rows)
 
 
-def find_published(name: str, data: str, model: str, loss: str, metric: str) -> PrintedNumber | None:
-    """The number of a table that answers one of ours; None where the paper prints none."""
+def find_published(name: str, data: str, model: str, loss: str, metric: str) -> PublishedNumber | None:
+    """Find the published number for one of ours; None if the paper prints none."""
     return _rows(name).get((data, model, loss, str(parse_metric(metric))))
 
 
@@ -82,9 +82,9 @@ def value(name: str, data: str, model: str, loss: str, metric: str) -> float | N
     """Return the number as printed, in units of `load_published(name).scale`; None if the paper prints none.
 
     Args:
-        name: of the table, a recipe's `answers`.
+        name: name of the table, as in `answers` of a recipe.
         data, model, loss: labels as in the recipe.
-        metric: as text, any spelling.
+        metric: as text, in any spelling.
 
     Example:
         >>> value("learndcg-table2", "MQ2008", "Context-Aware Ranker", "LearnDCG", "nDCG(empty='one')@10")
@@ -95,5 +95,5 @@ def value(name: str, data: str, model: str, loss: str, metric: str) -> float | N
 
 
 @cache
-def _rows(name: str) -> dict[tuple[str, str, str, str], PrintedNumber]:
+def _rows(name: str) -> dict[tuple[str, str, str, str], PublishedNumber]:
     return {(row.data, row.model, row.loss, row.metric): row for row in load_published(name).rows}

@@ -1,4 +1,4 @@
-"""A table as text: what every form of it shows, and two of them, for the terminal and in Markdown."""
+"""Write a table as text: the columns that all forms show, and the forms for the terminal and in Markdown."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -14,7 +14,7 @@ ABSENT = "\N{EN DASH}"
 
 
 class NumberText(NamedTuple):
-    """What stands in one field."""
+    """Content of one field."""
 
     text: str
     mark: str = ""
@@ -24,13 +24,13 @@ class NumberText(NamedTuple):
 class Column(NamedTuple):
     """One column of numbers."""
 
-    metric: str  # as shown
+    metric: str  # name as shown
     head: str  # ours, p, paper, diff
     numbers: list[NumberText]
 
 
 def columns(table: "Table", metric: str) -> list[Column]:
-    """The columns of a metric: ours, and as far as there are any the p-values, the paper's numbers, the differences."""
+    """Return the columns of a metric: our numbers; if there are any, p-values, the paper's numbers and differences."""
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
     if any(entry.adjusted is not None for entry in entries):
@@ -43,28 +43,30 @@ def columns(table: "Table", metric: str) -> list[Column]:
 
 
 def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
-    """What stands before the numbers: its headings, and for each row model and loss; one model is named in no row."""
+    """Return the headings of the first columns, and model and loss per row; a single model is not shown."""
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
 def caption(table: "Table") -> str:
-    """What the table is: its title, and what the numbers are of."""
+    """Caption of a table: its title, data set, model and unit."""
     title = table.title.strip().rstrip(".")
     end = "" if title.endswith(("?", "!")) else "."
     return f"{title}{end} {subject(table)}" if title else subject(table)
 
 
 def subject(table: "Table") -> str:
-    """What the numbers are of: the data set, the model if there is one only, the unit."""
+    """Data set, model (if there is only one) and unit of a table."""
     models = list(dict.fromkeys(row.model for row in table.rows))
-    said = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
-    return ", ".join(filter(None, said))
+    parts = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
+    return ", ".join(filter(None, parts))
 
 
-def beside(groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]) -> list[list[list[Column]]]:
-    """The columns of metrics in parts, each of as many metrics as fit beside each other, and of one at least."""
+def side_by_side(
+    groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]
+) -> list[list[list[Column]]]:
+    """Split the columns of metrics into parts, each with as many metrics as fit next to each other, at least one."""
     parts: list[list[list[Column]]] = []
     for group in groups:
         if parts and fits([*parts[-1], group]):
@@ -75,7 +77,7 @@ def beside(groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], 
 
 
 def rich(table: "Table", width: int = 80) -> "RenderableType":
-    """Tables for the terminal with as many metrics side by side as fit, then the notes."""
+    """Return tables for the terminal, each with as many metrics as fit, then the notes."""
     from rich.console import Console, Group
     from rich.measure import Measurement
     from rich.table import Table as RichTable
@@ -89,13 +91,13 @@ def rich(table: "Table", width: int = 80) -> "RenderableType":
     notes = RichTable.grid(padding=(0, 1, 0, 0))
     for note in table.notes:
         notes.add_row(" ·", Text(note), style="dim")
-    parts = beside([columns(table, metric) for metric in table.metrics], fits)
+    parts = side_by_side([columns(table, metric) for metric in table.metrics], fits)
     grids = [_grid(table, groups) for groups in parts]
     return Group(Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
 
 
 def markdown(table: "Table") -> str:
-    """One table with all metrics; notes as a list."""
+    """Return one Markdown table with all metrics, and the notes as a list."""
     heads, names = labels(table)
     numbers = [column for metric in table.metrics for column in columns(table, metric)]
     header = [*heads, *(c.metric if c.head == "ours" else f"{c.metric} {c.head}" for c in numbers)]
@@ -119,11 +121,11 @@ def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
         grid.add_column(head, overflow="fold")
     fields = []
     for column in chain(*groups):
-        # Marks stand to the right of digits that are below each other, which `justify` would not leave them.
-        room = max(len(number.mark) for number in column.numbers)
+        # Marks are to the right of the digits, which stay aligned; `justify` would move the digits.
+        marks = max(len(number.mark) for number in column.numbers)
         shown = [number.text.rjust(max(len(n.text) for n in column.numbers)) + number.mark for number in column.numbers]
-        head = column.metric if column.head == "ours" else column.head  # the metric stands once, above ours
-        grid.add_column(Text(head.rjust(max(map(len, shown)) - room)), no_wrap=True)
+        head = column.metric if column.head == "ours" else column.head  # the metric is named once, above ours
+        grid.add_column(Text(head.rjust(max(map(len, shown)) - marks)), no_wrap=True)
         pairs = zip(shown, column.numbers, strict=True)
         fields.append([Text(text, style="bold" if number.strong else "") for text, number in pairs])
     for place, name in enumerate(names):

@@ -1,9 +1,9 @@
 "use strict";
-// Makes the page of a report live: charts follow the reader's choice; see tables.js and queries.js for the rest.
+// Draws the charts and updates them when the reader changes the selection; see also tables.js and queries.js.
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
-// Rows from columns; a column of texts is a list of the texts and a place in it for each row.
+// Converts columns to rows; a column of texts is a list of the texts and an index into it per row.
 function expand(columns) {
   const names = Object.keys(columns);
   const lists = names.map((name) => (Array.isArray(columns[name]) ? columns[name] : columns[name].at.map((at) => columns[name].of[at])));
@@ -13,11 +13,11 @@ function expand(columns) {
 function look() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const font = "system-ui, -apple-system, 'Segoe UI', sans-serif";
-  // Colours of axes and texts are the style sheet's, so that they follow the screen and the paper.
+  // Colours of axes and texts are set in the style sheet, for dark and light screens and for print.
   const axis = { labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, tickCount: 6 };
   return {
     renderer: "svg",
-    ast: true, // expressions are interpreted: the page's policy lets no text become a function
+    ast: true, // expressions are interpreted, because the page's policy does not allow eval
     tooltip: { theme: dark ? "dark" : "light", disableDefaultStyle: true },
     actions: { export: true, source: false, compiled: false, editor: false },
     config: { background: null, font, view: { stroke: null }, axis, legend: { labelFontSize: 12, titleFontSize: 12 } },

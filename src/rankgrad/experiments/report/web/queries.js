@@ -1,7 +1,7 @@
 "use strict";
-// The query explorer: what each query gains between two models, and its two lists side by side.
+// The query explorer: the difference of each query between two models, and its two lists side by side.
 
-const LABELS = 4; // the highest label of most sets; shades of labels go up to it, or to the highest there is
+const LABELS = 4; // the highest label of most data sets; shades are relative to the highest label of the query, but at least to half of this
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -48,14 +48,14 @@ async function startExplorer(section, study, choose) {
     return (number < 0 && Number(text) !== 0 ? "−" : signed && Number(text) !== 0 ? "+" : "") + text;
   }
 
-  // The best and the second best of the chosen model, best as B.
+  // Selects the best loss of the chosen model as B and the second best as A.
   function fillSystems() {
     const { found } = state;
     const metric = Math.max(0, found.metrics.indexOf(choose.metric.value));
     const mean = (values) => values.filter((value) => !Number.isNaN(value)).reduce((sum, value, _, all) => sum + value / all.length, 0);
     const means = found.systems.map((_, system) => mean(decode(found.values[metric], system)));
-    const own = found.systems.map((_, system) => system).filter((system) => found.systems[system].model === choose.model.value);
-    const order = (own.length > 1 ? own : found.systems.map((_, system) => system)).sort((x, y) => means[y] - means[x]);
+    const sameModel = found.systems.map((_, system) => system).filter((system) => found.systems[system].model === choose.model.value);
+    const order = (sameModel.length > 1 ? sameModel : found.systems.map((_, system) => system)).sort((x, y) => means[y] - means[x]);
     for (const [letter, chosen] of [["a", order[1] ?? order[0]], ["b", order[0]]]) {
       choose[letter].replaceChildren(...found.systems.map((_, system) => element("option", { value: system }, name(system))));
       choose[letter].value = String(chosen);
@@ -94,7 +94,7 @@ async function startExplorer(section, study, choose) {
     const which = part ? `the ${state.found.queries.length} queries (of ${state.found.all}) whose values differ most between models` : `${state.rows.length} queries`;
     section.querySelector(".summary").textContent =
       `${metric} over ${which}: B is better on ${better.length}, worse on ${worse.length}, equal on ` +
-      `${state.rows.length - better.length - worse.length}; mean of B less A ${show(mean, true)}.`;
+      `${state.rows.length - better.length - worse.length}; mean of B - A ${show(mean, true)}.`;
   }
 
   function list() {
@@ -122,18 +122,18 @@ async function startExplorer(section, study, choose) {
       detail.replaceChildren(heading, element("p", { class: "note" }, `The ranked lists cannot be shown. ${state.found.why}`));
     } else {
       const [a, b] = [choose.a.value, choose.b.value].map((system) => topDocuments(lists, Number(system), place));
-      const tables = [["A", a, b, row.a, choose.a], ["B", b, a, row.b, choose.b]].map(([letter, own, other, value, select]) =>
-        ranking(`${letter}: ${name(Number(select.value))}`, show(value), own, other, place));
+      const tables = [["A", a, b, row.a, choose.a], ["B", b, a, row.b, choose.b]].map(([letter, shown, other, value, select]) =>
+        ranking(`${letter}: ${name(Number(select.value))}`, show(value), shown, other, place));
       const note = `The first ${a.length} of ${lists.labels[place].length} documents under the first seed, with their labels, and their rank in the other list.`;
       detail.replaceChildren(heading, element("div", { class: "lists" }, ...tables), element("p", { class: "note" }, note));
     }
     if (seek) detail.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 
-  function ranking(title, value, own, other, query) {
+  function ranking(title, value, shown, other, query) {
     const { labels, ids } = state.found.lists;
     const top = Math.max(LABELS / 2, ...labels[query]);
-    const rows = own.map((document, rank) => {
+    const rows = shown.map((document, rank) => {
       const label = labels[query][document];
       const shade = element("span", {}, String(label));
       shade.style.background = `rgba(var(--relevant), ${(0.75 * Math.max(0, label)) / top})`;

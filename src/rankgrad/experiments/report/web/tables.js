@@ -1,5 +1,5 @@
 "use strict";
-// Tables that sort by a click on a heading and show the rows that hold the words of a filter.
+// Sorts a table by a click on a heading, and shows only the rows that contain all words of a filter.
 
 function startTable(figure) {
   const table = figure.querySelector("table.sortable");
@@ -35,7 +35,7 @@ function sorted(rows, column, number, sign) {
   return [...rows].sort((x, y) => {
     const [a, b] = [key(x), key(y)];
     if (!number) return sign * a.localeCompare(b);
-    // What is missing stays last, whichever way.
+    // Missing values stay last in both directions.
     return Number.isNaN(a) || Number.isNaN(b) ? Number.isNaN(a) - Number.isNaN(b) : sign * (a - b);
   });
 }
