@@ -24,7 +24,7 @@ from setting import setting
 import rankgrad as rg
 from rankgrad.data import Dataset
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule
 
 MODELS = {
@@ -93,7 +93,7 @@ def parts(settings: Settings, data: Dataset, device: torch.device, epoch: float)
     ranker = rg.rankers.build(name, features=data.features.shape[1], **options).to(device)
     loss = rg.losses.parse_loss(settings.loss)
     optimiser = torch.optim.Adam(ranker.parameters(), fused=device.type == "cuda")
-    source = feed(data, steps, device, where="device", weights=None)
+    source = batch_source(data, steps, device, data_on="device", weights=None)
     plan = BatchSchedule(data.labels, data.offsets, 0, settings.batch_size, by_length=ranker.list_aware)
     seconds = {"batches": timed(lambda: sum(1 for _ in source.batches(plan.steps(1))), device)}
     sample = plan.steps(1)[:: max(1, len(plan.steps(1)) // 40)]

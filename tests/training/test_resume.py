@@ -121,7 +121,7 @@ def test_other_settings_or_data_do_not_go_on(tmp_path):
     train(settings, lists.train, out=tmp_path)
     with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
         train(settings, lists.train, out=tmp_path)
-    with pytest.raises(ValueError, match=r"lr must be 0.001, as when .* began, to go on; got 0.1"):
+    with pytest.raises(ValueError, match=r"lr must be 0.001, to resume .*; got 0.1"):
         train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match="data must be that of"):
         train(settings, lists.test, out=tmp_path, resume=True)

@@ -205,7 +205,7 @@ class _BoostingRun:
         else:
             checkpoint.save(self.grown, self.history, self.own)
         if self.log is not None:
-            self.log.cut(0)
+            self.log.truncate(0)
             for row in self.history:
                 self.log.epoch(row)
 
