@@ -84,7 +84,7 @@ def by_differences(ranker, loss, scale, batch, held, size=1e-4):
 
 
 def after_a_step(ranker, loss, scale, batch, held):
-    """What training computes, with the weights where the step left them."""
+    """Compute the held-out gradient as training does, with the weights after the step."""
     ranker.eval()
     before = [weight.detach().clone() for weight in weights_of(ranker)]
     gradient = slopes(ranker, loss, batch)
