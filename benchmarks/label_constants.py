@@ -3,7 +3,7 @@
 Ideal DCG, gains and the order of the labels (for ListMLE) are the same at every step. Their part of a step, forward and
 backward, on the CPU in float32, is timed with the helper functions of the kernels. RankNet and similar losses do not
 divide by the number of pairs, so they have no constants. On a GPU, the approx and pairwise kernels compute the ideal
-order in the launch that computes the ranks by score, so there is no launch to save; `smooth_ndcg` has a separate launch.
+order in the launch that computes the ranks by score, so no launch can be saved; `smooth_ndcg` has a separate launch.
 """
 
 import argparse

@@ -256,12 +256,12 @@ def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
     return made
 
 
-def _derivatives(made: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
+def _derivatives(of_loss: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
     # Copies: memory maps are read-only, and PyTorch warns about that.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
 
     def of(scores: NDArray[Any], _: Any) -> Any:
-        return made.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
+        return of_loss.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
 
     return of
 

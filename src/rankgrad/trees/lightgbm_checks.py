@@ -84,7 +84,7 @@ def _tree(block: str, place: int, features: int) -> None:
     """Check one tree."""
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
-        bad_value("tree", f"begin with Tree={place} and have the size of the header", repr(lines[0][:40]))
+        bad_value("tree", f"begin with Tree={place} and have the size given in the header", repr(lines[0][:40]))
     values = _values(lines[1:-3], _LINES)
     leaves = check_integer("num_leaves", values["num_leaves"], 1, len(block))
     sets = check_integer("num_cat", values["num_cat"], 0, len(block))

@@ -56,7 +56,7 @@ class TreeObjective:
 
         Args:
             scores: `(documents,)`, float32 or float64.
-            labels, weights: `(documents,)`, in the dtype of `scores`.
+            labels, weights: `(documents,)`.
             offsets: `(lists + 1,)`.
         """
         if weights is not None and not self.takes_weights:
