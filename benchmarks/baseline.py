@@ -1,9 +1,9 @@
-"""The benchmarked losses as textbooks and peers write them, to measure against; frozen, so that ratios stay comparable.
+"""The benchmarked losses as in textbooks and other libraries: a fixed baseline, so that ratios stay comparable.
 
 Each takes `(scores, labels)`, both `(lists, n)`, where a label of -1 is padding, and returns the mean over the lists.
-They show the field's habits, named in each docstring, and agree with rankgrad's losses on lists that are full, have a
-relevant document and scores within a few units. Outside of that they go wrong in the ways that peers do: that is why
-they are no part of the library.
+Each docstring names the common habit that the function shows. The functions agree with rankgrad's losses on full lists
+with a relevant document and scores within a few units. On other lists they fail as other libraries do, so they are not
+part of the library.
 """
 
 import torch
@@ -25,7 +25,7 @@ def ranknet(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def approx_ndcg(scores: Tensor, labels: Tensor) -> Tensor:
-    """Habit: sort everything first though the ranks are soft, then an n x n matrix of sigmoids, clamped."""
+    """Habit: sort everything first, although the ranks are soft; then an n x n matrix of clamped sigmoids."""
     ranked, gains, ideal, real = _sorted(scores, labels)
     both = real[:, :, None] & real[:, None, :]
     gaps = (ranked[:, :, None] - ranked[:, None, :]).masked_fill(~both, 0.0)
@@ -54,7 +54,7 @@ def lambdarank(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def lambdaloss_at_5(scores: Tensor, labels: Tensor) -> Tensor:
-    """Habit: as above; the truncation, too, is made on all n^2 pairs before those beyond k are weighted up."""
+    """Habit: as above; the truncation is also computed on all n^2 pairs before those beyond k get a larger weight."""
     ranked, gains, ideal, real = _sorted(scores, labels, k=5)
     places = torch.arange(1, scores.shape[1] + 1, device=scores.device)
     apart = (places[:, None] - places[None, :]).abs()
@@ -67,7 +67,7 @@ def lambdaloss_at_5(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def neural_ndcg(scores: Tensor, labels: Tensor) -> Tensor:
-    """Habit: Sinkhorn on the n x n matrix itself, so that autograd keeps every one of its 60 normalised forms."""
+    """Habit: Sinkhorn on the n x n matrix, so that autograd keeps all 60 normalised matrices."""
     _, _, ideal, real = _sorted(scores, labels)
     n = scores.shape[1]
     gains = (2.0**labels - 1) * real
@@ -82,7 +82,7 @@ def neural_ndcg(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def smooth_ndcg(scores: Tensor, labels: Tensor, k: int = 10) -> Tensor:
-    """Habit: a Python loop over ranks, each with its own softmax; the shift is the minimum over padding too."""
+    """Habit: a Python loop over ranks with one softmax per rank; the shift is a minimum that includes padding."""
     _, _, ideal, _ = _sorted(scores, labels, k=k)
     shifted = scores - scores.min(-1, keepdim=True).values
     left, value = torch.ones_like(scores), scores.new_zeros(len(scores))
@@ -94,7 +94,7 @@ def smooth_ndcg(scores: Tensor, labels: Tensor, k: int = 10) -> Tensor:
 
 
 def listmle(scores: Tensor, labels: Tensor) -> Tensor:
-    """Habit: the logarithm of a cumulative sum of exponentials plus an epsilon, which far scores underflow."""
+    """Habit: the logarithm of a cumulative sum of exponentials plus an epsilon; distant scores underflow."""
     by_label, places = labels.sort(dim=-1, descending=True, stable=True)
     chosen = scores.gather(1, places).masked_fill(by_label == PADDING, -torch.inf)
     shifted = chosen - chosen.max(-1, keepdim=True).values
@@ -111,7 +111,7 @@ def softmax(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _sorted(scores: Tensor, labels: Tensor, k: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Scores, gains and which are real, each in the order of the scores; the ideal DCG@k, `(lists,)`."""
+    """Return scores, gains and mask in the order of the scores, and the ideal DCG@k, `(lists,)`."""
     ranked, places = scores.masked_fill(labels == PADDING, -torch.inf).sort(-1, descending=True)
     by_score = labels.gather(1, places)
     best = labels.clamp(min=0).sort(-1, descending=True).values[:, :k]

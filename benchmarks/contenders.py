@@ -1,4 +1,4 @@
-"""Ways to run a loss forward and backward: made, checked against the truth, and timed side by side."""
+"""Contenders: ways to run a loss forward and backward. Make them, check them against the truth, and time them."""
 
 import random
 import statistics
@@ -14,22 +14,22 @@ from rankgrad.losses import value_and_grad
 
 
 class Wrong(Exception):
-    """A value or a gradient that is not the truth's."""
+    """A value or a gradient differs from the truth."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """`run` does one forward and backward pass; `outcome` gives the value and the gradient that it left."""
+    """`run` does one forward and backward pass; `outcome` returns its value and gradient."""
 
     run: Callable[[], object]
     outcome: Callable[[], tuple[Tensor, Tensor]]
     backend: str
     exact: bool = True
-    native: bool | None = None  # whether the C++ module runs; None leaves what is in force
+    native: bool | None = None  # True: with the C++ module; None: the current setting
 
 
 def step(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor, backend: str, exact: bool = True) -> Contender:
-    """A contender from a loss; one that is not `exact`, like those with epsilons in logarithms, has more leeway."""
+    """Make a contender from a loss; if not `exact`, as with epsilons in logarithms, its tolerance is larger."""
     leaf = scores.detach().clone().requires_grad_()
     parameters = list(getattr(loss, "parameters", list)())
     kept: list[Tensor] = []
@@ -49,7 +49,7 @@ def step(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor, backend: s
 
 
 def in_one_call(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> Contender:
-    """The fused loss and its gradient by `value_and_grad`, without a backward pass."""
+    """Make a contender of the fused loss and its gradient by `value_and_grad`, without a backward pass."""
     kept: list[Tensor] = []
 
     def run() -> None:
@@ -59,7 +59,7 @@ def in_one_call(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> 
 
 
 def graphed(eager: Contender) -> Contender:
-    """The same inside a CUDA graph."""
+    """Make a contender that does the same inside a CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), rg.backend(eager.backend):
@@ -70,12 +70,12 @@ def graphed(eager: Contender) -> Contender:
     with torch.cuda.graph(graph), rg.backend(eager.backend):
         eager.run()
     for tensor in eager.outcome():
-        tensor.fill_(torch.nan)  # so that only a replay can make it right
+        tensor.fill_(torch.nan)  # only a replay can set the right values
     return Contender(graph.replay, eager.outcome, eager.backend)
 
 
 def uses_kernel(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> bool:
-    """Whether there is a fused form of this loss on this device."""
+    """Return True if there is a fused form of this loss on this device."""
     from rankgrad.kernels import op
 
     called, original = [], op.loss
@@ -93,16 +93,16 @@ def uses_kernel(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> 
 
 
 def check(contender: Contender, truth: tuple[Tensor, Tensor]) -> None:
-    """Raise `Wrong` unless the value and the gradient are those of the truth."""
+    """Raise `Wrong` unless value and gradient agree with the truth."""
     for what, found, expected, most in zip(("value", "gradient"), once(contender), truth, (1e-5, 1e-4), strict=True):
-        # What float32 cannot hold it may call 0.
+        # Values too small for float32 may be 0.
         off = float((found - expected).norm() / expected.norm().clamp(min=1e-30))
         if not off <= most * (1 if contender.exact else 10):
             raise Wrong(f"{what} off by {off:.1e}")
 
 
 def once(contender: Contender) -> tuple[Tensor, Tensor]:
-    """The value and the gradient of one run, in float64 on the CPU."""
+    """Run once, and return the value and the gradient in float64 on the CPU."""
     with rg.backend(contender.backend, native=contender.native):
         contender.run()
     value, gradient = contender.outcome()
@@ -110,9 +110,9 @@ def once(contender: Contender) -> tuple[Tensor, Tensor]:
 
 
 def sample(contenders: dict[str, Contender], repeats: int, device: str) -> dict[str, tuple[float, float]]:
-    """The median time of a run and half the distance of its quartiles, in seconds; samples of all are interleaved.
+    """Return the median time of a run and half its interquartile range, in seconds; all samples are interleaved.
 
-    Each round is in another order: whoever follows one that gave back much memory is slowed down by that for a while.
+    Each round has another order: a contender is slower after one that has freed much memory.
     """
     calls = {kind: _calls(contender, device) for kind, contender in contenders.items()}
     times: dict[str, list[float]] = {kind: [] for kind in contenders}
@@ -128,7 +128,7 @@ def sample(contenders: dict[str, Contender], repeats: int, device: str) -> dict[
 
 
 def _calls(contender: Contender, device: str, enough: float = 0.01) -> int:
-    """How many runs make a sample long enough to be timed."""
+    """Return the number of runs in a sample that is long enough to be timed."""
     _time(contender, 2, device)
     return max(1, min(1000, int(enough / _time(contender, 3, device))))
 
@@ -146,7 +146,7 @@ def _time(contender: Contender, calls: int, device: str) -> float:
 
 
 def peak_memory(contender: Contender) -> int:
-    """Bytes of a GPU that a run takes beside its input, gradient included."""
+    """Return the GPU memory of a run in bytes, without its input, with the gradient."""
     once(contender)
     before = torch.cuda.memory_allocated() - contender.outcome()[1].nbytes
     torch.cuda.reset_peak_memory_stats()

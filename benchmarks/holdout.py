@@ -1,7 +1,7 @@
-"""How to choose the epoch of `rg.Ranker` on MQ2008: `python benchmarks/holdout.py ../shared/data`.
+"""Compare ways to choose the epoch of `rg.Ranker` on MQ2008: `python benchmarks/holdout.py ../shared/data`.
 
-Mean test nDCG@10 over five folds, in percent, with all settings as they are; lists without a relevant document count as
-1. The epoch is chosen on lists that are held out of train, on MQ2008's own validation lists, or not at all.
+Prints the mean test nDCG@10 over five folds, in percent, with default settings; lists without a relevant document count
+as 1. The epoch is chosen on lists that are held out of train, on the validation lists of MQ2008, or not at all.
 """
 
 import sys

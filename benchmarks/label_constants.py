@@ -1,9 +1,9 @@
-"""What would be saved if the constants of the labels came with the data: `python benchmarks/label_constants.py`.
+"""Time that would be saved by constants of the labels stored with the data: `python benchmarks/label_constants.py`.
 
-Ideal DCG and gains do not change from step to step, and nor does the order of the labels, on which ListMLE rests. Their
-part of a step, forward and backward, on the CPU in float32, is timed by the helpers that the kernels themselves call.
-RankNet and its kin divide by no count of pairs. On a GPU the approx and pairwise kernels count the ideal order in the
-launch that counts the ranks by score, so there is no launch to save; `smooth_ndcg` has one of its own.
+Ideal DCG, gains and the order of the labels (for ListMLE) are the same at every step. Their part of a step, forward and
+backward, on the CPU in float32, is timed with the helper functions of the kernels. RankNet and similar losses do not
+divide by the number of pairs, so they have no constants. On a GPU, the approx and pairwise kernels compute the ideal
+order in the launch that computes the ranks by score, so no launch can be saved; `smooth_ndcg` has a separate launch.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from rankgrad.lists import as_lists
 from rankgrad.losses.metric_formula import MetricFormula
 
 ALL = 1 << 30
-# What a loss takes of the labels, and down to which rank.
+# Constants of the labels that a loss uses, and the last rank that counts.
 TAKES = {
     "lambdarank": ("gains", ALL),
     "lambdaloss@5": ("gains", 5),
@@ -79,9 +79,9 @@ KERNELS = {"gains": _all_gains, "ideal": _all_ideals, "order": _all_orders}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, help="CPU threads; PyTorch's choice without it")
-    parser.add_argument("--repeats", type=int, default=200, help="samples of each")
-    parser.add_argument("--json", type=Path, help="write the rows to this file, too")
+    parser.add_argument("--threads", type=int, help="number of CPU threads (default: PyTorch's choice)")
+    parser.add_argument("--repeats", type=int, default=200, help="number of samples of each")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def measure(name: str, lists: int, documents: int, repeats: int) -> dict[str, Any]:
-    """One row: a step of the loss, and the part that is the same at every step."""
+    """Return one row: the time of a step of the loss, and of the part that is the same at every step."""
     scores, labels = data(lists, documents, "cpu")
     scores.requires_grad_()
     loss = chosen("cpu", True)[name].loss
@@ -123,14 +123,14 @@ def measure(name: str, lists: int, documents: int, repeats: int) -> dict[str, An
 
 
 def check(found: np.ndarray[Any, Any], labels: torch.Tensor, depth: int) -> None:
-    """The gains over the ideal DCG, as the plain losses have them."""
+    """Check that gains divided by ideal DCG equal those of the plain losses."""
     lists = as_lists(labels.double(), labels)
     truth = MetricFormula("nDCG", min(depth, labels.shape[1])).gains(lists)
     torch.testing.assert_close(torch.from_numpy(found).double(), truth, rtol=1e-5, atol=1e-7)
 
 
 def sample(first: Callable[[], None], second: Callable[[], None], repeats: int) -> tuple[float, float]:
-    """The fewest seconds of both, in turns: others' work on the machine can only add to them."""
+    """Return the shortest time of both in seconds, run in turns: other programs can only make them slower."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for function, seconds in zip((first, second), times, strict=True):

@@ -1,7 +1,7 @@
 """LearnDCG's scalars on MQ2008: `python benchmarks/learndcg.py noise|curves|cost [--root DIR] [--json FILE]`.
 
-`noise`: b_d of the printed form, computed as it is printed, where nothing but rounding moves it. `curves`: the scalars
-over the epochs, trained jointly and by held-out lists. `cost`: seconds an epoch of each, side by side in one run.
+`noise`: b_d of the published form, computed as in the paper, where only rounding moves it. `curves`: the scalars over
+the epochs, trained jointly and with held-out lists. `cost`: seconds per epoch of each, in one run.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from rankgrad.training.batch_loading import DeviceData
 from rankgrad.training.batch_schedule import BatchSchedule
 
 SCALARS = ("gain_base", "discount_base", "alpha")
-# The paper's rate and batch; the scalars have a larger rate, to get somewhere within so many epochs.
+# Learning rate and batch size of the paper; the scalars have a larger rate, to move far enough in these epochs.
 RUN = {"model": "mlp:widths=64-32", "lr": 1e-3, "loss_lr": 1e-2, "batch_size": 32, "epochs": 100, "patience": None}
-EVERY = 5  # epochs from one point of a curve to the next
+EVERY = 5  # number of epochs between two points of a curve
 LOSSES = {
     "fixed": "learndcg:learn=none",
     "joint, printed discount": "learndcg",
@@ -36,10 +36,10 @@ NDCG = "nDCG@10"
 
 
 def main() -> None:
-    """Measure, print, and keep with --json."""
+    """Measure, print, and write with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("noise", "curves", "cost"))
-    parser.add_argument("--root", default="../shared/data", help="where MQ2008 lies")
+    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -50,19 +50,19 @@ def main() -> None:
 
 
 def noise(root: str, seeds: int) -> dict[str, Any]:
-    """Curves of b_d with the ratio computed naively in float32, beside the size of its gradient."""
+    """Measure curves of b_d with the ratio computed naively in float32, and the size of its gradient."""
     data = rg.data.load("MQ2008", fold=1, root=root).train
-    feed = DeviceData(data, rg.data.Preprocessing.parse("standardise").fit(data), None, torch.device("cpu"))
+    source = DeviceData(data, rg.data.Preprocessing.parse("standardise").fit(data), None, torch.device("cpu"))
     rows, sizes = [], []
     for seed in range(seeds):
         torch.manual_seed(seed)
         ranker, loss = rg.rankers.build("mlp", features=data.features.shape[1], widths=[64, 32]), Naive()
         groups = [{"params": [*ranker.parameters()]}, {"params": [*loss.parameters()], "lr": RUN["loss_lr"]}]
         optimiser = torch.optim.Adam(groups, lr=RUN["lr"])
-        plan = BatchSchedule(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
+        schedule = BatchSchedule(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
         curve = [2.0]
         for epoch in range(RUN["epochs"]):
-            for batch in feed.batches(plan.steps(epoch)):
+            for batch in source.batches(schedule.steps(epoch)):
                 optimiser.zero_grad()
                 scores = ranker(batch.features, batch.offsets, width=batch.width)
                 loss(scores, batch.labels, offsets=batch.offsets).backward()
@@ -76,10 +76,10 @@ def noise(root: str, seeds: int) -> dict[str, Any]:
 
 
 class Naive(rg.losses.LearnDCG):
-    """The ratio as it is printed, ln(b_d) above and below: mathematically the same, in floating point not."""
+    """LearnDCG as published, with ln(b_d) in numerator and denominator: not the same in floating point."""
 
     def forward(self, scores: Tensor, labels: Tensor, *, offsets: Tensor) -> Tensor:  # type: ignore[override]
-        """The mean over the lists."""
+        """Return the mean over the lists."""
         lists = as_lists(scores, labels, offsets=offsets)
         gain = torch.where(lists.mask, self.gain_base**lists.labels - 1, 0.0)
         ranks = pairwise_ranks(lists.scores, lists.mask, self.alpha)
@@ -91,7 +91,7 @@ class Naive(rg.losses.LearnDCG):
 
 
 def curves(root: str, seeds: int) -> dict[str, Any]:
-    """The scalars after every few epochs of five folds, and the test metric of the epoch that validation chose."""
+    """Measure the scalars every few epochs on five folds, and the test metric of the epoch chosen by validation."""
     rows = []
     for name, loss in LOSSES.items():
         for fold in range(1, 6):
@@ -104,15 +104,15 @@ def curves(root: str, seeds: int) -> dict[str, Any]:
                 kept = {} if name == "fixed" else found
                 test = 100 * float(model.evaluate(data.test, [NDCG])[NDCG])
                 rows.append({"name": name, "fold": fold, "seed": seed, NDCG: round(test, 3), **kept})
-        own = [row for row in rows if row["name"] == name]
-        ends = {each: [row[each][-1] for row in own if each in row] for each in SCALARS}
-        said = ", ".join(f"{each} {min(end):.2f} to {max(end):.2f}" for each, end in ends.items() if end)
-        print(f"{name}: {NDCG} {statistics.mean(row[NDCG] for row in own):.2f}; {said}", flush=True)
+        group = [row for row in rows if row["name"] == name]
+        ends = {each: [row[each][-1] for row in group if each in row] for each in SCALARS}
+        ranges = ", ".join(f"{each} {min(end):.2f} to {max(end):.2f}" for each, end in ends.items() if end)
+        print(f"{name}: {NDCG} {statistics.mean(row[NDCG] for row in group):.2f}; {ranges}", flush=True)
     return {"run": RUN, "losses": LOSSES, "every": EVERY, "seeds": seeds, "rows": rows}
 
 
 def cost(root: str, rounds: int) -> dict[str, Any]:
-    """The median seconds of an epoch, each way in turn, several times."""
+    """Measure the median seconds per epoch, each loss in turn, several times."""
     data, rows = rg.data.load("MQ2008", fold=1, root=root), []
     for model, text in MODELS.items():
         seconds: dict[str, list[float]] = {name: [] for name in LOSSES}
@@ -122,10 +122,10 @@ def cost(root: str, rounds: int) -> dict[str, Any]:
                 trained = rg.training.train(rg.training.Settings(**known, loss=loss, device="cpu"), data.train)
                 seconds[name].append(min(row["seconds"] for row in trained.history))
         for name, found in seconds.items():
-            middle = statistics.median(found[1:])  # the first round compiled
+            middle = statistics.median(found[1:])  # the first round compiles
             ratio = statistics.median(a / b for a, b in zip(found[1:], seconds["fixed"][1:], strict=True))
             rows.append({"model": model, "name": name, "seconds": round(middle, 4), "ratio": round(ratio, 2)})
-            print(f"{model}, {name}: {middle:.3f} s an epoch, {ratio:.2f} of fixed", flush=True)
+            print(f"{model}, {name}: {middle:.3f} s per epoch, {ratio:.2f} of fixed", flush=True)
     return {"run": RUN, "models": MODELS, "rounds": rounds, "rows": rows}
 
 

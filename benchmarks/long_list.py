@@ -1,6 +1,6 @@
-"""One list of 100,000 documents, a training step of each loss that promises linear memory, and the memory it took.
+"""Measure a training step on one list of 100,000 documents, for each loss with linear memory, and its memory.
 
-Every loss has a process of its own, because the peak of a process never falls. Run by `losses.py --long`.
+Each loss runs in a separate process, because the peak memory of a process never decreases. Run by `losses.py --long`.
 """
 
 import json
@@ -19,7 +19,7 @@ from torch import Tensor
 import rankgrad as rg
 
 DOCUMENTS = 100_000
-ALLOWED = 1e9  # bytes, the whole process on the CPU
+ALLOWED = 1e9  # bytes, for the whole process on the CPU
 LOSSES = (
     *("ranknet", "hinge", "lambdarank", "lambdaloss"),
     *("approx_ndcg", "approx_mrr", "approx_ap", "approx_precision", "LearnDCG"),
@@ -28,7 +28,7 @@ LOSSES = (
 
 
 def rows(device: str) -> list[dict[str, Any]]:
-    """One row a loss."""
+    """Return one row per loss."""
     found = []
     for name in LOSSES:
         command = [sys.executable, __file__, name, device, str(torch.get_num_threads())]
@@ -48,7 +48,7 @@ def rows(device: str) -> list[dict[str, Any]]:
 
 
 def train(name: str, device: str, steps: int = 3) -> dict[str, Any]:
-    """Steps of a small model on a long list, after one on a short list that has the kernels compiled."""
+    """Measure steps of a small model on a long list, after one on a short list that compiles the kernels."""
     made = getattr(rg.losses, name)
     loss = made().to(device) if isinstance(made, type) else made
     _step(loss, DOCUMENTS // 1000, device)
@@ -67,7 +67,7 @@ def train(name: str, device: str, steps: int = 3) -> dict[str, Any]:
 
 
 def _step(loss: Callable[..., Tensor], documents: int, device: str) -> float:
-    """Forward and backward; seconds. No plain loss is there to check with, but what all of them share is checked."""
+    """Run forward and backward, and return the seconds. The derivatives must add up to 0, as for all these losses."""
     generator = torch.Generator().manual_seed(documents)
     features = torch.randn(documents, 8, generator=generator).to(device)
     labels = torch.randint(0, 5, (documents,), generator=generator).to(device)
@@ -88,7 +88,7 @@ def _step(loss: Callable[..., Tensor], documents: int, device: str) -> float:
 
 
 def _memory(key: str, device: str) -> int:
-    """Bytes held now (`VmRSS`) or at most so far (`VmHWM`): of the process, or of the GPU."""
+    """Return the current memory (`VmRSS`) or its peak (`VmHWM`) in bytes, of the process or of the GPU."""
     if device == "cuda":
         return torch.cuda.memory_allocated() if key == "VmRSS" else torch.cuda.max_memory_allocated()
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))

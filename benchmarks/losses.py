@@ -1,13 +1,13 @@
-"""Losses, forward and backward in float32, fused against plain and against the textbook: `python benchmarks/losses.py`.
+"""Time losses, forward and backward in float32, fused, plain and textbook forms: `python benchmarks/losses.py`.
 
-Correctness comes first: the value and the gradient of every contender are held against plain in float64, and one that
-is wrong gets no time. Where the n x n matrices of plain would not fit (one list of 65,536 documents) the truth is the
-CPU's kernel in float64, which was held against plain at the shapes before it. Times are medians of interleaved samples
-of a whole public call with its backward pass, and of `value_and_grad`, which needs none. On a GPU also the time
-of a replay inside a CUDA graph, of a call whose backward pass stays in the calling thread, and of an autograd function
-that does nothing.
+Correctness comes first: the value and the gradient of every contender are compared with plain in float64, and a wrong
+one gets no time. If the n x n matrices of plain do not fit (one list of 65,536 documents), the truth is the CPU kernel
+in float64, which was compared with plain at the other shapes. Times are medians of interleaved samples of a whole
+public call with its backward pass, and of `value_and_grad`, which needs none. On a GPU, also the times of a replay
+inside a CUDA graph, of a call whose backward pass stays in the calling thread, and of an autograd function that does
+nothing are measured.
 
-`--all` takes every loss, `--only NAME ...` some; `--long` is a list of 100,000 documents with the peak of memory.
+`--all` takes every loss, `--only NAME ...` some; `--long` is a list of 100,000 documents with the peak memory.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from rankgrad import losses
 
-GRADES = (0.515, 0.325, 0.134, 0.018, 0.008)  # how often web search judges 0 to 4
+GRADES = (0.515, 0.325, 0.134, 0.018, 0.008)  # shares of the labels 0 to 4 in web search
 CPU_SHAPES = ((64, 240), (8, 1000))
 CUDA_SHAPES = (*CPU_SHAPES, (64, 1000), (1, 65_536))
 COMPILED = (64, 240)  # the shape at which plain is compiled
@@ -37,23 +37,23 @@ LINEAR = frozenset({"softmax", "listnet", "xe_ndcg", "poly1_softmax", "listmle",
 
 
 class Case(NamedTuple):
-    """A loss to measure, and its textbook version."""
+    """A loss to measure, and its textbook form."""
 
     loss: Callable[..., Tensor]
     textbook: Callable[..., Tensor] | None = None
-    longest: int = 1_000_000  # documents a list beyond which it is not tried
+    longest: int = 1_000_000  # largest number of documents per list that is tried
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--all", action="store_true", help="every loss instead of the nine of the table")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these losses")
-    parser.add_argument("--long", action="store_true", help="one list of 100,000 documents, with the peak of memory")
-    parser.add_argument("--compiled", action="store_true", help="plain under torch.compile, too, which takes minutes")
-    parser.add_argument("--repeats", type=int, default=9, help="samples of each contender")
-    parser.add_argument("--threads", type=int, help="CPU threads; PyTorch's choice without it")
-    parser.add_argument("--json", type=Path, help="write the rows to this file, too")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these losses")
+    parser.add_argument("--long", action="store_true", help="one list of 100,000 documents, with the peak memory")
+    parser.add_argument("--compiled", action="store_true", help="also plain under torch.compile, which takes minutes")
+    parser.add_argument("--repeats", type=int, default=9, help="number of samples of each contender")
+    parser.add_argument("--threads", type=int, help="number of CPU threads (default: PyTorch's choice)")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -72,7 +72,7 @@ def main() -> None:
         rows = []
         for name, shape in todo:
             rows.append(measure(name, known[name], *shape, *how))
-            if arguments.json:  # what is measured stays, whatever comes
+            if arguments.json:  # keep the rows if a later one fails
                 arguments.json.write_text(json.dumps(rows, indent=1))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def chosen(device: str, every: bool) -> dict[str, Case]:
-    """The losses of the table, or all of them."""
+    """Return the losses of the table, or all losses."""
     learn = losses.LearnDCG().to(device)
     cases = {"nothing": Case(nothing, longest=240)} if device == "cuda" else {}
     cases |= {
@@ -97,10 +97,10 @@ def chosen(device: str, every: bool) -> dict[str, Case]:
         "listmle:ties=position": Case(partial(losses.listmle, ties="position"), baseline.listmle),
         "softmax": Case(losses.softmax, baseline.softmax),
     }
-    if device == "cuda":  # no kernel there: what plain takes
+    if device == "cuda":  # it has no kernel there: the time of plain
         cases["fastsort_ndcg"] = Case(losses.fastsort_ndcg, longest=240)
     if every:
-        # O(n^3), many stored rounds, or a Python loop over lists: nothing to learn from long lists of these.
+        # O(n^3), many stored rounds, or a Python loop over lists: long lists of these are not interesting.
         longest = {"softrank_ndcg": 100, "ot_ndcg": 1000, "fastsort_ndcg": 1000, "smooth_ap": 240}
         options: dict[str, dict[str, Any]] = {"rmse": {"levels": 4}}
         for name in losses.__all__:
@@ -111,7 +111,7 @@ def chosen(device: str, every: bool) -> dict[str, Case]:
 
 
 def data(lists: int, documents: int, device: str) -> tuple[Tensor, Tensor]:
-    """Normal scores; skewed grades, with something relevant in every list."""
+    """Return normal scores and skewed labels, with a relevant document in every list."""
     generator = torch.Generator().manual_seed(lists * documents)
     scores = torch.randn(lists, documents, generator=generator)
     labels = torch.multinomial(torch.tensor(GRADES).expand(lists, -1), documents, True, generator=generator)
@@ -122,7 +122,7 @@ def data(lists: int, documents: int, device: str) -> tuple[Tensor, Tensor]:
 def measure(
     name: str, case: Case, lists: int, documents: int, device: str, repeats: int, compiled: bool
 ) -> dict[str, Any]:
-    """One row of the table; what is wrong or missing in it has no time."""
+    """Return one row of the table; wrong or missing contenders have no time."""
     scores, labels = data(lists, documents, device)
     quadratic_fits = documents <= 2000 or name in LINEAR
     contenders = candidates(case, scores, labels, quadratic_fits, device, compiled)
@@ -136,7 +136,7 @@ def measure(
         try:
             check(contender, truth)
             right[kind] = contender
-        except (Wrong, RuntimeError) as wrong:  # the latter: out of memory, or not to be compiled
+        except (Wrong, RuntimeError) as wrong:  # RuntimeError: out of memory, or cannot be compiled
             row.setdefault("refused", {})[kind] = str(wrong).strip().split("\n")[0]
     for kind, (middle, spread) in sample(right, repeats, device).items():
         row[kind] = {"seconds": middle, "spread": spread}
@@ -152,7 +152,7 @@ def measure(
 def candidates(
     case: Case, scores: Tensor, labels: Tensor, quadratic_fits: bool, device: str, compiled: bool
 ) -> dict[str, Contender]:
-    """What is compared at this shape: kind to contender."""
+    """Return the contenders at this shape, by kind."""
     found = {}
     if case.loss is nothing or uses_kernel(case.loss, scores, labels):
         found["fused"] = step(case.loss, scores, labels, "fused")
@@ -169,35 +169,35 @@ def candidates(
             found["baseline"] = step(case.textbook, scores, labels, "plain", exact=False)
         if compiled and scores.shape == COMPILED:
             loss = case.loss
-            torch.compiler.reset()  # which forgets the others: after eight of one function it stops compiling
+            torch.compiler.reset()  # forget earlier ones: it stops compiling after eight versions of one function
             whole = torch.compile(lambda *batch: loss(*batch), dynamic=False)
             found["compiled"] = step(whole, scores, labels, "plain")
     return found
 
 
 class Nothing(torch.autograd.Function):
-    """0, with a gradient of 0: what PyTorch itself takes for a forward and a backward pass."""
+    """Value 0 with gradient 0: the time that PyTorch needs for a forward and a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor) -> Tensor:
-        """0."""
+        """Return 0."""
         ctx.save_for_backward(scores)
         return scores.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> Tensor:
-        """0."""
+        """Return 0."""
         return torch.zeros_like(ctx.saved_tensors[0])
 
 
 def nothing(scores: Tensor, labels: Tensor) -> Tensor:
-    """A loss that is no work."""
+    """Return 0: a loss without work."""
     value: Tensor = Nothing.apply(scores)
     return value
 
 
 def in_one_thread(eager: Contender) -> Contender:
-    """The same without the thread in which PyTorch runs a backward pass on a GPU."""
+    """Make a contender without the separate thread in which PyTorch runs a backward pass on a GPU."""
 
     def run() -> None:
         with torch.autograd.set_multithreading_enabled(False):
@@ -211,7 +211,7 @@ def _on_cpu(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A row as text, with where it was measured."""
+    """Return a row as text, with commit, version and chip."""
     times = [
         f"{kind} {_time(row, kind)}"
         for kind in ("graph", "value_and_grad", "fused", "one thread", "plain", "baseline", "compiled")
@@ -232,7 +232,7 @@ def _time(row: dict[str, Any], kind: str) -> str:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """The short table."""
+    """Print the short table."""
     if not rows:
         return
     if "MB extra" in rows[0]:
@@ -246,7 +246,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     table = Table(title=f"{rows[0]['commit']}, torch {rows[0]['torch']}, {rows[0]['chip']}")
     table.add_column("loss")
     for column in ("lists x documents", *kinds, *ratios):
-        table.add_column(column, justify="right")
+        table.add_column(column.replace("bytes a document", "bytes per document"), justify="right")
     for row in rows:
         shape = f"{row['lists']} x {row['documents']:,}"
         numbers = [f"{row[name]:.1f}" if name in row else "-" for name in ratios]

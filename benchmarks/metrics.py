@@ -1,4 +1,4 @@
-"""NDCG@10 over 6,000 lists of 120 documents, against pytrec_eval and others: `python benchmarks/metrics.py`.
+"""Time NDCG@10 over 6,000 lists of 120 documents, against pytrec_eval and others: `python benchmarks/metrics.py`.
 
 Correctness comes first: no time is printed for a value that is wrong. Times are medians of interleaved runs, ratios are
 to pytrec_eval in the same run.
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--lists", type=int, default=6000)
     parser.add_argument("--documents", type=int, default=120)
     parser.add_argument("--repeats", type=int, default=7)
-    # pytrec_eval has one thread; ours has more only when asked for, which a busy machine would punish.
+    # pytrec_eval has one thread. Ours has one by default also: more are slower on a busy machine.
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -41,7 +41,7 @@ def main() -> None:
     for repeat in range(arguments.repeats):
         for name, contender in contenders.items():
             if name.startswith("scikit-learn") and repeat >= 2:
-                continue  # seconds a run: twice is enough to see the order of magnitude
+                continue  # a run takes seconds: two runs are enough for the order of magnitude
             start = time.perf_counter()
             contender()
             times[name].append(time.perf_counter() - start)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def data(lists: int, documents: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores without ties, so that every tool ranks alike; skewed grades, as in web search."""
+    """Return scores without ties, so that all tools rank in the same way, and skewed labels, as in web search."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.stack([torch.randperm(documents, generator=generator) for _ in range(lists)]).float()
     grades = torch.tensor([0.5, 0.3, 0.13, 0.05, 0.02])
@@ -57,7 +57,7 @@ def data(lists: int, documents: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def pytrec_eval(scores: torch.Tensor, labels: torch.Tensor) -> Contender:
-    """The time is that of evaluating; building its dictionaries is not counted."""
+    """Make the contender pytrec_eval; its time does not include building its dictionaries."""
     import pytrec_eval as peer
 
     names = [f"d{i}" for i in range(scores.shape[1])]
@@ -91,7 +91,7 @@ def ours(scores: torch.Tensor, labels: torch.Tensor) -> dict[str, Contender]:
 
 
 def others(scores: torch.Tensor, labels: torch.Tensor) -> dict[str, Contender]:
-    """Peers that are installed."""
+    """Return the other libraries that are installed."""
     gains = (2**labels - 1).float()
     contenders: dict[str, Contender] = {}
     try:
@@ -117,7 +117,7 @@ def others(scores: torch.Tensor, labels: torch.Tensor) -> dict[str, Contender]:
 def show(times: dict[str, list[float]], shape: str) -> None:
     baseline = statistics.median(times["pytrec_eval"])
     setting = f"{commit()} torch {torch.__version__} {chip()}"
-    print(f"NDCG@10, {shape}, values equal to 1e-6; ratio to pytrec_eval, wanted: at most 0.2")
+    print(f"NDCG@10, {shape}, values equal to 1e-6; ratio to pytrec_eval, goal: at most 0.2")
     for name, runs in times.items():
         median, spread = statistics.median(runs), max(runs) - min(runs)
         print(f"{name:30} {median:8.4f} s  +- {spread / 2:.4f}  ratio {median / baseline:6.3f}  {setting}")

@@ -1,7 +1,7 @@
-"""MQ2008, five folds: `python benchmarks/mq2008.py [--root DIR] [--json FILE]` prints NDCG@10 by ranker and loss.
+"""Print NDCG@10 on MQ2008, five folds, by ranker and loss: `python benchmarks/mq2008.py [--root DIR] [--json FILE]`.
 
-Exponential gain, an empty list counts 1 (and 0 beside it). One setting for each ranker, the same for every loss, said
-here; the epoch is chosen on the validation lists. The mean is over folds and seeds, the spread over seeds.
+The gain is exponential; an empty list counts 1 in one column and 0 in another. Each ranker has one setting (below) for
+all losses; the epoch is chosen on the validation lists. The mean is over folds and seeds, the spread over seeds.
 """
 
 import argparse
@@ -31,9 +31,9 @@ METRICS = ("nDCG(empty='one')@10", "nDCG@10")
 
 
 def main() -> None:
-    """Run all cells on all cores, print the table, keep it with --json."""
+    """Run all cells on all cores, print the table, and write it with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default="../shared/data", help="where MQ2008 lies")
+    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path)
@@ -46,7 +46,7 @@ def main() -> None:
         for seed in range(options.seeds)
     ]
     began = time.perf_counter()
-    # Spawned, not forked: a fork after a parallel kernel dies.
+    # Spawned, not forked: a process that is forked after a parallel kernel fails.
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         found = dict(zip(cells, pool.map(cell, cells), strict=True))
     rows = []
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def cell(what: tuple[str, str, int, int, str]) -> tuple[float, float, float]:
-    """Test NDCG@10 under both conventions, and the seconds of the run."""
+    """Return the test NDCG@10 under both conventions, and the seconds of the run."""
     import torch
 
     import rankgrad as rg

@@ -1,8 +1,8 @@
-"""Eager losses on a GPU without and with the C++ module: `PYTHONPATH=src python benchmarks/native.py --out FILE.json`.
+"""Time eager losses on a GPU, without and with the C++ module: `PYTHONPATH=src python benchmarks/native.py --out FILE`.
 
 `eager` is a whole public call with its backward pass, `value_and_grad` the same without one; *off* is the default, *on*
-what `RANKGRAD_NATIVE=1` gives. Value and gradient of all four are compared with the plain loss in float64 first, and
-what is wrong gets no time. Times are medians of interleaved samples in one run, in microseconds.
+is `RANKGRAD_NATIVE=1`. Value and gradient of all four are first compared with the plain loss in float64, and a wrong
+one gets no time. Times are medians of interleaved samples in one run, in microseconds.
 """
 
 import argparse
@@ -40,8 +40,8 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=15, help="samples of each contender (default 15)")
-    parser.add_argument("--out", type=Path, help="write the rows to this JSON file, too")
+    parser.add_argument("--repeats", type=int, default=15, help="number of samples of each contender (default 15)")
+    parser.add_argument("--out", type=Path, help="also write the rows to this JSON file")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("benchmarks/native.py needs an NVIDIA GPU, and PyTorch finds none here.", file=sys.stderr)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def built() -> bool:
-    """Whether the C++ module is there, after its compiler is done."""
+    """Wait for the compiler, and return True if the C++ module is available."""
     from rankgrad.kernels.cuda import native
 
     with rg.backend(native=True):
@@ -64,7 +64,7 @@ def built() -> bool:
 
 
 def measure(name: str, device: str, lists: int, documents: int, repeats: int) -> dict[str, Any]:
-    """A row of the table; what is wrong in it has no time."""
+    """Return a row of the table; wrong contenders have no time."""
     scores, labels = data(lists, documents, device)
     loss = LOSSES[name].to(device) if isinstance(LOSSES[name], torch.nn.Module) else LOSSES[name]
     truth = once(step(loss, scores.double(), labels, "plain"))
@@ -72,8 +72,8 @@ def measure(name: str, device: str, lists: int, documents: int, repeats: int) ->
     right = {}
     for kind, contender in contenders(loss, scores, labels).items():
         try:
-            check(contender, truth)  # the first call of a kind is recorded,
-            check(contender, truth)  # and later ones are what is timed
+            check(contender, truth)  # the first call of a kind is recorded
+            check(contender, truth)  # later calls are timed
             right[kind] = contender
         except (Wrong, RuntimeError) as wrong:
             row.setdefault("refused", {})[kind] = str(wrong).strip().split("\n")[0]
@@ -83,7 +83,7 @@ def measure(name: str, device: str, lists: int, documents: int, repeats: int) ->
 
 
 def contenders(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> dict[str, Contender]:
-    """The four ways to call a loss, by kind."""
+    """Return the four ways to call a loss, by kind."""
     found = {}
     for state in ("off", "on"):
         eager, in_one = step(loss, scores, labels, "fused"), in_one_call(loss, scores, labels)
@@ -93,7 +93,7 @@ def contenders(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> d
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """The table, in microseconds, with half the distance of the quartiles."""
+    """Print the table, in microseconds, with half the interquartile range."""
     first = rows[0]
     shape = f"{first['lists']} x {first['documents']}"
     table = Table(title=f"{shape}, microseconds; {first['commit']}, torch {first['torch']}, {first['chip']}")

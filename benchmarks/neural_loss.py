@@ -1,9 +1,9 @@
-"""How faithful NeuralLoss is, and what it trains: `python benchmarks/neural_loss.py [--root DIR] [--json FILE]`.
+"""Measure fidelity, cost and quality of NeuralLoss: `python benchmarks/neural_loss.py [--root DIR] [--json FILE]`.
 
-Fidelity: Spearman correlation of the shipped networks with the truth on generated lists, by length and by shape. Beside
-them the sigmoid ranks that the mended network is given, at the sharpest of its temperatures and nothing learned, and
-the ideal DCG, which knows the labels and nothing of the order.
-Cost: forward and backward, in units of `approx_ndcg`. MQ2008: NDCG@10 of one small ranker, five folds, the same setting
+Fidelity: Spearman correlation of the shipped networks with the true metric on generated lists, by length and by shape.
+For comparison: the sigmoid ranks that are input of the network `mended`, at the sharpest of its temperatures, without
+learning, and the ideal DCG, which depends on the labels and not on the order.
+Cost: forward and backward, relative to `approx_ndcg`. MQ2008: NDCG@10 of one small ranker, five folds, the same setting
 for every loss.
 """
 
@@ -30,12 +30,12 @@ METRICS = ("nDCG(empty='one')@10", "nDCG@10")
 
 
 def main() -> None:
-    """Measure, print, and keep with --json."""
+    """Measure, print, and write with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default="../shared/data", help="where MQ2008 lies")
-    parser.add_argument("--lists", type=int, default=300, help="of each length and shape")
+    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008")
+    parser.add_argument("--lists", type=int, default=300, help="number of lists per length and shape")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="cpu", help="to train on; the published form is slow on a CPU")
+    parser.add_argument("--device", default="cpu", help="device of the training; the published form is slow on a CPU")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def surrogates() -> list[tuple[str, int, str, Any]]:
-    """Name, grades, what it estimates, and how."""
+    """Return the name, the number of grades, the target and the function of each surrogate."""
     mended = rg.losses.NeuralLoss()
     sharpest = min(mended.facts["network"]["temperatures"])
 
@@ -69,7 +69,7 @@ def surrogates() -> list[tuple[str, int, str, Any]]:
 
 
 def faithful(name: str, grades: int, target: str, surrogate: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each length and shape; lists longer than any network saw are fewer."""
+    """Return a row per length and shape; there are fewer lists of lengths beyond those of the training."""
     rows = fidelity(surrogate, target=target, grades=grades, lengths=LENGTHS, lists=options.lists)
     rows += fidelity(surrogate, target=target, grades=grades, lengths=BEYOND, lists=max(options.lists // 10, 5))
     for row in rows:
@@ -82,7 +82,7 @@ def faithful(name: str, grades: int, target: str, surrogate: Any, options: argpa
 
 
 def cost(lists: int, n: int, repeats: int = 15) -> dict[str, Any]:
-    """The best of interleaved times of each form, over that of the plain `approx_ndcg`."""
+    """Return the best of interleaved times of each form, divided by that of the plain `approx_ndcg`."""
     scores, labels = torch.randn(lists, n, requires_grad=True), torch.randint(0, 3, (lists, n)).float()
     calls = {"approx_ndcg": rg.losses.approx_ndcg, "mended": rg.losses.NeuralLoss()}
     calls["published"] = rg.losses.NeuralLoss(3, "published")
@@ -101,7 +101,7 @@ def cost(lists: int, n: int, repeats: int = 15) -> dict[str, Any]:
 
 
 def quality(loss: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Mean over folds and seeds of NDCG@10 on the test lists, and the spread over seeds."""
+    """Return the mean test NDCG@10 over folds and seeds, and the spread over seeds."""
     values = np.zeros((options.seeds, 5, len(METRICS)))
     for seed, fold in np.ndindex(options.seeds, 5):
         data = rg.data.load("MQ2008", fold=fold + 1, root=options.root)
@@ -115,7 +115,7 @@ def quality(loss: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(loss: str, values: Any) -> dict[str, Any]:
-    """A row of the table from values `(seeds, folds, 2)`."""
+    """Return a row of the table from values `(seeds, folds, 2)`."""
     by_seed = values.mean(1)
     numbers = {"empty one": by_seed[:, 0].mean(), "empty zero": by_seed[:, 1].mean()}
     numbers["spread"] = by_seed[:, 0].std(ddof=1) if len(by_seed) > 1 else 0.0

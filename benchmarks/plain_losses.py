@@ -1,9 +1,9 @@
-"""Forward and backward of every loss, plain PyTorch, as multiples of softmax: `python benchmarks/plain_losses.py`.
+"""Time every loss in plain PyTorch, as multiples of softmax: `python benchmarks/plain_losses.py`.
 
 Correctness comes first: each value must equal the plain-Python reference of the tests, each gradient the central
-differences, and both must survive the full size in float32; else no time is printed. Times are medians of interleaved
-runs, in processor time, which other programs disturb less. What a loss keeps for its gradient is counted once a
-storage. `--out docs/tables/plain-losses.json` is where the documentation reads them.
+differences, and both must be right in float32 at full size; otherwise no time is printed. Times are medians of
+interleaved runs of forward and backward pass, in processor time, which other programs disturb less. Memory that a loss
+keeps for its gradient is counted once per storage. The documentation reads `--out docs/tables/plain-losses.json`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from rankgrad import backend, losses
 ROOT = Path(__file__).parents[1]
 SHAPES = ((64, 240), (8, 1000))
 OPTIONS: dict[str, dict[str, Any]] = {"rmse": {"levels": 5}}
-TOO_LARGE = 4 << 30  # bytes kept for the gradient beyond which a loss is left out
+TOO_LARGE = 4 << 30  # bytes; a loss that keeps more for its gradient is left out
 
 Loss = Callable[..., Tensor]
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="write the table here, as JSON")
+    parser.add_argument("--out", type=Path, help="write the table to this JSON file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     contenders = {name: made(name) for name in losses.__all__}
@@ -60,7 +60,7 @@ def made(name: str) -> Loss:
 
 
 def data(lists: int, n: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Normal scores, and grades as skewed as those of web search; every list has a relevant document."""
+    """Return normal scores and skewed labels, as in web search; every list has a relevant document."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(lists, n, generator=generator, dtype=torch.float64)
     grades = torch.tensor([0.5, 0.3, 0.13, 0.05, 0.02])
@@ -70,7 +70,7 @@ def data(lists: int, n: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor
 
 
 def check_small(name: str, loss: Loss) -> None:
-    """A few short lists in float64: the value against plain loops, the gradient against central differences."""
+    """Compare, on short lists in float64, the value with plain loops and the gradient with central differences."""
     sys.path.insert(0, str(ROOT / "tests"))
     import references
 
@@ -81,7 +81,7 @@ def check_small(name: str, loss: Loss) -> None:
     ]
     refuse(name, "value", loss(scores, labels, reduction="none"), torch.tensor(expected, dtype=torch.float64), 1e-6)
     if name.startswith("smooth_"):
-        return  # their gradient holds a product constant, on purpose; the tests compare it
+        return  # their gradient treats a product as constant, on purpose; the tests check it
     leaf = scores.clone().requires_grad_()
     gradient = torch.autograd.grad(loss(leaf, labels, reduction="sum"), leaf)[0]
     step = 1e-6
@@ -94,7 +94,7 @@ def check_small(name: str, loss: Loss) -> None:
 
 
 def check_large(name: str, loss: Loss, shape: tuple[int, int]) -> None:
-    """The full size in float32 against float64."""
+    """Compare float32 with float64 at full size."""
     found = {}
     for dtype in (torch.float32, torch.float64):
         scores, labels = data(*shape, dtype)
@@ -106,7 +106,7 @@ def check_large(name: str, loss: Loss, shape: tuple[int, int]) -> None:
 
 
 def refuse(name: str, what: str, ours: Tensor, expected: Tensor, tolerance: float) -> None:
-    # In the mean, not the worst: hinge and list_ap have kinks, which a few of many scores meet on different sides.
+    # The mean and not the maximum: hinge and list_ap have kinks, and a few scores are on different sides of them.
     off = float((ours - expected).detach().abs().mean() / expected.detach().abs().mean().clamp(min=1e-9))
     if not off <= tolerance:
         sys.exit(f"{name}: {what} is off by {off:.2g}; no times are printed")
@@ -118,7 +118,7 @@ def measure(contenders: dict[str, Loss], shape: tuple[int, int], repeats: int, r
     kept = {name: kept_bytes(name, loss, shape) for name, loss in contenders.items()}
     running = {name: loss for name, loss in contenders.items() if kept[name] <= TOO_LARGE}
     for name, loss in running.items():
-        check_large(name, loss, shape)  # and warms up
+        check_large(name, loss, shape)  # also warms up
     times: dict[str, list[float]] = {name: [] for name in running}
     for _ in range(repeats):
         for name, loss in running.items():
@@ -138,16 +138,16 @@ def measure(contenders: dict[str, Loss], shape: tuple[int, int], repeats: int, r
 
 
 def kept_bytes(name: str, loss: Loss, shape: tuple[int, int]) -> int:
-    """Memory kept between forward and backward; of SoftRank, cubic in the length, extrapolated from short lists."""
+    """Return the bytes kept between forward and backward; for SoftRank (cubic), extrapolated from short lists."""
     if name == "softrank_ndcg" and shape[1] > 60:
         return kept_bytes(name, loss, (shape[0], 60)) * (shape[1] ** 3 // 60**3)
     scores, labels = data(*shape)
     scores.requires_grad_()
     kept: dict[int, int] = {}
-    held = []  # storages must not be freed and their address used again while they are counted
+    alive = []  # storages must stay alive while they are counted: a freed address could be used again
 
     def keep(tensor: Tensor) -> Tensor:
-        held.append(tensor)
+        alive.append(tensor)
         kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 

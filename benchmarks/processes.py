@@ -1,7 +1,7 @@
-"""One process against two on the same global batch: `python benchmarks/processes.py [--json FILE]`.
+"""Compare one process with two on the same global batch: `python benchmarks/processes.py [--json FILE]`.
 
-Each process has one thread, and they speak over gloo. Printed: seconds an epoch, how far the final weights differ, and
-what a step sends: all gradients, of which a ring of N processes moves 2 (N - 1) / N in and out of each.
+Each process has one thread; they communicate with gloo. Printed: seconds per epoch, the largest difference of the final
+weights, and the bytes of gradients per step. A ring of N processes moves 2 (N - 1) / N of these in and out of each one.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SETTINGS = Settings(model=MODEL, loss="approx_ndcg", epochs=4, batch_size=64, op
 
 
 def main() -> None:
-    """Run both, compare, print."""
+    """Run both, compare them, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scale", type=float, default=0.04, help="share of WEB30K's lists")
     parser.add_argument("--json", type=Path)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run(processes: int, scale: float, out: Path) -> float:
-    """The fastest epoch of a run in so many processes, in seconds."""
+    """Train with a number of processes, and return the seconds of the fastest epoch."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
     command = [sys.executable, *launcher, __file__, "--scale", str(scale), "--out", str(out)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -1,6 +1,6 @@
-"""Rax's losses as contenders: which of its calls each loss of ours is, jitted together with its gradient.
+"""Losses of Rax as contenders: the call that equals each loss of ours, jitted together with its gradient.
 
-Where conventions differ the conversion is a constant factor inside the jitted function. `use(device)` comes first.
+If conventions differ, the jitted function contains a constant factor. Call `use(device)` first.
 """
 
 import os
@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch needs the GPU's memory, too
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch also needs GPU memory
 
 import jax
 import jax.numpy as jnp
@@ -23,22 +23,22 @@ from torch import Tensor
 
 Loss = Callable[..., jax.Array]
 VERSIONS = {"JAX": jax.__version__, "Rax": rax.__version__}
-STEPS = 20  # passes inside one jitted loop
+STEPS = 20  # number of passes inside one jitted loop
 
 
 def pair_sum(loss: Loss, scores: jax.Array, labels: jax.Array, **options: Any) -> jax.Array:
-    """Rax averages over all ordered pairs of the batch at once; ours is the sum over those of a list."""
+    """Return the sum over ordered pairs per list, as ours; Rax averages over all pairs of the batch."""
     return loss(scores, labels, reduce_fn=jnp.sum, **options) / scores.shape[0]
 
 
 def lambda_sum(weight: Loss, scores: jax.Array, labels: jax.Array, **options: Any) -> jax.Array:
-    """Rax's pair weights are ours times the padded list size."""
+    """Return the sum with our pair weights; those of Rax are ours times the padded list size."""
     total = pair_sum(rax.pairwise_logistic_loss, scores, labels, lambdaweight_fn=weight, **options)
     return total / scores.shape[1]
 
 
 def approx_ndcg(scores: jax.Array, labels: jax.Array, **options: Any) -> jax.Array:
-    """What `rax.approx_t12n(rax.ndcg_metric)` makes; that itself asks for `jax.util`, which today's JAX lacks."""
+    """Compute `rax.approx_t12n(rax.ndcg_metric)`, which needs `jax.util`; current versions of JAX lack it."""
     return -rax.ndcg_metric(scores, labels, rank_fn=utils.approx_ranks, cutoff_fn=utils.approx_cutoff, **options)
 
 
@@ -57,13 +57,13 @@ CALLS: dict[str, Loss] = {
 
 @dataclass(frozen=True)
 class Queue(Contender):
-    """A contender whose one run is many passes, queued as JAX likes it, and a wait for the last of them."""
+    """A contender whose run queues many passes, as usual in JAX, and waits for the last one."""
 
     passes: int = 1
 
 
 def use(device: str) -> None:
-    """Compute on this device; on the CPU on as many cores as PyTorch takes, for JAX takes all it may run on."""
+    """Set the device; on the CPU, limit JAX to the number of cores of PyTorch: it uses all available cores."""
     jax.config.update("jax_platforms", device)
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))[: torch.get_num_threads()]
@@ -71,7 +71,7 @@ def use(device: str) -> None:
 
 
 def called(name: str, *batch: Tensor | None, enough: float = 0.01) -> Queue:
-    """Calls of the jitted value and gradient, so many that they can be timed."""
+    """Make a contender of enough calls of the jitted value and gradient to be timed."""
     loss, arrays = _slopes(name), _arrays(batch)
     jax.block_until_ready(loss(*arrays))  # compiled
     start = perf_counter()
@@ -81,13 +81,13 @@ def called(name: str, *batch: Tensor | None, enough: float = 0.01) -> Queue:
 
 
 def inside(name: str, *batch: Tensor | None) -> Queue:
-    """Passes inside one jitted loop: what a pass takes where the whole training step is jitted."""
+    """Make a contender of passes inside one jitted loop: the time of a pass in a jitted training step."""
     loss, arrays = _slopes(name), _arrays(batch)
 
     @jax.jit
     def loop(scores: jax.Array, labels: jax.Array, where: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         def one(_: int, last: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            # Every pass hangs on the one before it, labels included, so that nothing of it is done only once.
+            # Every pass depends on the previous one, also its labels, so that no part is computed only once.
             slopes, now_labels, now_where = jax.lax.optimization_barrier((last[1], labels, where))
             return loss(scores - 1e-30 * slopes, now_labels, now_where)
 
@@ -97,7 +97,7 @@ def inside(name: str, *batch: Tensor | None) -> Queue:
 
 
 def planned_memory(name: str, *batch: Tensor | None) -> int:
-    """Bytes that XLA sets aside for a pass beside its input, gradient included."""
+    """Return the bytes that XLA plans for a pass, without its input, with the gradient."""
     plan = _slopes(name).lower(*_arrays(batch)).compile().memory_analysis()
     return int(plan.temp_size_in_bytes + plan.output_size_in_bytes)
 

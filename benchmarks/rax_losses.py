@@ -1,13 +1,14 @@
-"""Our losses beside Rax's, forward and backward in float32: `python benchmarks/rax_losses.py [--device cuda]`.
+"""Time our losses and those of Rax, forward and backward in float32: `python benchmarks/rax_losses.py [--device cuda]`.
 
-Rax, which needs JAX, is not among what this repository installs: `pip install rax` beside it. Every loss that both have
-gets the same lists; value and gradient of all contenders are held against plain in float64 before a time is taken, as
-`losses.py` does. *rax* is its value and gradient as one jitted function, compiled before, the arrays on the device, as
-our *value_and_grad* is; calls are queued and waited for at the end of a sample, like ours. On a GPU *rax inside* is a
-pass inside one jitted loop, as *graph* is one of ours inside a CUDA graph: what is left of both where the whole
-training step is compiled.
+This repository does not install Rax, which needs JAX: run `pip install rax`. Every loss of both libraries gets the same
+lists; value and gradient of all contenders are compared with plain in float64 before a time is measured, as in
+`losses.py`. *rax* is value and gradient as one jitted function, compiled before, with arrays on the device, like our
+*value_and_grad*; calls are queued and waited for at the end of a sample, like ours. On a GPU, *rax inside* is a pass
+inside one jitted loop, and *graph* is one of ours inside a CUDA graph: the time that remains if the whole training step
+is compiled.
 
-A shape with a mask has lists of 20 documents up to the width, which both are told. The long list shows the memory.
+A shape with a mask has lists from 20 documents to the full width; both libraries get the mask. The long list shows the
+memory.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from torch import Tensor
 from rankgrad import losses
 
 ABSENT = "Rax was not compared: it is not installed here (pip install rax)"
-SHORTEST = 20  # documents, among lists with a mask
+SHORTEST = 20  # documents of the shortest list with a mask
 
 
 class Shape(NamedTuple):
@@ -45,11 +46,11 @@ CUDA_SHAPES = (*SHAPES[:-1], Shape(64, 1000), SHAPES[-1])
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these losses")
-    parser.add_argument("--compiled", action="store_true", help="plain under torch.compile, too, which takes minutes")
-    parser.add_argument("--repeats", type=int, default=9, help="samples of each contender")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads of both")
-    parser.add_argument("--json", type=Path, help="write the rows to this file, too")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these losses")
+    parser.add_argument("--compiled", action="store_true", help="also plain under torch.compile, which takes minutes")
+    parser.add_argument("--repeats", type=int, default=9, help="number of samples of each contender")
+    parser.add_argument("--threads", type=int, default=2, help="number of CPU threads of both")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     try:
@@ -66,12 +67,12 @@ def main() -> None:
         for shape in CUDA_SHAPES if arguments.device == "cuda" else SHAPES:
             rows.append(measure(name, shape, arguments.device, arguments.repeats, arguments.compiled))
             print(line(rows[-1]), flush=True)
-            if arguments.json:  # what is measured stays, whatever comes
+            if arguments.json:  # keep the rows if a later one fails
                 arguments.json.write_text(json.dumps(rows, indent=1))
 
 
 def measure(name: str, shape: Shape, device: str, repeats: int, compiled: bool) -> dict[str, Any]:
-    """One row of the table; what is wrong in it has no time."""
+    """Return one row of the table; wrong contenders have no time."""
     import rax_calls
 
     scores, labels = data(shape.lists, shape.documents, device)
@@ -88,7 +89,7 @@ def measure(name: str, shape: Shape, device: str, repeats: int, compiled: bool) 
             contender = make()
             check(contender, correct)
             right[kind] = contender
-        except (Wrong, RuntimeError) as wrong:  # the latter: out of memory, or not to be compiled
+        except (Wrong, RuntimeError) as wrong:  # RuntimeError: out of memory, or cannot be compiled
             row.setdefault("refused", {})[kind] = str(wrong).strip().split("\n")[0]
     for kind, (middle, spread) in sample(right, repeats, device).items():
         passes = getattr(right[kind], "passes", 1)
@@ -103,7 +104,7 @@ def measure(name: str, shape: Shape, device: str, repeats: int, compiled: bool) 
 def ours(
     loss: Callable[..., Tensor], scores: Tensor, labels: Tensor, device: str, compiled: bool
 ) -> dict[str, Callable[[], Contender]]:
-    """What is compared of ours at this shape: kind to what makes the contender."""
+    """Return functions that make our contenders at this shape, by kind."""
     fused = partial(step, loss, scores, labels, "fused")
     found: dict[str, Callable[[], Contender]] = {"fused": fused}
     found["value_and_grad"] = partial(in_one_call, loss, scores, labels)
@@ -118,31 +119,35 @@ def ours(
 
 
 def truth(loss: Callable[..., Tensor], scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Plain in float64; where its n x n matrices are too many, the CPU's kernel, which shorter lists have proved."""
+    """Return the result of plain in float64; if its n x n matrices do not fit, of the CPU kernel, checked before."""
     if fits(scores):
         return once(step(loss, scores.double(), labels, "plain"))
     return once(step(loss, scores.double().cpu(), labels.cpu(), "fused"))
 
 
 def fits(scores: Tensor) -> bool:
-    """Whether plain has the memory for this list."""
+    """Return True if plain has enough memory for this list."""
     return scores.shape[-1] <= 2000
 
 
 def lengths_mask(shape: Shape, device: str) -> Tensor:
-    """Lists of all lengths from the shortest to the full width; the last is full."""
+    """Return the mask of lists of all lengths from the shortest to the full width."""
     lengths = torch.linspace(SHORTEST, shape.documents, shape.lists).long()
     return (torch.arange(shape.documents) < lengths[:, None]).to(device)
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as text, with where it was measured."""
+    """Return a row as text, with commit, versions and chip."""
     kinds = ("graph", "value_and_grad", "fused", "one thread", "plain", "compiled", "rax", "rax inside")
     times = [f"{kind} {row[kind]['seconds'] * 1e6:,.0f} µs" for kind in kinds if kind in row]
     refused = [f"{kind} is wrong, not timed: {why}" for kind, why in row.get("refused", {}).items()]
     masked = ", masked" if row["masked"] else ""
     where = f"{row['commit']}, torch {row['torch']}, JAX {row['JAX']}, {row['chip']}"
-    memory = [f"{row[key]:,.0f} {key}" for key in ("bytes a document", "rax bytes a document") if key in row]
+    memory = [
+        f"{row[key]:,.0f} {key.replace(' a ', ' per ')}"
+        for key in ("bytes a document", "rax bytes a document")
+        if key in row
+    ]
     what = "; ".join([*times, *memory, *refused])
     return f"{row['loss']} {row['lists']} x {row['documents']}{masked}: {what} [{where}]"
 

@@ -1,10 +1,10 @@
-"""Reading a dense LETOR file of 136 features, against scikit-learn's reader: `python benchmarks/reader.py`.
+"""Time the reader on a dense LETOR file of 136 features, against scikit-learn's: `python benchmarks/reader.py`.
 
 Correctness comes first: no time is printed unless every array is bitwise equal to scikit-learn's. Speeds are medians of
 interleaved runs in one process, ratios are to `load_svmlight_file` in the same run. Then a larger file is read in a
-fresh process, into memory and into a mapped cache. What the peak of its resident memory exceeds the result by is held
-against 256 MB, not counting what Python and the imported libraries (torch, Numba) held before, which is printed beside
-it. `--gigabytes 4` is the size that the promise is about.
+new process, into memory and into a mapped cache. Its peak resident memory minus the result must be at most 256 MB. The
+memory of Python and the imported libraries (torch, Numba) before reading is not counted, and is also printed. The
+promised size is `--gigabytes 4`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from rankgrad.data.letor.reader import read_letor
 FEATURES = 136
 ALLOWED = 256e6
 
-# Run in a process of its own. VmHWM and not getrusage: the latter's peak is inherited from the process that started it.
+# Runs in a separate process. VmHWM and not getrusage, whose peak is inherited from the parent process.
 PROBE = """
 import json, sys
 from rankgrad.data.letor.reader import read_letor
@@ -50,9 +50,9 @@ print(json.dumps([before, memory("VmHWM"), sum(array.nbytes for array in arrays)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=300, help="size of the file that is timed")
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the file for the peak of memory")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the file for the peak memory")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--folder", help="where the files are written for a while; needs room for text and cache")
+    parser.add_argument("--folder", help="folder of the temporary files; it needs space for text and cache")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = Path(folder) / "dense.txt"
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def write(path: Path, size: int) -> int:
-    """A file shaped like MSLR-WEB30K: counts, many zeros, decimals of up to six places; the number of documents."""
+    """Write a file like MSLR-WEB30K: counts, many zeros, up to six decimals; return the number of documents."""
     chance = np.random.default_rng(0)
     rows = []
     for _ in range(2000):
@@ -83,7 +83,7 @@ def write(path: Path, size: int) -> int:
 
 def speed(path: Path, documents: int, repeats: int) -> None:
     contenders: dict[str, Callable[[], Any]] = {
-        # Without query_id: collecting the ids there takes time that grows with the square of the documents.
+        # Without query_id: scikit-learn collects the ids in a time quadratic in the number of documents.
         "scikit-learn": lambda: load_svmlight_file(str(path), dtype=np.float32),
         "rankgrad": lambda: read_letor(path),
     }
@@ -94,7 +94,7 @@ def speed(path: Path, documents: int, repeats: int) -> None:
     for repeat in range(repeats):
         for name, contender in contenders.items():
             if name == "scikit-learn" and repeat >= 2:
-                continue  # many seconds a run: twice is enough
+                continue  # a run takes many seconds: two are enough
             start, start_cpu = time.perf_counter(), time.process_time()
             contender()
             wall[name].append(size / (time.perf_counter() - start))
@@ -146,7 +146,7 @@ def memory(path: Path, cache: Path) -> None:
 
 
 def where() -> str:
-    """Commit, versions and chip: what a number needs to mean something."""
+    """Return commit, versions and chip."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
     cpuinfo = Path("/proc/cpuinfo")

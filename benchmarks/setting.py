@@ -1,4 +1,4 @@
-"""Where and on what a benchmark ran, for every row that it prints."""
+"""Commit, version and chip of a benchmark, for every row that it prints."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import torch
 
 
 def setting(device: str = "cpu") -> dict[str, str]:
-    """The commit, the version of torch, and the chip."""
+    """Return the commit, the version of torch, and the chip."""
     return {"commit": _commit(), "torch": torch.__version__, "chip": _gpu() if device == "cuda" else _cpu()}
 
 

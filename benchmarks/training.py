@@ -1,10 +1,11 @@
-"""How long training takes, and what share of it each part has: `python benchmarks/training.py [--json FILE]`.
+"""Measure the time of training and of its parts: `python benchmarks/training.py [--json FILE]`.
 
-On WEB30K-shaped data (18,919 lists, 120 documents on average, 136 features): an epoch, the validation and a run of the
-Context-Aware Ranker and of an MLP with 1024 units, on the GPU where there is one; on a CPU a twentieth of the lists
-unless `--scale` says otherwise. Each part is timed apart, on the batches of an epoch: making batches, the ranker's
-matrix products and the optimiser, and the loss; what an epoch takes beyond these is the loop's. Last, the time of one
-request: a list of 100 documents through a loaded model, beside LightGBM with 300 trees where it is installed.
+On data with the shape of WEB30K (18,919 lists, 120 documents on average, 136 features), measure an epoch, validation
+and a run of the Context-Aware Ranker and of an MLP with 1024 units, on the GPU if there is one; on a CPU with a
+twentieth of the lists, unless `--scale` is given. Each part is timed separately, on the batches of an epoch: making
+batches, the ranker's matrix products and the optimiser, and the loss; the rest of an epoch is the time of the loop. At
+the end, measure one request: a list of 100 documents through a loaded model, and through LightGBM with 300 trees if it
+is installed.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from setting import setting
 import rankgrad as rg
 from rankgrad.data import Dataset
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule
 
 MODELS = {
@@ -34,11 +35,11 @@ MODELS = {
 
 
 def main() -> None:
-    """Print the tables; with --json, keep them."""
+    """Print the tables; with --json, write them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scale", type=float, help="share of WEB30K's lists")
-    parser.add_argument("--epochs", type=int, help="of each run")
-    parser.add_argument("--model", choices=MODELS, help="only this one")
+    parser.add_argument("--epochs", type=int, help="number of epochs of each run")
+    parser.add_argument("--model", choices=MODELS, help="only this model")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     cuda = torch.cuda.is_available()
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def whole_run(settings: Settings, data: rg.data.Splits) -> dict[str, float]:
-    """Medians over the epochs of one run with validation and checkpoints, in seconds, and its memory."""
+    """Return medians over the epochs of one run with validation and checkpoints, in seconds, and its memory."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         model = train(settings, data.train, data.validation, out=Path(folder) / "run")
@@ -87,18 +88,18 @@ def whole_run(settings: Settings, data: rg.data.Splits) -> dict[str, float]:
 
 
 def parts(settings: Settings, data: Dataset, device: torch.device, epoch: float) -> dict[str, float]:
-    """Seconds an epoch of each part by itself, and its share of the epoch."""
+    """Return the seconds per epoch of each part, and the share of everything but the ranker."""
     steps = rg.data.Preprocessing.parse(settings.preprocess).fit(data)
     name, options = rg.rankers.parse_ranker(settings.model)
     ranker = rg.rankers.build(name, features=data.features.shape[1], **options).to(device)
     loss = rg.losses.parse_loss(settings.loss)
     optimiser = torch.optim.Adam(ranker.parameters(), fused=device.type == "cuda")
-    source = feed(data, steps, device, where="device", weights=None)
-    plan = BatchSchedule(data.labels, data.offsets, 0, settings.batch_size, by_length=ranker.list_aware)
-    seconds = {"batches": timed(lambda: sum(1 for _ in source.batches(plan.steps(1))), device)}
-    sample = plan.steps(1)[:: max(1, len(plan.steps(1)) // 40)]
+    source = batch_source(data, steps, device, data_on="device", weights=None)
+    schedule = BatchSchedule(data.labels, data.offsets, 0, settings.batch_size, by_length=ranker.list_aware)
+    seconds = {"batches": timed(lambda: sum(1 for _ in source.batches(schedule.steps(1))), device)}
+    sample = schedule.steps(1)[:: max(1, len(schedule.steps(1)) // 40)]
     batches = list(source.batches(sample))
-    share = len(plan.steps(1)) / len(sample)
+    share = len(schedule.steps(1)) / len(sample)
     slopes = [torch.randn_like(batch.labels) for batch in batches]
     scores = [torch.randn_like(batch.labels).requires_grad_() for batch in batches]
 
@@ -120,7 +121,7 @@ def parts(settings: Settings, data: Dataset, device: torch.device, epoch: float)
 
 
 def timed(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """The median time of some repeats, after one to warm up."""
+    """Return the median time of some repeats, after one to warm up."""
     times = []
     for _ in range(repeats + 1):
         if device.type == "cuda":
@@ -134,7 +135,7 @@ def timed(work: Callable[[], object], device: torch.device, repeats: int = 3) ->
 
 
 def one_request(data: Dataset) -> dict[str, float]:
-    """Microseconds that a list of 100 documents takes on the CPU, one thread, after one request."""
+    """Measure the microseconds of one list of 100 documents on the CPU, with one thread, after one request."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     rows = np.ascontiguousarray(data.features[:100])
@@ -154,7 +155,7 @@ def one_request(data: Dataset) -> dict[str, float]:
         booster.fit(small.features, small.labels, group=small.lengths)
         calls["LightGBM 300 trees"] = lambda: booster.booster_.predict(rows, num_threads=1)
     except ImportError:
-        print("LightGBM is not installed: no time of it")
+        print("LightGBM is not installed: its time is not measured")
     for name, call in calls.items():
         began = time.perf_counter()
         call()
@@ -170,7 +171,7 @@ def one_request(data: Dataset) -> dict[str, float]:
 
 
 def show(row: dict[str, float | str]) -> None:
-    """One line."""
+    """Print a row in one line."""
     print(
         "  ".join(f"{name}: {value if isinstance(value, str) else format(value, '.4g')}" for name, value in row.items())
     )

@@ -1,7 +1,8 @@
-"""The data sets on which tree losses are compared, in five folds each: `five_folds(name, fold, root)`.
+"""The data sets for the comparison of tree losses, with five folds each: `five_folds(name, fold, root)`.
 
-MQ2008 has folds of its own. MSLR-sample is the start of WEB30K's first training and test file, its lists dealt out to
-five parts. Cranfield and Vaswani are texts: the first 100 documents of BM25, with features that are made here.
+MQ2008 is published in folds. MSLR-sample is the beginning of WEB30K's first training and test file; its lists are
+assigned to five parts in turn. Cranfield and Vaswani are texts: the first 100 documents of BM25, with features computed
+here.
 """
 
 import gzip
@@ -17,17 +18,17 @@ from scipy import sparse
 import rankgrad as rg
 
 SETS = ("MQ2008", "MSLR-sample", "Cranfield", "Vaswani")
-DEPTH = 100  # documents a list, for the texts
+DEPTH = 100  # number of documents per list, for the texts
 Texts = tuple[list[list[str]], list[str], dict[tuple[int, int], int]]  # fields of documents, queries, grades
 
 
 def five_folds(name: str, fold: int, root: str) -> tuple[Any, Any, Any]:
-    """Training, validation and test lists."""
+    """Return training, validation and test lists."""
     if name == "MQ2008":
         data = rg.data.load(name, fold=fold, root=root)
         return data.train, data.validation, data.test
     every = _whole(name, Path(root))
-    # Dealt out as MQ2008's parts are: three to train on, one to stop by, one to test.
+    # As in MQ2008: three parts for training, one for validation, one for test.
     part = (np.arange(len(every)) % 5 - (fold - 1)) % 5
     return (
         every.take(np.flatnonzero(part < 3)),
@@ -41,14 +42,17 @@ def _whole(name: str, root: Path) -> Any:
     if name != "MSLR-sample":
         return _ranked(*(_cranfield(root) if name == "Cranfield" else _vaswani(root)))
     halves = [rg.data.read_letor(root / name / f"{half}.txt.gz") for half in ("train", "test")]
-    # The last list of each file is cut off somewhere.
+    # The last list of each file is truncated.
     halves = [half.take(np.arange(len(half) - 1)) for half in halves]
     rows = [np.concatenate([getattr(half, what) for half in halves]) for what in ("features", "labels", "row_qids")]
     return rg.data.from_arrays(rows[0], rows[1], qid=rows[2])[0]
 
 
 def _cranfield(root: Path) -> Texts:
-    """Grades are 5 less the code; a judgment of -1 is taken back here, as the document may be the question's own."""
+    """Read Cranfield. The label is 5 minus the code.
+
+    Documents with the code -1, which may be the source of the query, keep -1 and are left out of the lists.
+    """
     folder = root / "cranfield"
     with gzip.open(folder / "cran.all.1400.gz", "rt", encoding="latin-1") as file:
         pieces = re.split(r"^\.I \d+\n", file.read(), flags=re.MULTILINE)[1:]
@@ -70,7 +74,7 @@ def _vaswani(root: Path) -> Texts:
 
 
 def _ranked(documents: list[list[str]], queries: list[str], grades: dict[tuple[int, int], int]) -> Any:
-    """Lists of the first documents by BM25 on the whole text, with features of every field."""
+    """Return lists of the first documents by BM25 on the whole text, with features of every field."""
     fields = (
         [" ".join(fields) for fields in documents],
         *(zip(*documents, strict=True) if len(documents[0]) > 1 else ()),
@@ -79,15 +83,17 @@ def _ranked(documents: list[list[str]], queries: list[str], grades: dict[tuple[i
     first, features = tables[0][..., 0], np.concatenate(tables, axis=-1)
     rows, labels, qids = [], [], []
     for query in range(len(queries)):
-        own = [each for each in np.argsort(-first[query], kind="stable") if grades.get((query, each), 0) >= 0][:DEPTH]
-        rows.append(features[query, own])
-        labels += [grades.get((query, each), 0) for each in own]
-        qids += [query] * len(own)
+        first_documents = [
+            each for each in np.argsort(-first[query], kind="stable") if grades.get((query, each), 0) >= 0
+        ][:DEPTH]
+        rows.append(features[query, first_documents])
+        labels += [grades.get((query, each), 0) for each in first_documents]
+        qids += [query] * len(first_documents)
     return rg.data.from_arrays(np.concatenate(rows).astype(np.float32), np.array(labels), qid=np.array(qids))[0]
 
 
 def _features(texts: Any, queries: list[str]) -> Iterator[Any]:
-    """BM25 twice, a language model, tf-idf's cosine, that of 100 latent topics, words met, tf, idf, length."""
+    """Yield features: BM25 twice, language model, cosine of tf-idf and of 100 topics, words found, tf, idf, length."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
@@ -101,7 +107,7 @@ def _features(texts: Any, queries: list[str]) -> Iterator[Any]:
     idf = np.log1p((len(length) - frequency + 0.5) / (frequency + 0.5))
 
     def over(values: Any, weight: Any = 1.0) -> Any:
-        """The sum over a query's words, (queries, documents)."""
+        """Return the sum over the words of each query, (queries, documents)."""
         table = sparse.csc_matrix((values, where, counts.indptr), counts.shape).multiply(weight)
         return np.asarray((asked @ table.T).todense())
 

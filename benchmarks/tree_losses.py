@@ -1,8 +1,8 @@
-"""Losses in trees, one setting for all: `python benchmarks/tree_losses.py [--root DIR] [--jobs 2] [--json FILE]`.
+"""Compare losses in trees, with one setting: `python benchmarks/tree_losses.py [--root DIR] [--jobs 2] [--json FILE]`.
 
-Three tables of NDCG@10, exponential gain, five folds. **same**: our losses and the frameworks' own on MQ2008.
-**sets**: softmax and listnet, plain and smoothed, beside LightGBM's rank_xendcg on all sets of `tree_data`.
-**learned**: LearnDCG's scalars fixed, and updated each round.
+Three tables of NDCG@10, exponential gain, five folds. **same**: our losses and native ones of the frameworks on MQ2008.
+**sets**: softmax and listnet, plain and smoothed, and LightGBM's rank_xendcg on all sets of `tree_data`.
+**learned**: LearnDCG's scalars, fixed and updated in each round.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SEEDS = 20
 
 
 class Run(NamedTuple):
-    """A row: what `TreeRanker` is told, and the rows that it is measured against."""
+    """A row: settings of `TreeRanker`, and the rows that it is compared with."""
 
     loss: str
     rivals: tuple[str, ...] = ()
@@ -55,33 +55,36 @@ LEARNED = {
 
 
 def runs(data: str, seed: int) -> dict[str, Run]:
-    """What is trained on a set with a seed: what differs by little, with many."""
+    """Return the runs on a data set with a seed; small differences are measured with many seeds."""
     if data != "MQ2008":
         return SMOOTHED
     return {**SAME, **LEARNED} if seed < 3 else TARGETS
 
 
 def main() -> None:
-    """Run all sets, folds and seeds, print the tables, keep them with --json."""
+    """Run all sets, folds and seeds, print the tables, and write them with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default="../shared/data", help="where the sets lie")
+    parser.add_argument("--root", default="../shared/data", help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--cells", type=Path, help="folder for the results of each run; those there are not run")
+    parser.add_argument("--cells", type=Path, help="folder of the results of each run; existing results are reused")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     keys = [(data, fold, seed) for data in options.sets for seed in range(options.seeds) for fold in FOLDS]
     found = run_all(cell, keys, options)
     rows = []
     for data in options.sets:
-        every = {}  # row: values (seeds, queries), and what is kept of each run
+        every = {}  # per row: values (seeds, queries), and the facts of each run
         for name in runs(data, 0):
             seeds = [seed for seed in range(options.seeds) if name in runs(data, seed)]
-            own = [[found[data, fold, seed][name] for fold in FOLDS] for seed in seeds]
-            every[name] = np.stack([np.concatenate([run["values"] for run in seed]) for seed in own]), [*chain(*own)]
+            results = [[found[data, fold, seed][name] for fold in FOLDS] for seed in seeds]
+            values = np.stack([np.concatenate([run["values"] for run in seed]) for seed in results])
+            every[name] = values, [*chain(*results)]
         tables = {"same": SAME, "sets": SMOOTHED, "learned": LEARNED} if data == "MQ2008" else {"sets": SMOOTHED}
-        rows += [{"table": table, "data": data, **each} for table in tables for each in told(tables[table], every)]
+        rows += [
+            {"table": table, "data": data, **each} for table in tables for each in table_rows(tables[table], every)
+        ]
     for each in rows:
         print("  ".join(f"{key}: {value}" for key, value in each.items()), flush=True)
     if options.json:
@@ -90,8 +93,8 @@ def main() -> None:
         options.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
 
 
-def told(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each run and rival: the mean, its spread over seeds, the difference, and where scalars went."""
+def table_rows(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row per run and rival: the mean, its spread over seeds, the difference, and the final scalars."""
     rows = []
     for name, run in table.items():
         values, known = every[name]
@@ -112,7 +115,7 @@ def told(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def cell(data: str, fold: int, seed: int, root: str) -> dict[str, Any]:
-    """Of each row: test NDCG@10 of each query, and what is known of the run."""
+    """Return for each row the test NDCG@10 per query, and facts about the run."""
     import torch
 
     import rankgrad as rg
@@ -123,8 +126,8 @@ def cell(data: str, fold: int, seed: int, root: str) -> dict[str, Any]:
     train, validation, test = five_folds(data, fold, root)
     found = {}
     for name, run in runs(data, seed).items():
-        told = {**BUDGET, **PARAMS[run.framework], **run.more}
-        model = boost(TreeRanker(run.framework, run.loss, seed=seed, **told).plan(), train, validation)
+        settings = {**BUDGET, **PARAMS[run.framework], **run.more}
+        model = boost(TreeRanker(run.framework, run.loss, seed=seed, **settings).plan(), train, validation)
         scores = model.score(test.features)
         values = rg.metrics.ndcg(scores, test.labels, offsets=test.offsets, k=10, reduction="none").tolist()
         best = model.history[model.metrics["trees"] - 1]
@@ -135,7 +138,7 @@ def cell(data: str, fold: int, seed: int, root: str) -> dict[str, Any]:
 
 
 def counts(data: str, root: str) -> dict[str, int]:
-    """How many lists a set has, and how many of them without a relevant document."""
+    """Return the number of lists of a data set, and of those without a relevant document."""
     tests = [five_folds(data, fold, root)[2] for fold in FOLDS]
     empty = [np.maximum.reduceat(test.labels, test.offsets[:-1]) == 0 for test in tests]
     return {"lists": sum(map(len, tests)), "without a relevant document": int(sum(each.sum() for each in empty))}

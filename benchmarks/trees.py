@@ -1,8 +1,9 @@
-"""Tuned trees on MQ2008, five folds: `python benchmarks/trees.py [--root DIR] [--seeds 3] [--jobs 2] [--json FILE]`.
+"""Tune trees on MQ2008, five folds: `python benchmarks/trees.py [--root DIR] [--seeds 3] [--jobs 2] [--json FILE]`.
 
-NDCG@10, exponential gain: LightGBM's lambdarank against our losses, and against blends. 18 settings a fold for each
-loss, up to 600 trees, stopped 50 after the best; LambdaMART also with the search of `recipes/mq2008-study.yaml`, where
-it does better. Settings, trees and blend weights are chosen on the validation lists.
+NDCG@10, exponential gain: LightGBM's lambdarank against our losses, and against blends. Each loss has 18 settings per
+fold and up to 600 trees, and stops 50 trees after the best; LambdaMART also has the search of
+`recipes/mq2008-study.yaml`, where it is better. Settings, number of trees and blend weights are chosen on the
+validation lists.
 """
 
 import argparse
@@ -26,35 +27,36 @@ PARAMS: dict[str, dict[str, Any]] = {
 }
 PARAMS["lightgbm"] |= {"bagging_fraction": 0.8, "bagging_freq": 1}
 GRID = {"num_leaves": (7, 15, 31), "min_data_in_leaf": (20, 50, 100), "learning_rate": (0.05, 0.1)}
-STUDIED = {"learning_rate": (0.03, 0.1), "num_leaves": (7, 15)}  # the study's; it chooses with the first seed
+# Search space of the study, which chooses with the first seed.
+STUDIED = {"learning_rate": (0.03, 0.1), "num_leaves": (7, 15)}
 RIVAL = "native:lambdarank"
 TREES = ("lambdarank", "ranknet", "xe_ndcg", "unique_softmax")
-KEPT = 4  # settings of each loss in a blend
+KEPT = 4  # number of settings per loss in a blend
 NEURAL = ("lambdaloss", "approx_ndcg", "listnet")
 MODEL = "mlp:widths=64-32"
 BUDGET = {"trees": 600, "patience": 50, "threads": 1}
 STUDY, CHOSEN = f"{RIVAL}, the study's search", "best of our tree losses"
 BLENDED, RESEEDED = f"blend of {RIVAL}, all settings", f"blend of {RIVAL}, {KEPT} settings x {len(TREES)} seeds"
 OURS, WITH_MLPS = "blend of our trees", "blend of our trees and MLPs"
-# What a row is measured against, if not RIVAL alone. It is no feat to beat a single ranker with many.
+# The rivals of a row, if not only RIVAL: a blend must be compared with blends, not only with a single ranker.
 RIVALS = {RIVAL: [], BLENDED: [RIVAL, STUDY], RESEEDED: [RIVAL, STUDY]}
 RIVALS |= {ours: [RIVAL, STUDY, BLENDED, RESEEDED] for ours in (OURS, WITH_MLPS)}
 
 
 def main() -> None:
-    """Run all folds and seeds, print the table, keep it with --json."""
+    """Run all folds and seeds, print the table, and write it with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default="../shared/data", help="where MQ2008 lies")
+    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--cells", type=Path, help="folder for the results of each fold and seed; those there are not run"
+        "--cells", type=Path, help="folder of the results of each fold and seed; existing results are reused"
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     keys = [(fold, seed) for seed in range(options.seeds) for fold in FOLDS]
     found = run_all(cell, keys, options)
-    every = {  # row: (seeds, queries)
+    every = {  # per row: (seeds, queries)
         row: np.stack([np.concatenate([found[fold, seed][row] for fold in FOLDS]) for seed in range(options.seeds)])
         for row in found[keys[0]]
     }
@@ -70,9 +72,9 @@ def main() -> None:
 
 
 def run_all(cell: Callable[..., dict[str, Any]], keys: list[Any], options: argparse.Namespace) -> dict[Any, Any]:
-    """What each cell finds, by its key, in some processes."""
+    """Run all cells in several processes, and return their results by key."""
     began = time.perf_counter()
-    # Spawned, not forked: a fork after a parallel kernel dies.
+    # Spawned, not forked: a process that is forked after a parallel kernel fails.
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         asked = [pool.submit(kept, options.cells, cell, *key, options.root) for key in keys]
         found = {key: each.result() for key, each in zip(keys, asked, strict=True)}
@@ -81,18 +83,18 @@ def run_all(cell: Callable[..., dict[str, Any]], keys: list[Any], options: argpa
 
 
 def table(every: dict[str, Any], empty: Any) -> Iterator[dict[str, Any]]:
-    """A row for each ranker and rival: the mean under both conventions, the spread over seeds, and the difference."""
+    """Yield a row per ranker and rival: the mean under both conventions, the spread over seeds, and the difference."""
     for what, values in every.items():
         by_seed = 100 * values.mean(1)
         row = {"what": what, "empty zero": by_seed.mean(), "empty one": by_seed.mean() + 100 * empty.mean()}
         row["spread"] = by_seed.std(ddof=1) if len(by_seed) > 1 else 0.0
         for rival in RIVALS.get(what, [RIVAL]) or [None]:
-            told = row if rival is None else {**row, "against": rival, **against(values, every[rival])}
-            yield {key: round(float(v), 4) if isinstance(v, float | np.floating) else v for key, v in told.items()}
+            full = row if rival is None else {**row, "against": rival, **against(values, every[rival])}
+            yield {key: round(float(v), 4) if isinstance(v, float | np.floating) else v for key, v in full.items()}
 
 
 def against(values: Any, other: Any) -> dict[str, float]:
-    """The difference over queries, each the mean over its seeds: seeds are no more queries."""
+    """Compare two rankers over queries; the value of a query is its mean over seeds, which are not extra queries."""
     from rankgrad.experiments.statistics import bootstrap, paired_t, randomisation
 
     mine, theirs = values.mean(0), other.mean(0)
@@ -102,7 +104,7 @@ def against(values: Any, other: Any) -> dict[str, float]:
 
 
 def versions() -> dict[str, str]:
-    """Of the frameworks."""
+    """Return the versions of the frameworks."""
     import lightgbm
     import xgboost
 
@@ -110,7 +112,7 @@ def versions() -> dict[str, str]:
 
 
 def kept(folder: Path | None, made: Callable[..., dict[str, Any]], *what: Any) -> dict[str, Any]:
-    """What a cell found, from its file if it has one. The last of `what` is where the data lie."""
+    """Return the result of a cell, from its file if there is one. The last of `what` is the folder of the data."""
     path = None if folder is None else folder / f"{'-'.join(map(str, what[:-1]))}.json"
     if path is not None and path.is_file():
         return json.loads(path.read_text())
@@ -122,7 +124,7 @@ def kept(folder: Path | None, made: Callable[..., dict[str, Any]], *what: Any) -
 
 
 def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
-    """Test NDCG@10 of each query, by row of the table, for a fold and a seed."""
+    """Return the test NDCG@10 per query, by row of the table, for a fold and a seed."""
     import torch
 
     import rankgrad as rg
@@ -133,10 +135,10 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     data = rg.data.load("MQ2008", fold=fold, root=root)
     train, validation, test = data.train, data.validation, data.test
-    held = {"eval_set": (validation.features, validation.labels), "eval_group": validation.lengths}
+    evaluation = {"eval_set": (validation.features, validation.labels), "eval_group": validation.lengths}
 
     def fit(ranker: Any) -> Any:
-        return ranker.fit(train.features, train.labels, group=train.lengths, **held)
+        return ranker.fit(train.features, train.labels, group=train.lengths, **evaluation)
 
     def on(part: Any, ranker: Any) -> Any:
         scores = ranker.model_.score(part.features, part.offsets)
@@ -151,7 +153,7 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
     best = {loss: by_validation(boosted(loss, **chosen) for chosen in combined(GRID)) for loss in (RIVAL, *TREES)}
     first = by_validation(boosted(RIVAL, seed=0, **chosen) for chosen in combined(STUDIED))[0].get_params()
     neural = [fit(Ranker(model=MODEL, loss=loss, seed=seed, device="cpu")) for loss in NEURAL]
-    # As many rankers in each blend, so that it is not their number that wins.
+    # The same number of rankers in each blend, so that their number gives no advantage.
     ours = [ranker for loss in TREES for ranker in best[loss][:KEPT]]
     seeds = [1000 * again + seed for again in range(1, len(TREES))]
     top = [{name: ranker.get_params()[name] for name in GRID} for ranker in best[RIVAL][:KEPT]]
@@ -168,12 +170,12 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
 
 
 def combined(grid: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every setting of a grid."""
+    """Return all settings of a grid."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 def by_validation(rankers: Any) -> list[Any]:
-    """The best on the validation lists first."""
+    """Sort rankers by their validation metric, best first."""
     return sorted(rankers, key=lambda ranker: -ranker.model_.metrics["validation"]["nDCG@10"])
 
 

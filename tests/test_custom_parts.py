@@ -179,7 +179,7 @@ def test_an_own_network_is_trained_saved_and_given_again(network, tmp_path):
     assert np.array_equal(score(again), score(model))
     for read in (Model.load, registry.load):
         with pytest.raises(
-            ValueError, match=rf"model must be given, for .* an own network \(.*{name}\): .*{name}\(\)\)"
+            ValueError, match=rf"model must be given, because .* a custom network \(.*{name}\): .*{name}\(\)\)"
         ):
             read(tmp_path)
     with pytest.raises(ValueError, match=r"must be a model that fits together; got .* must hold network"):
@@ -213,7 +213,7 @@ def test_rankers_of_the_package_are_taken_as_they_are(tmp_path):
     model = run(model=made)
     model.save(tmp_path)
     assert np.array_equal(score(Model.load(tmp_path)), score(model))  # its configuration says how it is made
-    with pytest.raises(ValueError, match=r"model must be None, for .* says how its network is made; got"):
+    with pytest.raises(ValueError, match=r"model must be None, because .* describes its network; got"):
         Model.load(tmp_path, model=made)
     with pytest.raises(ValueError, match=r"model must take 10 features, as the data has; got 5"):
         run(model=rg.rankers.build("mlp", features=5))
@@ -287,7 +287,7 @@ def test_nothing_that_a_folder_names_is_imported(tmp_path, monkeypatch):
     monkeypatch.setattr(Rows, "__module__", "trap")
     model.ranker._config["description"] = "trap.Rows"
     model.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"own network \(trap.Rows\): Model.load\(folder, model=Rows\(\)\)"):
+    with pytest.raises(ValueError, match=r"custom network \(trap.Rows\): Model.load\(folder, model=Rows\(\)\)"):
         rg.Ranker.load(tmp_path / "model")
     ranker = rg.Ranker.load(tmp_path / "model", model=Rows())
     assert (ranker.loss, ranker.metric) == ("own:trap.loss", "own:trap.metric")

@@ -74,7 +74,7 @@ def test_a_run_that_dies_goes_on_with_the_objects(loss, tmp_path):
 
 def test_another_object_is_another_run(tmp_path):
     run(out=tmp_path, loss=list_softmax, epochs=1)
-    with pytest.raises(ValueError, match=rf"loss must be 'own:{HERE}.list_softmax', as when .* began"):
+    with pytest.raises(ValueError, match=rf"loss must be 'own:{HERE}.list_softmax', to resume "):
         run(out=tmp_path, loss=padded_softmax, epochs=2, resume=True)
 
 
@@ -107,7 +107,9 @@ def test_training_starts_from_a_trained_model(tmp_path):
     kept = {"out": tmp_path, "data": shifted}
     run(**kept, epochs=1, init_model=first)
     for wrong, got in ((None, "none"), (again, "another")):
-        with pytest.raises(ValueError, match=f"init_model must be the model that .* began with, to go on; got {got}"):
+        with pytest.raises(
+            ValueError, match=f"init_model must be the model that the run started from, to resume .*; got {got}"
+        ):
             run(**kept, resume=True, init_model=wrong)
     assert same(run(**kept, resume=True, init_model=first), whole)
     fitted = NEURAL.fit({**QUICK, "epochs": 1, "lr": 1e-9}, shifted, LISTS.validation, init_model=first)

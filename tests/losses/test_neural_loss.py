@@ -203,7 +203,7 @@ def test_killed_and_resumed_gives_the_same_bits(form, tmp_path):
 
 def test_another_plan_cannot_go_on(tmp_path):
     pretrain(SMALL, tmp_path)
-    with pytest.raises(ValueError, match=r"seed must be 4, as when .* began, to go on; got 5"):
+    with pytest.raises(ValueError, match=r"seed must be 4, to resume .*; got 5"):
         pretrain(PretrainSpec(form="mended", lists=256, epochs=3, seed=5), tmp_path, resume=True)
     with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
         pretrain(SMALL, tmp_path)

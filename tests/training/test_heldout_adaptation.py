@@ -84,7 +84,7 @@ def by_differences(ranker, loss, scale, batch, held, size=1e-4):
 
 
 def after_a_step(ranker, loss, scale, batch, held):
-    """What training computes, with the weights where the step left them."""
+    """Compute the held-out gradient as training does, with the weights after the step."""
     ranker.eval()
     before = [weight.detach().clone() for weight in weights_of(ranker)]
     gradient = slopes(ranker, loss, batch)
@@ -175,7 +175,9 @@ def test_a_run_that_held_out_other_lists_is_not_resumed(tmp_path, monkeypatch):
     with monkeypatch.context() as then:
         kept, held = heldout_adaptation.split_held_out(LISTS.train, QUICK.seed)
         then.setattr("rankgrad.training.loop.split_held_out", lambda *_: (np.append(kept, held[0]), held[1:]))
-        with pytest.raises(ValueError, match=r"held-out lists must be those of when .* began, to go on; got others"):
+        with pytest.raises(
+            ValueError, match=r"held-out lists must be those of the run in .*, to resume it; got others"
+        ):
             train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
     train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
 

@@ -54,7 +54,7 @@ def killed_run(out, settings, kills, seed):
     for _ in range(kills):
         process = start(out, settings)
         before = (out / "last.safetensors").stat().st_mtime_ns if (out / "last.safetensors").exists() else None
-        while process.poll() is None:  # until it has gone on from where it was
+        while process.poll() is None:  # until it has resumed
             if (out / "last.safetensors").exists() and (out / "last.safetensors").stat().st_mtime_ns != before:
                 break
             time.sleep(0.002)
@@ -115,13 +115,13 @@ def test_two_processes_do_what_one_does(tmp_path, model, adapt):
         assert left["nDCG@10"] == pytest.approx(right["nDCG@10"], abs=1e-3)
 
 
-def test_other_settings_or_data_do_not_go_on(tmp_path):
+def test_other_settings_or_data_are_not_resumed(tmp_path):
     lists = load("synthetic:lists=57,features=10")
     settings = Settings(model="linear", epochs=1, device="cpu")
     train(settings, lists.train, out=tmp_path)
     with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
         train(settings, lists.train, out=tmp_path)
-    with pytest.raises(ValueError, match=r"lr must be 0.001, as when .* began, to go on; got 0.1"):
+    with pytest.raises(ValueError, match=r"lr must be 0.001, to resume .*; got 0.1"):
         train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match="data must be that of"):
         train(settings, lists.test, out=tmp_path, resume=True)

@@ -246,7 +246,7 @@ def test_weights_are_honoured():
     assert not same(plain, weights_of(run(loss="ranknet", weights=np.arange(len(ones)))))
     with pytest.raises(ValueError, match="weights must be None for approx_ndcg, which takes none"):
         run(loss="approx_ndcg", weights=ones)
-    with pytest.raises(ValueError, match="weights must be one a document"):
+    with pytest.raises(ValueError, match="weights must be one per document"):
         run(loss="ranknet", weights=ones[1:])
     with pytest.raises(ValueError, match="weights must be finite and at least 0"):
         run(loss="ranknet", weights=-ones)
@@ -337,7 +337,7 @@ def test_a_folder_that_is_no_model_says_so(tmp_path):
         Model.load(tmp_path)
     run(out=tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="its training stopped before the first epoch was done"):
+    with pytest.raises(ValueError, match="its training stopped before the end of the first epoch"):
         Model.load(tmp_path / "run")
     config = tmp_path / "run" / "config.json"
     text = re.sub(',\n "sha256": ".*"', "", config.read_text())

@@ -53,7 +53,7 @@ def test_what_waits_for_the_device_is_not_recorded(loss, recordable, monkeypatch
     lists = load("synthetic:lists=203,features=10")
     train(Settings(model="mlp:widths=16", loss=loss, epochs=3, batch_size=16, device="cuda"), lists.train)
     assert made[0].recordable == recordable
-    assert any(place.graph is not None for place in made[0].places.values()) == recordable
+    assert any(buffers.graph is not None for buffers in made[0].buffers.values()) == recordable
 
 
 def test_sizes_are_few_and_large_enough():

@@ -108,7 +108,7 @@ def test_settings_as_text_are_those_of_the_ranker(framework):
     text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
     made = spelled({"model": text, "loss": "softmax", "trees": 7})
     assert made.get_params() == TreeRanker(framework, "softmax", trees=7, **given).get_params()
-    with pytest.raises(ValueError, match="max_bin must be given once; the model says max_bin=63; got 15"):
+    with pytest.raises(ValueError, match="max_bin must be given once; model has max_bin=63; got 15"):
         spelled({"model": f"{framework}:max_bin=63", "max_bin": 15})
     with pytest.raises(ValueError, match="model must have no cutoff"):
         spelled({"model": f"{framework}@5"})

@@ -119,7 +119,7 @@ def test_trees_are_added_to_those_of_another_model(framework, tmp_path, monkeypa
     first = ranker.fit(X, Y, qid=QID).model_
     kept = first.content()
     whole = quick(framework, holdout=0.0, trees=11).fit(X, Y, qid=QID).model_
-    for init in (ranker, first):  # on the same lists, it is as if the training had gone on
+    for init in (ranker, first):  # on the same lists, the result is that of one longer training
         more = quick(framework, holdout=0.0, trees=5).fit(X, Y, qid=QID, init_model=init)
         np.testing.assert_array_equal(more.predict(X), whole.score(X))
         assert (more.best_trees_, more.model_.rounds, len(more.history_)) == (5, 11, 5)

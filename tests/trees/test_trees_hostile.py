@@ -59,10 +59,10 @@ LINES = {
     "a negative feature": ("split_feature=", "split_feature=-5", "split_feature must be from 0 to 3; got -5"),
     "a categorical split without categories": ("decision_type=", "decision_type=1", "num_cat must be the number of"),
     "more leaves than there are": ("num_leaves=", "num_leaves=400", "must be 399 finite numbers"),
-    "categories that are not there": ("num_cat=", "num_cat=9", "cat_boundaries must be there; got no such line"),
+    "categories that are not there": ("num_cat=", "num_cat=9", "cat_boundaries must be in the file; got no such line"),
     "another number of features": ("max_feature_idx=", "max_feature_idx=70", "max_feature_idx must be 3; got '70'"),
     "no trees per iteration": ("num_tree_per_iteration=", "num_tree_per_iteration=0", "must be 1; got '0'"),
-    "linear leaves without coefficients": ("is_linear=", "is_linear=1", "leaf_const must be there"),
+    "linear leaves without coefficients": ("is_linear=", "is_linear=1", "leaf_const must be in the file"),
     "no word on linear leaves": ("is_linear=", "shrinkage=1\n", "in LightGBM's order"),
 }
 
@@ -88,7 +88,7 @@ FIELDS = {
     "right_children": (0, 1, "children must lead to each node once"),
     "split_indices": (0, 99, "split_indices must be from 0 to 3; got 99"),
     "split_type": (0, 1, "split_type must be from 0 to 0; got 1"),
-    "parents": (3, 6, "parents must be those that the children say"),
+    "parents": (3, 6, "parents must agree with the children"),
     "split_conditions": (0, "1", "split_conditions must be a list of finite numbers"),
     "default_left": (0, 7, "default_left must be from 0 to 1; got 7"),
 }

@@ -193,15 +193,15 @@ def test_one_piece_of_the_length_of_a_segment_is_not_continued(tmp_path):
 def test_other_settings_and_data_are_errors(framework, tmp_path):
     told = plan(framework, trees=6)
     stopped(told, tmp_path, 5)
-    with pytest.raises(ValueError, match="be a new folder, or be resumed; got a run that is there already"):
+    with pytest.raises(ValueError, match="be a new folder, or be resumed; got a folder that already holds a run"):
         boost(told, TRAIN, HELD, out=tmp_path)
-    with pytest.raises(ValueError, match=r"seed must be 3, as when .* began, to go on; got 4"):
+    with pytest.raises(ValueError, match=r"seed must be 3, to resume .*; got 4"):
         boost(told._replace(seed=4), TRAIN, HELD, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"data must be that of .*, to go on; got"):
+    with pytest.raises(ValueError, match=r"data must be that of the run, .*, to resume .*; got"):
         boost(told, HELD, HELD, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"validation must be that of .*, to go on; got"):
+    with pytest.raises(ValueError, match=r"validation must be that of the run, .*, to resume .*; got"):
         boost(told, TRAIN, TRAIN, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"sample_weight must be that of .*None, to go on; got"):
+    with pytest.raises(ValueError, match=r"sample_weight must be that of the run, None, to resume .*; got"):
         boost(told, TRAIN, HELD, np.ones(len(TRAIN.labels), np.float32), out=tmp_path, resume=True)
     with pytest.raises(ValueError, match="init_model must be that of"):
         boost(told, TRAIN, HELD, out=tmp_path, resume=True, init_model=boost(told, TRAIN, None))
@@ -226,7 +226,9 @@ def test_a_checkpoint_that_was_edited_is_one_sentence(framework, damage, tmp_pat
     else:
         facts["history"] = facts["history"][:-1]
     write_tensors(path, tensors, facts)
-    with pytest.raises(ValueError, match=r"last.safetensors must be a checkpoint of this run; got .*: train anew"):
+    with pytest.raises(
+        ValueError, match=r"last.safetensors must be a checkpoint of this run; got .*: train again in a new folder"
+    ):
         boost(told, TRAIN, HELD, out=tmp_path, resume=True)
 
 

@@ -1,4 +1,4 @@
-"""How the networks of NeuralLoss come about: generated lists, pretraining, and how faithful the result is."""
+"""Make the networks of NeuralLoss: generated lists, pretraining, and the fidelity of the result."""
 
 from rankgrad import moved
 from rankgrad.surrogate.fidelity import fidelity

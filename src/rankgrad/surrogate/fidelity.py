@@ -1,4 +1,4 @@
-"""How well a surrogate follows the metric it stands for, by the length of the list and the shape of its scores."""
+"""Measure the correlation of a surrogate with its metric, by the length of the list and the shape of its scores."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -10,20 +10,22 @@ from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.generated_lists import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
-# Pretraining with seed S draws the lists of a step by S 2^24 + step. A CPU keeps 32 bits of a seed, so that of this
-# sum nothing is left there but 50,000 and more: runs of seed 0 with fewer steps than that share no list with it.
+# Pretraining with seed S draws the lists of a step with the seed S 2^24 + step. A CPU keeps only 32 bits of a seed, so
+# 2^40 vanishes there, and the seeds of `fidelity` begin at 50,000: runs of seed 0 with fewer steps share no list.
 HELD_OUT = 2**40
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class FidelityRow(NamedTuple):
-    """Spearman correlations over the lists of one length and one shape; shape "all": of all shapes together."""
+    """Spearman correlations over the lists of one length and one shape; the shape "all" is all shapes together."""
 
     length: int
     shape: str
-    dcg: float  # of the surrogate with true DCG, in the gain it was trained for
-    ndcg: float  # of the surrogate over the true ideal, with NDCG of exponential gain: labels alone do not help here
+    dcg: float  # of the surrogate with the true DCG, with the gain of its training
+    ndcg: (
+        float  # of the surrogate divided by the true ideal with NDCG of exponential gain: labels alone do not help here
+    )
 
 
 @torch.no_grad()
@@ -38,16 +40,16 @@ def fidelity(
     seed: int = 0,
     device: Any = "cpu",
 ) -> list[FidelityRow]:
-    """Rank correlations of a surrogate with the truth, on lists that no pretraining drew.
+    """Compute rank correlations of a surrogate with the true metric, on lists that pretraining did not draw.
 
     Args:
-        surrogate: scores on [0, 1], labels and mask, `(lists, n)`, to one number per list.
-        target: what this number estimates: `"dcg"`, of linear gain, or `"ndcg"`, of exponential gain.
-        grades: 3 or 5.
+        surrogate: function of scores in [0, 1], labels and mask, each `(lists, n)`, with one value per list.
+        target: metric that this value estimates: `"dcg"`, of linear gain, or `"ndcg"`, of exponential gain.
+        grades: number of label values, 3 or 5.
         lengths, shapes: of the lists.
-        lists: of each length and shape.
-        seed: of the lists.
-        device: where to draw the lists and run the surrogate.
+        lists: number of lists per length and shape.
+        seed: random seed of the lists.
+        device: device of the lists and the surrogate.
 
     Example:
         >>> exact = lambda scores, labels, mask: ndcg(scores, labels, mask=mask, reduction="none")
@@ -68,7 +70,7 @@ def fidelity(
 
 
 def _compared(surrogate: Surrogate, scores: Tensor, labels: Tensor, target: str) -> Tensor:
-    """The surrogate and the truth, as DCG and as NDCG, `(4, lists)`, of lists with a relevant document."""
+    """Return surrogate and true metric as DCG and as NDCG, `(4, lists)`, for lists with a relevant document."""
     some = (labels > 0).any(-1)
     scores, labels = scores[some], labels[some]
     value = surrogate(scores, labels, torch.ones_like(scores, dtype=torch.bool))
@@ -85,7 +87,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """The correlation of the ranks, of which ties share the mean; 0 where there is nothing to order."""
+    """Return the correlation of the ranks, where ties share their mean rank; 0 if all values are equal."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

@@ -1,4 +1,4 @@
-"""Generated lists: scores of nine shapes on [0, 1], skewed grades, and orders from random to perfect."""
+"""Generate random lists: scores of nine shapes in [0, 1], skewed labels, and orders from random to perfect."""
 
 import math
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor
 
-# Documents of each grade, as NeuralLoss's authors took them.
+# Shares of the grades, as in the paper of NeuralLoss.
 PRIORS = {3: (0.75, 0.2, 0.05), 5: (0.515, 0.325, 0.134, 0.018, 0.008)}
 
-Uniform = Callable[[], Tensor]  # numbers on (0, 1), `(lists, n)`
+Uniform = Callable[[], Tensor]  # returns random numbers in (0, 1), `(lists, n)`
 
 
 def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
-    """Normal numbers cut to [0, 1], by their inverse distribution function."""
+    """Return normal random numbers truncated to [0, 1], by their inverse distribution function."""
     low, high = (math.erf((end - mean) / deviation / math.sqrt(2)) for end in (0.0, 1.0))
     return mean + deviation * math.sqrt(2) * torch.erfinv(low + (high - low) * uniform)
 
 
 def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tuple[float, float]) -> Tensor:
-    """A mixture of two normals, of which the first has this share of the documents."""
+    """Return a mixture of two normal distributions; the first has this share of the documents."""
     return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
 
 
@@ -47,18 +47,18 @@ def draw(
     pairing: str = "mixed",
     generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scores and labels of lists of one length, each `(lists, n)`, on the device of the generator.
+    """Draw scores and labels of lists of one length, each `(lists, n)`, on the device of the generator.
 
-    `pairing` says what scores have to do with labels. `"mixed"`: of 10 lists 3 are in random order, the others in one
-    that agrees with the labels more or less. `"published"`: half are random, half have scores of label / grades, which
+    `pairing` is the relation of scores and labels. `"mixed"`: 3 of 10 lists are in random order, the others agree with
+    their labels more or less. `"published"`: half of the lists are random, half have the scores label / grades, which
     is the ideal order.
 
     Args:
-        lists, n: how many, and of how many documents.
-        grades: 3 or 5; labels are below it, drawn with `PRIORS`.
-        shape: of `SHAPES`; None: all of them in turn, about as many lists of each.
+        lists, n: number of lists, and of documents per list.
+        grades: number of label values, 3 or 5; labels are drawn with `PRIORS`.
+        shape: one of `SHAPES`; None: all of them, each for about the same number of lists.
         pairing: `"mixed"` or `"published"`.
-        generator: of the random numbers.
+        generator: source of random numbers.
 
     Example:
         >>> scores, labels = draw(2, 4, 3, shape="tent", generator=torch.Generator().manual_seed(0))
@@ -80,7 +80,7 @@ def draw(
     scores = torch.cat(parts)
     if pairing == "published":
         return torch.where(uniform(lists, 1) < 0.5, scores, labels / grades), labels
-    # The scores as they were drawn, but handed out in the order of label plus noise.
+    # The drawn scores, assigned in the order of label plus noise.
     pull = 1.5 * uniform(lists, 1) * (uniform(lists, 1) < 0.7)
     order = pull * labels + torch.randn((lists, n), generator=generator, device=device)
     return scores.sort(-1).values.gather(-1, order.argsort(-1).argsort(-1)), labels

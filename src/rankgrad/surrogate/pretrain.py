@@ -1,4 +1,4 @@
-"""Pretraining of NeuralLoss's networks on generated lists, which are new at every step and depend on the seed alone."""
+"""Pretrain the networks of NeuralLoss on generated lists, which are new at every step and depend only on the seed."""
 
 import dataclasses
 import math
@@ -28,8 +28,8 @@ class PretrainDefaults:
     """Default settings of pretraining for one form of the network."""
 
     lengths: tuple[int, int]
-    lists: int  # an epoch
-    batch: int  # lists per step, all of one length
+    lists: int  # number of lists per epoch
+    batch: int  # number of lists per batch, all of one length
     lr: float
     schedule: str
     pairing: str
@@ -44,22 +44,22 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class PretrainSpec:
-    """What a pretraining run is told; None: as `RECIPES` says for the form.
+    """The settings of a pretraining run; None: the value of `RECIPES` for the form.
 
     Example:
-        >>> Plan(form="mended", epochs=2).recipe.lengths
+        >>> PretrainSpec(form="mended", epochs=2).recipe.lengths
         (1, 200)
     """
 
-    form: str = "mended"  # of the network: "mended" or "published"
+    form: str = "mended"  # form of the network: "mended" or "published"
     grades: int = 5  # number of label values, 3 or 5
-    lists: int | None = None  # an epoch
+    lists: int | None = None  # number of lists per epoch
     epochs: int = 20  # number of epochs
-    batch: int | None = None  # lists per step, all of one length
+    batch: int | None = None  # number of lists per batch, all of one length
     seed: int = 0  # random seed of the weights and the lists
 
     def check(self) -> None:
-        """Raise an error about the first thing that is wrong."""
+        """Raise an error for the first wrong value."""
         one_of("form", self.form, RECIPES)
         if self.grades not in PRIORS:
             bad_value("grades", f"be one of {', '.join(map(str, PRIORS))}", self.grades)
@@ -70,120 +70,120 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """The recipe of the form, with what the plan changes in it."""
+        """Settings of the form: its defaults, with the changes of this spec."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 
     @property
     def steps(self) -> int:
-        """Steps an epoch."""
+        """Number of steps per epoch."""
         return max(1, self.recipe.lists // self.recipe.batch)
 
 
 def pretrain(
-    plan: PretrainSpec,
+    spec: PretrainSpec,
     out: Path | None = None,
     *,
     device: str = "cpu",
     resume: bool = False,
     tell: Callable[[int, float], None] = lambda epoch, error: None,
 ) -> nn.Module:
-    """Train a network of a form to estimate its metric, by squared error; the network that comes out.
+    """Train a network to estimate its metric by squared error, and return it.
 
-    With `out`, a checkpoint an epoch and the weights at the end are written there, aside and then renamed. A run that
-    is killed and resumed gives, on the CPU, bitwise the weights of one that was not: the lists of a step depend on the
+    With `out`, a checkpoint per epoch and the final weights are written there, atomically. A run that is killed and
+    resumed on the CPU ends with the same bits as one that was not interrupted: the lists of a step depend only on the
     seed and the number of the step.
 
     Args:
-        plan: what to train, and on how much.
-        out: a folder that `NeuralLoss(path=...)` reads.
-        device: where to compute. The lists differ from one kind of device to another.
-        resume: go on from the checkpoint in `out`, if there is one.
+        spec: form of the network and size of the training.
+        out: folder that `NeuralLoss(path=...)` reads.
+        device: device of the network. The lists differ between CPU and GPU.
+        resume: resume from the checkpoint in `out`, if there is one.
         tell: called after each epoch with its number and its root mean squared error.
 
     Example:
-        >>> network = pretrain(Plan(form="mended", lists=256, epochs=1))
+        >>> network = pretrain(PretrainSpec(form="mended", lists=256, epochs=1))
         >>> network.config["form"]
         'mended'
     """
-    plan.check()
+    spec.check()
     if out is None:
-        return _pretrain(plan, None, device, resume, tell)
+        return _pretrain(spec, None, device, resume, tell)
     with locked(out, again=True):
         check_plain(out)
-        return _pretrain(plan, out, device, resume, tell)
+        return _pretrain(spec, out, device, resume, tell)
 
 
 def _pretrain(
-    plan: PretrainSpec, out: Path | None, device: str, resume: bool, tell: Callable[[int, float], None]
+    spec: PretrainSpec, out: Path | None, device: str, resume: bool, tell: Callable[[int, float], None]
 ) -> nn.Module:
     with torch.random.fork_rng([]):
-        torch.manual_seed(plan.seed)
-        network: nn.Module = make(plan.form, plan.grades).to(device)
-    optimiser = torch.optim.Adam([{"params": list(network.parameters()), "base_lr": plan.recipe.lr}])
+        torch.manual_seed(spec.seed)
+        network: nn.Module = make(spec.form, spec.grades).to(device)
+    optimiser = torch.optim.Adam([{"params": list(network.parameters()), "base_lr": spec.recipe.lr}])
     done = 0
     if out is not None and (out / LAST).exists():
         if not resume:
-            bad_value(str(out), "be a new folder, or be resumed", "a run that is there already")
-        done = _load(out / LAST, plan, network, optimiser)
-    for epoch in range(done, plan.epochs):
-        error = _epoch(plan, epoch, network, optimiser, device)
+            bad_value(str(out), "be a new folder, or be resumed", "a folder that already holds a run")
+        done = _load(out / LAST, spec, network, optimiser)
+    for epoch in range(done, spec.epochs):
+        error = _epoch(spec, epoch, network, optimiser, device)
         if out is not None:
-            _save(out / LAST, plan, network, optimiser, epoch + 1)
+            _save(out / LAST, spec, network, optimiser, epoch + 1)
         tell(epoch + 1, error)
     if out is not None:
-        facts = {"format": FORMAT, "version": VERSION, "network": network.config, "plan": dataclasses.asdict(plan)}
+        facts = {"format": FORMAT, "version": VERSION, "network": network.config, "plan": dataclasses.asdict(spec)}
         write_tensors(out / WEIGHTS, network.state_dict(), facts)
     return network
 
 
-def keep_fidelity(out: Path, plan: PretrainSpec, rows: list[Any]) -> None:
-    """Write the fidelity of what was trained beside it."""
-    write_json(out / FIDELITY, {"plan": dataclasses.asdict(plan), "rows": [row._asdict() for row in rows]})
+def keep_fidelity(out: Path, spec: PretrainSpec, rows: list[Any]) -> None:
+    """Write the fidelity of a network into its folder."""
+    write_json(out / FIDELITY, {"plan": dataclasses.asdict(spec), "rows": [row._asdict() for row in rows]})
 
 
-def _epoch(plan: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
-    rate = schedule(plan.recipe.schedule, plan.epochs, 0.0)
+def _epoch(spec: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
+    rate = schedule(spec.recipe.schedule, spec.epochs, 0.0)
     total = torch.zeros((), device=device)
-    for step in range(epoch * plan.steps, (epoch + 1) * plan.steps):
-        set_rate(optimiser, rate(step / plan.steps, 1.0))
-        scores, labels, target = lists_of(plan, step, device)
+    for step in range(epoch * spec.steps, (epoch + 1) * spec.steps):
+        set_rate(optimiser, rate(step / spec.steps, 1.0))
+        scores, labels, target = lists_of(spec, step, device)
         error = (network(scores, labels, torch.ones_like(scores, dtype=torch.bool)) - target).square().mean()
         optimiser.zero_grad()
         error.backward()
         optimiser.step()
         total += error.detach()
-    return math.sqrt(float(total) / plan.steps)
+    return math.sqrt(float(total) / spec.steps)
 
 
-def lists_of(plan: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-    """Scores and labels of a step, `(batch, n)`, and what the network is to make of them, `(batch,)`."""
-    recipe = plan.recipe
+def lists_of(spec: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    """Return scores and labels of a step, `(batch, n)`, and the target of the network, `(batch,)`."""
+    recipe = spec.recipe
     shortest, longest = recipe.lengths
-    number = plan.seed * 2**24 + step
-    # Lengths from 40 to 50 alike often; from 1 to 200 as often from 1 to 2 as from 100 to 200.
+    number = spec.seed * 2**24 + step
+    # The logarithm of the length is uniform: lengths 1 to 2 are as frequent as 100 to 200.
     power = random.Random(number).random()
     n = min(longest, int(shortest * ((longest + 1) / shortest) ** power))
     generator = torch.Generator(device).manual_seed(number)
-    scores, labels = draw(recipe.batch, n, plan.grades, pairing=recipe.pairing, generator=generator)
+    scores, labels = draw(recipe.batch, n, spec.grades, pairing=recipe.pairing, generator=generator)
     if recipe.target == "dcg":
         return scores, labels, dcg(scores, labels, gain="linear", reduction="none")
     return scores, labels, ndcg(scores, labels, reduction="none")
 
 
-def _save(path: Path, plan: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer, done: int) -> None:
+def _save(path: Path, spec: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer, done: int) -> None:
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     tensors |= {f"optimiser.{name}": value for name, value in state_tensors(optimiser)}
-    write_tensors(path, tensors, {"plan": dataclasses.asdict(plan), "epochs done": done})
+    write_tensors(path, tensors, {"plan": dataclasses.asdict(spec), "epochs done": done})
 
 
-def _load(path: Path, plan: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
+def _load(path: Path, spec: PretrainSpec, network: nn.Module, optimiser: torch.optim.Optimizer) -> int:
     tensors, facts = read_tensors(path)
     try:
-        for name, now in dataclasses.asdict(plan).items():
+        for name, now in dataclasses.asdict(spec).items():
             then = facts["plan"].get(name)
             if then != now:
-                bad_value(name, f"be {then!r}, as when {path.parent} began, to go on", repr(now))
+                bad_value(name, f"be {then!r}, to resume {path.parent}", repr(now))
         parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimiser": {}}
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
@@ -193,4 +193,6 @@ def _load(path: Path, plan: PretrainSpec, network: nn.Module, optimiser: torch.o
         return int(facts["epochs done"])
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         got = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{path} must be a checkpoint of such a network; got {got}: start anew") from error
+        raise ValueError(
+            f"{path} must be a checkpoint of such a network; got {got}: train again in a new folder"
+        ) from error

@@ -1,4 +1,4 @@
-"""Training: `train(Settings(...), data, validation)` gives a `Model`, which scores, is judged and is saved."""
+"""Train neural rankers: `train(Settings(...), data, validation)` returns a `Model`, which scores lists and is saved."""
 
 from rankgrad.training.loop import NotFinite, train
 from rankgrad.training.model import Model

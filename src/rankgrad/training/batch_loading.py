@@ -1,4 +1,4 @@
-"""Batches of tensors: gathered on the device where the data fits there, else read ahead from the memory map."""
+"""Load batches as tensors: from the device if the data set fits there, otherwise as a stream from the memory map."""
 
 import queue
 import threading
@@ -13,36 +13,38 @@ from torch import Tensor
 from rankgrad.data import Dataset, Preprocessing
 from rankgrad.training.batch_schedule import StepLists
 
-_AHEAD = 4  # batches read before they are asked for
-_SHARE = 0.5  # of the free memory of the device that the data may take
+_AHEAD = 4  # number of batches that are read in advance
+_SHARE = 0.5  # largest share of the free device memory that the data may use
 
 
 class Batch(NamedTuple):
-    """Some lists on the device."""
+    """The lists of one batch, on the device."""
 
     features: Tensor  # (documents, f)
     labels: Tensor  # (documents,)
     offsets: Tensor  # (lists + 1,)
     weights: Tensor | None  # (documents,)
-    width: int  # documents of the longest list
+    width: int  # number of documents of the longest list
 
 
 class DeviceData:
-    """The whole data set on the device, preprocessed once; a batch is a gather there."""
+    """The whole data set on the device, preprocessed once; a batch is gathered there."""
 
-    def __init__(self, data: Dataset, steps: Preprocessing, weights: Tensor | None, device: torch.device) -> None:
-        self.features = torch.from_numpy(steps.transform(data.features, data.offsets)).to(device)
+    def __init__(
+        self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
+    ) -> None:
+        self.features = torch.from_numpy(preprocessing.transform(data.features, data.offsets)).to(device)
         self.labels = torch.from_numpy(np.array(data.labels, dtype=np.float32)).to(device)
         self.weights = None if weights is None else weights.to(device)
         self.device = device
 
-    def batches(self, plan: Sequence[StepLists]) -> Iterator[Batch]:
-        """The batches of these steps, in order."""
-        if not plan:
+    def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
+        """Yield the batches of these steps, in order."""
+        if not steps:
             return
-        # One transfer for many batches: each costs a launch, however small it is.
-        for start in range(0, len(plan), 1024):
-            part = plan[start : start + 1024]
+        # One transfer for many batches: each transfer costs a launch, even a small one.
+        for start in range(0, len(steps), 1024):
+            part = steps[start : start + 1024]
             rows = _concatenated([step.rows for step in part], self.device)
             offsets = _concatenated([step.offsets for step in part], self.device)
             row = place = 0
@@ -52,19 +54,21 @@ class DeviceData:
                 row, place = row + len(step.rows), place + len(step.offsets)
 
     def gather(self, rows: Tensor, offsets: Tensor, width: int) -> Batch:
-        """A batch of these rows."""
+        """Return the batch of these rows."""
         weights = None if self.weights is None else self.weights.index_select(0, rows)
         return Batch(self.features.index_select(0, rows), self.labels.index_select(0, rows), offsets, weights, width)
 
 
 class StreamedData:
-    """Batches read from the data set's arrays (a memory map, usually) in a thread, some ahead of their use."""
+    """Batches that a thread reads in advance from the arrays of the data set, which are usually a memory map."""
 
-    def __init__(self, data: Dataset, steps: Preprocessing, weights: Tensor | None, device: torch.device) -> None:
-        self.data, self.steps, self.weights, self.device = data, steps, weights, device
+    def __init__(
+        self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
+    ) -> None:
+        self.data, self.preprocessing, self.weights, self.device = data, preprocessing, weights, device
 
-    def batches(self, plan: Sequence[StepLists]) -> Iterator[Batch]:
-        """The batches of these steps, in order. What goes wrong in the thread is raised here."""
+    def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
+        """Yield the batches of these steps, in order. Errors of the thread are raised here."""
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         stopped = threading.Event()
 
@@ -77,7 +81,7 @@ class StreamedData:
 
         def read() -> None:
             try:
-                for step in plan:
+                for step in steps:
                     if stopped.is_set():
                         return
                     put(self._read(step))
@@ -85,7 +89,7 @@ class StreamedData:
             except BaseException as error:
                 put(error)
 
-        thread = threading.Thread(target=read, name="rankgrad-feed", daemon=True)
+        thread = threading.Thread(target=read, name="rankgrad-batches", daemon=True)
         thread.start()
         try:
             while (item := ready.get()) is not None:
@@ -98,40 +102,40 @@ class StreamedData:
 
     def _read(self, step: StepLists) -> Batch:
         features = self._features(step)
-        labels = np.array(self.data.labels[step.rows], dtype=np.float32)
+        label_array = np.array(self.data.labels[step.rows], dtype=np.float32)
         weights = None if self.weights is None else self.weights[torch.from_numpy(step.rows)]
-        arrays = (torch.from_numpy(array) for array in (features, labels, step.offsets))
+        arrays = (torch.from_numpy(array) for array in (features, label_array, step.offsets))
         if self.device.type == "cuda":
             arrays = (tensor.pin_memory() for tensor in arrays)
-        rows, grades, offsets = arrays
-        return Batch(rows, grades, offsets, weights, step.width)
+        rows, labels, offsets = arrays
+        return Batch(rows, labels, offsets, weights, step.width)
 
     def _features(self, step: StepLists) -> NDArray[np.float32]:
         lengths = self.data.lengths[step.lists]
         if lengths.sum() == len(step.rows):
-            return self.steps.transform(np.asarray(self.data.features[step.rows]), step.offsets)
-        # Lists are cut after preprocessing, which may look at a whole list.
+            return self.preprocessing.transform(np.asarray(self.data.features[step.rows]), step.offsets)
+        # Lists are truncated after preprocessing, which may need the whole list.
         whole = self.data.take(step.lists)
         starts = np.repeat(self.data.offsets[step.lists] - whole.offsets[:-1], np.diff(step.offsets))
-        return self.steps.transform(whole.features, whole.offsets)[step.rows - starts]
+        return self.preprocessing.transform(whole.features, whole.offsets)[step.rows - starts]
 
     def _move(self, batch: Batch) -> Batch:
-        rows, grades, offsets = (tensor.to(self.device, non_blocking=True) for tensor in batch[:3])
+        rows, labels, offsets = (tensor.to(self.device, non_blocking=True) for tensor in batch[:3])
         weights = None if batch.weights is None else batch.weights.to(self.device)
-        return Batch(rows, grades, offsets, weights, batch.width)
+        return Batch(rows, labels, offsets, weights, batch.width)
 
 
-def feed(
-    data: Dataset, steps: Preprocessing, device: torch.device, *, where: str, weights: Tensor | None
+def batch_source(
+    data: Dataset, preprocessing: Preprocessing, device: torch.device, *, data_on: str, weights: Tensor | None
 ) -> DeviceData | StreamedData:
-    """The data on the device where it fits (or `where` says so), else as a stream."""
+    """Return the data on the device or as a stream, by the setting `data_on`; "auto": on the device if it fits."""
     needed = data.features.size * 4
-    fits = where == "device" or (where == "auto" and needed < _SHARE * free_memory(device))
-    return (DeviceData if fits else StreamedData)(data, steps, weights, device)
+    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_memory(device))
+    return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 
 
 def free_memory(device: torch.device) -> float:
-    """Bytes that are free on the device."""
+    """Number of free bytes on the device."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:
@@ -139,7 +143,7 @@ def free_memory(device: torch.device) -> float:
             facts = dict(line.split(":", 1) for line in file)
         return float(facts["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):
-        return float("inf")  # not Linux: let the data in, as most libraries do
+        return float("inf")  # not Linux: assume that the data fits, as most libraries do
 
 
 def _concatenated(arrays: Sequence[np.ndarray], device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which lists go into which step: shuffled by the seed and the epoch, alike in every process."""
+"""Assign lists to training steps: shuffled by random seed and epoch, in the same way in every process."""
 
 from dataclasses import dataclass
 
@@ -7,33 +7,33 @@ from numpy.typing import NDArray
 
 from rankgrad.data.truncation import draw_rows
 
-_POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay random
+_POOL = 32  # batches that are sorted by length together: enough for little padding, few enough for random batches
 
 
 @dataclass(frozen=True)
 class StepLists:
-    """What this process does in one step: its lists of the batch, and how many lists the batch has in all."""
+    """The lists of one step in this process, and the number of lists of the whole batch."""
 
     lists: NDArray[np.int64]  # numbers of the lists in the data set
     rows: NDArray[np.int64]  # rows of the data set, list after list
     offsets: NDArray[np.int64]  # (lists + 1,), of the rows
-    batch: int  # lists of the batch over all processes
+    batch: int  # number of lists of the batch over all processes
 
     @property
     def width(self) -> int:
-        """Documents of the longest list."""
+        """Number of documents of the longest list."""
         return int(np.diff(self.offsets).max(initial=0))
 
 
 @dataclass(frozen=True)
 class BatchSchedule:
-    """The steps of any epoch. Batches are counted in lists, or, with `documents`, filled up to so many documents.
+    """The steps of every epoch. A batch has `batch` lists or, with `documents`, at most this number of documents.
 
-    With `by_length`, lists of like length share a batch, so that attention over padded lists wastes little: a pool of
-    shuffled lists is sorted, cut into batches, and the batches are shuffled.
+    With `by_length`, lists of similar length share a batch, so that attention over padded lists wastes little: a pool
+    of shuffled lists is sorted by length, split into batches, and the batches are shuffled.
     """
 
-    labels: NDArray[np.float32]  # (documents,), for a cut that keeps a relevant document
+    labels: NDArray[np.float32]  # (documents,), to keep a relevant document when a list is truncated
     offsets: NDArray[np.int64]  # (lists + 1,)
     seed: int
     batch: int
@@ -44,7 +44,7 @@ class BatchSchedule:
     world: int = 1
 
     def steps(self, epoch: int) -> list[StepLists]:
-        """The steps of an epoch for this process; every process has as many."""
+        """Return the steps of an epoch for this process; every process has the same number of steps."""
         rng = np.random.default_rng([self.seed, epoch])
         rows, offsets = None, self.offsets
         if self.list_size is not None:
@@ -63,15 +63,15 @@ class BatchSchedule:
             pool = order[start : start + per_pool]
             if self.by_length:
                 pool = pool[np.argsort(-lengths[pool], kind="stable")]
-            batches += self._cut(pool, lengths)
+            batches += self._split(pool, lengths)
         if self.by_length:
             batches = [batches[place] for place in rng.permutation(len(batches))]
         return batches
 
-    def _cut(self, pool: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def _split(self, pool: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         if self.documents is None:
             return [pool[start : start + self.batch] for start in range(0, len(pool), self.batch)]
-        # A new batch begins where the next list would not fit; a list longer than a batch has one to itself.
+        # A new batch begins where the next list does not fit. A list that is longer than a batch is a batch alone.
         starts, filled = [0], 0
         for place, length in enumerate(lengths[pool].tolist()):
             if filled and filled + length > self.documents:

@@ -1,4 +1,4 @@
-"""Where a run stands, and the file that lets it go on from there, bit by bit."""
+"""The state of a training run, and the checkpoint file from which a stopped run resumes with the same bits."""
 
 import dataclasses
 import json
@@ -20,47 +20,49 @@ from rankgrad.training.optimisers import MovingAverage, load_state, state_tensor
 from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
-# Settings that may differ when a run goes on: they do not change what a step computes.
+# Settings that may differ when a run is resumed: they do not change what a step computes.
 _FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
 
-_ROW = ("epoch", "loss", "seconds", "judge_seconds")  # of the history
+_ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the history
 
 
 @dataclass
 class RunState:
-    """What besides tensors a run has to remember."""
+    """The part of the state of a run that is not tensors."""
 
-    epoch: int = 0  # the one under way
-    step: int = 0  # steps done in it
-    loss: float = 0.0  # summed over the lists of its steps
-    lists: int = 0
-    seconds: float = 0.0  # of all training so far
+    epoch: int = 0  # the current epoch, from 0
+    step: int = 0  # number of steps done in this epoch
+    loss: float = 0.0  # sum over the lists of these steps
+    lists: int = 0  # number of lists of these steps
+    seconds: float = 0.0  # training time so far
     best: float | None = None
     best_epoch: int | None = None
-    stale: int = 0  # epochs since the best
-    first: float | None = None  # the mean loss of the first step
-    plateau: float = 1.0  # what a plateau has made of the learning rate
-    log_bytes: int = 0  # length of log.jsonl when this was written
+    stale: int = 0  # number of epochs since the best one
+    first: float | None = None  # mean loss of the first step
+    plateau: float = 1.0  # factor of the learning rate from the schedule `plateau`
+    log_bytes: int = 0  # length of log.jsonl when the checkpoint was written
     history: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
 
 
 class Checkpoint:
-    """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state; one rename."""
+    """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state. Written atomically."""
 
-    def __init__(self, folder: Path, settings: Settings, data: Dataset, fabric: Any, begun: str | None = None) -> None:
-        self.path, self.fabric, self.begun = folder / LAST, fabric, begun
+    def __init__(
+        self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
+    ) -> None:
+        self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
         self.settings, self.data = settings.to_json(), data_fingerprint(data)
-        self.run = mark(settings, data, begun)
-        self.held: str | None = None  # a hash of the lists that the parameters of the loss are moved by
+        self.run = run_id(settings, data, init_hash)
+        self.held_out: str | None = None  # hash of the held-out lists, with `adapt=heldout`
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
 
-    def hold(self, lists: NDArray[np.int64]) -> None:
-        """Note which lists are held out for `adapt=heldout`; a run that is resumed must have held out the same."""
-        self.held = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
-        if self._found is not None and self._found[1].get("held") != self.held:
-            got = "others: version 0.1 chose them otherwise. Train anew elsewhere"
-            bad_value("held-out lists", f"be those of when {self.path.parent} began, to go on", got)
+    def set_held_out(self, lists: NDArray[np.int64]) -> None:
+        """Store which lists are held out for `adapt=heldout`. A run is resumed only with the same held-out lists."""
+        self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
+        if self._found is not None and self._found[1].get("held") != self.held_out:
+            got = "others: version 0.1 chose other lists. Train again in a new folder"
+            bad_value("held-out lists", f"be those of the run in {self.path.parent}, to resume it", got)
 
     def save(
         self,
@@ -70,7 +72,7 @@ class Checkpoint:
         average: MovingAverage | None,
         scaler: Any,
     ) -> None:
-        """Write where the run stands, with the optimisers by name. All processes call it, the first one writes."""
+        """Write the state of the run, with the optimisers by name. All processes call it, the first one writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
         if self.fabric.global_rank > 0:
             return
@@ -81,25 +83,25 @@ class Checkpoint:
         if average is not None:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
         facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
-        facts |= {} if self.begun is None else {"init_model": self.begun}
-        facts |= {} if self.held is None else {"held": self.held}
+        facts |= {} if self.init_hash is None else {"init_model": self.init_hash}
+        facts |= {} if self.held_out is None else {"held": self.held_out}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> RunState:
-        """See where the run stood. Other settings or data than then are an error, before anything is made of them."""
+        """Read the state of the run. Settings or data that differ from those of the run are an error."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
             state = _checked(RunState(**self._found[1]["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             self._complain(error)
-        self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no mark
+        self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no identifier
         return state
 
     def load(
         self, module: nn.Module, optimisers: Mapping[str, Any], average: MovingAverage | None, scaler: Any
     ) -> None:
-        """Put back what `read` has found."""
+        """Restore the tensors that `read` has found."""
         assert self._found is not None
         try:
             self._restore(*self._found, module, optimisers, average, scaler)
@@ -109,7 +111,9 @@ class Checkpoint:
 
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{self.path} must be a checkpoint of this run; got {got}: train anew elsewhere") from error
+        raise ValueError(
+            f"{self.path} must be a checkpoint of this run; got {got}: train again in a new folder"
+        ) from error
 
     def _restore(
         self,
@@ -136,28 +140,28 @@ class Checkpoint:
         _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
 
     def _gathered(self, value: Tensor) -> Tensor:
-        """The value of each process, `(processes, ...)`; that of the only one as it is."""
+        """Return the values of all processes, `(processes, ...)`; with one process, its value as it is."""
         if self.fabric.world_size == 1:
             return value
-        own = value.to(self.fabric.device)
-        every = [torch.empty_like(own) for _ in range(self.fabric.world_size)]
-        torch.distributed.all_gather(every, own)
+        mine = value.to(self.fabric.device)
+        every = [torch.empty_like(mine) for _ in range(self.fabric.world_size)]
+        torch.distributed.all_gather(every, mine)
         return torch.stack(every)
 
     def _compare(self, facts: dict[str, Any]) -> None:
         for name, now in self.settings.items():
             then = facts["settings"].get(name)
             if name not in _FREE and then != now:
-                bad_value(name, f"be {then!r}, as when {self.path.parent} began, to go on", repr(now))
+                bad_value(name, f"be {then!r}, to resume {self.path.parent}", repr(now))
         if facts["data"] != self.data:
-            bad_value("data", f"be that of {self.path.parent}, {facts['data']}, to go on", self.data)
-        if facts.get("init_model") != self.begun:
-            must = f"be the model that {self.path.parent} began with, to go on"
-            bad_value("init_model", must, "none" if self.begun is None else "another")
+            bad_value("data", f"be that of the run, {facts['data']}, to resume {self.path.parent}", self.data)
+        if facts.get("init_model") != self.init_hash:
+            must = f"be the model that the run started from, to resume {self.path.parent}"
+            bad_value("init_model", must, "none" if self.init_hash is None else "another")
 
 
 def _checked(state: RunState) -> RunState:
-    """See that numbers are numbers: a file may come from anywhere."""
+    """Check the types of all values: the file may come from anywhere."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
             continue
@@ -170,21 +174,21 @@ def _checked(state: RunState) -> RunState:
     return state
 
 
-def mark(settings: Settings, data: Dataset, begun: str | None = None) -> str:
-    """What the files of one run are marked with; the same for a run that does the same.
+def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
+    """Return the identifier of a run, which all its files hold; runs with the same input have the same identifier.
 
     Args:
         settings: of the run.
         data: the training lists.
-        begun: the hash of the model that it starts from, if any.
+        init_hash: hash of the model that the run starts from, if any.
     """
-    told = {name: value for name, value in settings.to_json().items() if name not in _FREE}
-    facts = [told, data_fingerprint(data), *([] if begun is None else [begun])]
+    fixed = {name: value for name, value in settings.to_json().items() if name not in _FREE}
+    facts = [fixed, data_fingerprint(data), *([] if init_hash is None else [init_hash])]
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
 
 
 def data_fingerprint(data: Dataset) -> dict[str, int]:
-    """Enough of a data set to notice another one; the features are sampled."""
+    """Return sizes and a checksum by which another data set is noticed; of the features, only a sample counts."""
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
     sample = np.asarray(data.features[rows]) if documents else np.zeros(0)

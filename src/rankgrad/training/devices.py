@@ -1,4 +1,4 @@
-"""Where a run computes: one device, or many processes that `torchrun` or SLURM has started."""
+"""Choose the device of a run: one device, or several processes that `torchrun` or SLURM has started."""
 
 import atexit
 import logging
@@ -12,7 +12,7 @@ from rankgrad.training.settings import PRECISIONS, Settings
 
 
 def start(settings: Settings) -> Any:
-    """Fabric on the device that is asked for. Under `torchrun` or SLURM, the processes find each other."""
+    """Return Fabric on the device of the settings. Under `torchrun` or SLURM, also connect the processes."""
     from lightning_fabric import Fabric
 
     kind, _, number = settings.device.partition(":")
@@ -28,7 +28,7 @@ def start(settings: Settings) -> Any:
         world = int(os.environ["SLURM_NTASKS"])
         local = world // int(os.environ.get("SLURM_NNODES", 1))
     devices: Any = local if world > 1 else [int(number)] if number else 1
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # who initialised what is no news
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # hide messages about initialisation
     fabric = Fabric(
         accelerator=kind,
         devices=devices,
@@ -43,6 +43,6 @@ def start(settings: Settings) -> Any:
 
 
 def _leave() -> None:
-    """Close the connections to the other processes: threads that are left open at the end may abort this one."""
+    """Close the connections to the other processes: open threads at exit may abort this process."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""A model as one file that other programs run: ONNX, or PyTorch's own `.pt2`. Raw features in, scores out."""
+"""Export a neural model as one file for other programs: ONNX, or PyTorch's `.pt2`. Raw features in, scores out."""
 
 import copy
 import io
@@ -32,7 +32,7 @@ CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller
 
 
 class Exportable(Protocol):
-    """A neural model, as far as it is exported."""
+    """The part of a neural model that is exported."""
 
     ranker: nn.Module
     steps: Preprocessing
@@ -42,29 +42,30 @@ class Exportable(Protocol):
 
 
 class Scoring(nn.Module):
-    """What is exported: preprocessing and ranker, on padded lists of raw features. Padding may hold anything."""
+    """The exported module: preprocessing and ranker, for padded lists of raw features. Padding may hold anything."""
 
     def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.ranker, self.steps = model.ranker, model.steps
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a real document."""
+        """Return scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a real document."""
         features = torch.where(mask[..., None], features, 0.0)
         scores: Tensor = self.ranker.padded(self.steps.transform(features, mask=mask), mask)  # type: ignore[operator]
         return scores
 
 
 def export(model: Exportable, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a model to one file, after a check: the file's scores are those of `Model.score`, at several shapes.
+    """Write a model to one file, after a check that the file gives the scores of `Model.score` at several shapes.
 
-    The file takes `features (lists, n, f)`, float32 and raw, and `mask (lists, n)`, boolean, True for a real document,
-    for any number of lists and any n from 1, and gives `scores (lists, n)`; padding has finite ones that mean nothing.
+    The inputs of the file are `features (lists, n, f)`, float32 and raw, and `mask (lists, n)`, boolean, True for a
+    real document, for any number of lists and any n from 1. Its output is `scores (lists, n)`; the scores of padding
+    are finite and have no meaning.
 
     Args:
-        model: on any device; the file computes in float32 on whatever device runs it.
-        path: of the file; written aside and renamed.
-        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: by the ending, `.onnx` or `.pt2`.
+        model: on any device; the file computes in float32 on any device.
+        path: path of the file, which is written atomically.
+        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: by the extension, `.onnx` or `.pt2`.
 
     Example:
         >>> from rankgrad import rankers
@@ -79,21 +80,21 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     if format == "onnx":
         need(*_PACKAGES)
     model = copy.copy(model)
-    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # others may be using the one that was given
-    own = model.ranker if isinstance(model.ranker, CustomRanker) else None
-    if isinstance(own, CustomFlat):
+    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy: other threads may use the given one
+    custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
+    if isinstance(custom, CustomFlat):
         bad_value(
-            "model", "score rows or padded lists, to be exported", f"{describe(own.network)}, which takes offsets"
+            "model", "score rows or padded lists, to be exported", f"{describe(custom.network)}, which takes offsets"
         )
     try:
         with _quiet():
             content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     except Exception as error:
-        if own is None:
+        if custom is None:
             raise
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"model must be a network that torch.export can trace; got {describe(own.network)}: {got}"
+            f"model must be a network that torch.export can trace; got {describe(custom.network)}: {got}"
         ) from error
 
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -125,22 +126,22 @@ def _shapes() -> dict[str, dict[int, Any]]:
     return {name: {0: lists, 1: documents} for name in ("features", "mask")}
 
 
-# Takes padded lists of features and their mask, gives their scores.
+# A function of padded features and their mask that returns scores.
 Run = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]]
-# Takes the shape of padded lists and a source of random numbers, gives their features.
+# A function of a shape (lists, n) and a random generator that returns features.
 Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 
 
 def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
-    # What the steps of preprocessing ask for and ONNX does not know.
-    own: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
+    # Operations of the preprocessing steps that ONNX does not have.
+    replacements: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
     made: Any = torch.onnx.export(
-        program.run_decompositions(own),
+        program.run_decompositions(replacements),
         dynamo=True,
         verbose=False,
         input_names=["features", "mask"],
         output_names=["scores"],
-        dynamic_shapes=_shapes(),  # once more, for the names of the axes
+        dynamic_shapes=_shapes(),  # again, for the names of the axes
     )
     made.model.producer_name = "rankgrad"
     content = made.model_proto.SerializeToString()
@@ -149,7 +150,7 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
 
 
 def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
-    """`torch.searchsorted(knots, values)` over rows, by halving: how many knots lie below each value."""
+    """Compute `torch.searchsorted(knots, values)` per row by bisection: the number of knots below each value."""
     known = knots.shape[-1]
     below = torch.zeros_like(values, dtype=torch.int64)
     step = 1 << (known.bit_length() - 1)
@@ -162,7 +163,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """log(1 + x) with all digits of a small x, which the exporter's own log(1 + x) has not (Kahan's way)."""
+    """Compute log(1 + x) with all digits for a small x, unlike the exporter's log(1 + x) (Kahan's method)."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
@@ -182,35 +183,36 @@ def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
 
 
 def need(*packages: str) -> None:
-    """Raise where a package is not installed.
+    """Raise an error if a package is not installed.
 
     Args:
-        packages: their names.
+        packages: names of the packages.
     """
     if missing := [name for name in packages if find_spec(name) is None]:
         raise ModuleNotFoundError(f"export needs {' and '.join(missing)}: pip install 'rankgrad[export]'")
 
 
 def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
-    """Compute the largest difference of a file's scores to the model's; too large a one is an error.
+    """Return the largest difference between the scores of the file and of the model; a large one is an error.
 
     Scores up to 1 are compared absolutely, larger ones relatively.
 
     Args:
-        run: gives the scores of the file.
-        score: gives those of the model.
-        draw: makes raw features that are worth a comparison.
+        run: returns the scores of the file.
+        score: returns the scores of the model.
+        draw: returns random raw features for the comparison.
     """
     rng, worst = np.random.default_rng(0), 0.0
     for shape in CHECKED:
         rows = draw(shape, rng)
         mask = rng.random(shape) < 0.7
-        mask[0, 0], mask[-1] = True, shape[0] == 1  # something is real, and where there are several, a list is empty
+        # At least one document; if there are several lists, the last one is empty.
+        mask[0, 0], mask[-1] = True, shape[0] == 1
         expected = score(rows[mask], np.concatenate([[0], np.cumsum(mask.sum(1))]))
         rows[~mask] = np.nan
         scores = run(rows, mask)
         if not np.isfinite(scores).all():
-            raise ArithmeticError(f"exported scores must be finite; got others at {shape[0]} lists of {shape[1]}")
+            raise ArithmeticError(f"exported scores must be finite; got others for {shape[0]} lists of {shape[1]}")
         scale = max(1.0, float(np.abs(expected).max()))
         worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
     if worst > EXPORT_TOLERANCE:
@@ -221,7 +223,7 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Raw features that the steps turn into about normal ones: scores of absurd features prove nothing."""
+    """Return raw features that the steps turn into roughly normal ones: scores of absurd features prove nothing."""
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):
             assert step.mean is not None
@@ -238,7 +240,7 @@ def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.G
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks about itself; its errors come through."""
+    """Hide the messages of the exporter, but not its errors."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

@@ -1,4 +1,4 @@
-"""Training with `adapt=heldout`: which lists are held out, and the step that moves the loss's parameters by them."""
+"""Training with `adapt=heldout`: choose the held-out lists, and update the parameters of the loss with them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,26 +21,26 @@ from rankgrad.training.objective import EagerStep, RankerWithLoss
 
 @dataclass(frozen=True)
 class HeldoutSchedule(BatchSchedule):
-    """A plan of some of the lists."""
+    """A schedule of some of the lists."""
 
-    only: NDArray[np.int64] | None = None  # their numbers
+    only: NDArray[np.int64] | None = None  # numbers of these lists
 
     def _batches(self, lengths: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
         kept = np.zeros_like(lengths)
-        kept[self.only] = lengths[self.only]  # a plan leaves out what is empty
+        kept[self.only] = lengths[self.only]  # a schedule leaves out empty lists
         return super()._batches(kept, rng)
 
 
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of the lists to train on, and of those to hold out; `rankgrad.data.splitting` says which."""
-    kept, held = held_out(data, HOLDOUT, seed)
-    if not len(held):
+    """Return the numbers of the lists to train on and of those to hold out; see `rankgrad.data.splitting`."""
+    kept, heldout = held_out(data, HOLDOUT, seed)
+    if not len(heldout):
         bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
-    return kept, held
+    return kept, heldout
 
 
 def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """The loss's parameters that are learned, by name, taken out of the backward pass of the ranker's step."""
+    """Freeze the learned parameters of the loss during the ranker's step, and return them by name."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)
@@ -48,9 +48,9 @@ def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
 
 
 class HeldoutStep:
-    """A step of the ranker, then one of Adam on the loss's parameters, by what the first did to held-out lists.
+    """A step of the ranker, then a step of Adam on the parameters of the loss, by the effect on held-out lists.
 
-    An epoch goes through the held-out lists as often as its steps allow, in an order of its own.
+    In an epoch, the held-out lists are repeated until its steps are done. Their order is new in each epoch.
     """
 
     def __init__(
@@ -58,29 +58,30 @@ class HeldoutStep:
         step: EagerStep,
         objective: RankerWithLoss,
         learned: dict[str, nn.Parameter],
-        feed: DeviceData | StreamedData,
-        plan: BatchSchedule,
+        source: DeviceData | StreamedData,
+        schedule: BatchSchedule,
         *,
         lr: float,
     ) -> None:
-        self.step, self.objective, self.learned, self.feed, self.plan = step, objective, learned, feed, plan
+        self.step, self.objective, self.learned, self.source, self.schedule = step, objective, learned, source, schedule
         self.optimiser = torch.optim.Adam([{"params": [*learned.values()], "base_lr": lr}], lr=lr)
-        self._held: Iterator[tuple[StepLists, Batch]] = iter(())
+        self._heldout: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
-        """Get ready for the steps of an epoch from the `first` on, of so many in all."""
-        order = self.plan.steps(epoch)
-        plan = [order[number % len(order)] for number in range(first, steps)]
-        self._held = zip(plan, self.feed.batches(plan), strict=True)
+        """Prepare the held-out batches of an epoch of `steps` steps, from step `first`."""
+        order = self.schedule.steps(epoch)
+        heldout = [order[number % len(order)] for number in range(first, steps)]
+        self._heldout = zip(heldout, self.source.batches(heldout), strict=True)
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """The values of this process's lists, before the step; `lists` are those of the whole batch."""
+        """Do one step on a batch of `lists` lists, and return the loss values of this process's lists before it."""
         ranker, loss = self.objective.ranker, self.objective.loss
         before = [weight.detach().clone() for weight in ranker.parameters() if weight.requires_grad]
         values = self.step(batch, lists)
-        held, held_batch = next(self._held)
+        heldout, heldout_batch = next(self._heldout)
         scale = step_scale(self.step.optimiser.optimizer)
-        found = heldout_gradient(ranker, loss, before, scale, batch, lists, held_batch, held.batch, self._add)
+        count = heldout.batch
+        found = heldout_gradient(ranker, loss, before, scale, batch, lists, heldout_batch, count, self._add)
         for name, value in self.learned.items():
             value.grad = found[name].to(value.dtype)
         self.optimiser.step()

@@ -1,15 +1,15 @@
-r"""Which way the parameters of a loss should move, for the ranker to do better on lists that it is not trained on.
+r"""Compute the gradient of a held-out metric by the parameters of a loss, through one step of the ranker.
 
-With w the ranker's weights, phi the loss's parameters, L the loss of a training batch and H minus a sharp NDCG of a
-held-out batch, a step of the ranker is :math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
+Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch and H the negative
+sharp NDCG of a held-out batch. A step of the ranker is :math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
 
 .. math:: \frac{d}{d\varphi} H(w'(\varphi)) = -\frac{d}{d\varphi} \bigl\langle r \odot \nabla H(w'),\,
           \nabla_w L(w, \varphi) \bigr\rangle = -\frac{d}{d\varepsilon} \frac{\partial}{\partial\varphi}
           L(s + \varepsilon t, \varphi)
 
-where s are the scores and t is how they move as the weights go along :math:`r \odot \nabla H(w')`. So the ranker is
-never differentiated twice by its weights. The derivative by epsilon is a difference in float64 of two derivatives by
-phi, which every loss has: fused losses serve, with memory linear in the documents.
+where s are the scores and t is their derivative when the weights move along :math:`r \odot \nabla H(w')`. So the
+ranker is never differentiated twice by its weights. The derivative by epsilon is a difference in float64 of two
+derivatives by phi, which every loss has: fused losses work, with memory linear in the number of documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from rankgrad.losses import approx_ndcg
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.training.batch_loading import Batch
 
-TEMPERATURE = 0.2  # of the sharp NDCG: its ranks are near the true ones where scores differ by 1
-_SHIFT = 1e-4  # of scores, for a difference: in float64 good to about 7 digits
+TEMPERATURE = 0.2  # of the sharp NDCG: its ranks are close to the true ones if scores differ by 1
+_SHIFT = 1e-4  # of scores, for the difference: about 7 correct digits in float64
 _TINY = 1e-300
-# The second moment of the gradient, as optimisers call it in their state; the largest one first.
+# Names of the second moment of the gradient in the state of optimisers; the maximum comes first.
 _MOMENTS = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
 
 
@@ -37,30 +37,30 @@ def heldout_gradient(
     scale: Sequence[Tensor],
     batch: Batch,
     lists: int,
-    held: Batch,
-    held_lists: int,
+    heldout: Batch,
+    heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
 ) -> dict[str, Tensor]:
-    """The derivative of the held-out loss after a step of the ranker by each parameter of the loss, by its name.
+    """Return the derivative of the held-out loss, after a step of the ranker, by each parameter of the loss.
 
-    The ranker is taken as it scores, without dropout. All parameters of the loss count, frozen ones too.
+    The ranker is in evaluation mode, without dropout. All parameters of the loss count, also frozen ones.
 
     Args:
         ranker: with the weights after the step, w'.
         loss: phi, as it was in the step.
-        before: w, one tensor for each weight that is trained.
-        scale: r, like `before`: the learning rate over the optimiser's size of the gradient; see `step_scale`.
-        batch, held: lists of this process, of the training step and held out; `lists` and `held_lists` are how many
-            there are over all processes.
+        before: w, one tensor per trained weight.
+        scale: r, in the form of `before`: the learning rate per weight; see `step_scale`.
+        batch, heldout: lists of this process: those of the training step, and held-out ones.
+        lists, heldout_lists: number of lists of both over all processes.
         add: sums a tensor over all processes.
     """
     training = ranker.training
     ranker.eval()
     try:
         trained = [weight for weight in ranker.parameters() if weight.requires_grad]
-        scores = ranker(held.features, held.offsets, width=held.width)
-        goal = approx_ndcg(scores, held.labels, offsets=held.offsets, temperature=TEMPERATURE, reduction="none")
-        slopes = torch.autograd.grad(goal.sum() / held_lists, trained, allow_unused=True, materialize_grads=True)
+        scores = ranker(heldout.features, heldout.offsets, width=heldout.width)
+        goal = approx_ndcg(scores, heldout.labels, offsets=heldout.offsets, temperature=TEMPERATURE, reduction="none")
+        slopes = torch.autograd.grad(goal.sum() / heldout_lists, trained, allow_unused=True, materialize_grads=True)
         along = [add(slope) * each for slope, each in zip(slopes, scale, strict=True)]
         scores, moves = _moves(ranker, before, along, batch)
     finally:
@@ -71,7 +71,7 @@ def heldout_gradient(
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """The derivative of the summed loss by each of its parameters, in float64."""
+    """Return the derivative of the summed loss by each of its parameters, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)
@@ -79,13 +79,13 @@ def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Te
 
 
 def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores `(documents,)` with the weights `before`, and their derivative as these go along a direction."""
+    """Return the scores `(documents,)` with the weights `before`, and their derivative along a direction of these."""
     names = [name for name, weight in ranker.named_parameters() if weight.requires_grad]
     weights = {name: weight.detach().requires_grad_() for name, weight in zip(names, before, strict=True)}
     with sdpa_kernel(SDPBackend.MATH):  # attention that can be differentiated twice
         arguments = (batch.features, batch.offsets)
         scores: Tensor = functional_call(ranker, weights, arguments, {"width": batch.width})
-        # The backward pass is linear in what it is given; its derivative by that is the forward derivative.
+        # The backward pass is linear in its input; its derivative by this input is the forward derivative.
         given = torch.zeros_like(scores, requires_grad=True)
         back = torch.autograd.grad(
             scores, [*weights.values()], given, create_graph=True, allow_unused=True, materialize_grads=True
@@ -96,10 +96,10 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
 
 
 def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """How far each weight moves for a gradient of 1, with the optimiser's memory of past gradients as it is.
+    """Return the distance that each weight moves for a gradient of 1, with the current state of the optimiser.
 
-    For Adam and its kin the learning rate over the root of the second moment; for plain SGD the learning rate. Momentum
-    spreads a gradient over many steps: what counts here is all of it.
+    This is the learning rate divided by the root of the second moment for Adam and similar optimisers, and the
+    learning rate for plain SGD. Momentum spreads a gradient over many steps; here the whole effect counts.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -1,4 +1,4 @@
-"""What a run says while it works: a progress bar on a terminal, a line of JSON an epoch, and trackers by name."""
+"""Log a run: a progress bar on a terminal, one line of JSON per epoch, and experiment trackers by name."""
 
 import json
 import sys
@@ -12,23 +12,23 @@ LOG = "log.jsonl"
 
 
 class Tracker(Protocol):
-    """Takes the numbers of an epoch."""
+    """Interface of a log: it receives the numbers of each epoch."""
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Note a row of the history."""
+        """Log one row of the history."""
 
     def close(self) -> None:
-        """The run is over."""
+        """End the log."""
 
 
 class JsonLines:
-    """`log.jsonl`: one JSON object an epoch."""
+    """The file `log.jsonl`: one JSON object per epoch."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
 
-    def cut(self, length: int) -> None:
-        """Forget what was written after the checkpoint that the run goes on from."""
+    def truncate(self, length: int) -> None:
+        """Truncate the file to the length that it had at the checkpoint from which the run resumes."""
         open_to_append(self.path, length).close()
 
     def epoch(self, row: dict[str, Any]) -> None:
@@ -38,15 +38,15 @@ class JsonLines:
 
     @property
     def length(self) -> int:
-        """Bytes so far."""
+        """Length of the file in bytes."""
         return self.path.stat().st_size if self.path.is_file() else 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class MetricTracker:
-    """TensorBoard, MLflow or Weights & Biases: the numbers of each epoch under their names."""
+    """TensorBoard, MLflow or Weights & Biases: they receive the numbers of each epoch by name."""
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
         self.tracker, self.name = tracker, folder.name
@@ -56,7 +56,7 @@ class MetricTracker:
             raise ValueError(f"trackers must be installed; got {tracker!r}: {error}") from error
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Log the row's numbers under their names."""
+        """Log the numbers of the row by name."""
         self._log({name: value for name, value in row.items() if isinstance(value, int | float)}, row["epoch"])
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class MetricTracker:
 
 
 class ProgressBar:
-    """A progress bar on standard error: epochs or trees, loss, metric, time left. Silent where that is no terminal."""
+    """A progress bar on standard error: epochs or trees, loss, metric, remaining time. Hidden without a terminal."""
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit
@@ -100,15 +100,15 @@ class ProgressBar:
             self._bar.start()
 
     def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
-        """Show the time, in epochs, the mean loss of this epoch, the best metric so far, and what the loss learned."""
+        """Show the time in epochs, the mean loss of this epoch, the best metric so far, and the loss's parameters."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
-            own = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
+            parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
             mean = "" if loss is None else f"  loss {loss:.4f}"
-            text = f"{self.unit} {min(int(time) + 1, self.epochs)}/{self.epochs}{mean}{own}{best_text}"
+            text = f"{self.unit} {min(int(time) + 1, self.epochs)}/{self.epochs}{mean}{parameters}{best_text}"
             self._bar.update(self._task, completed=time, description=text)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""The training loop, on Lightning Fabric: devices, precision and many processes are its business, the rest is here."""
+"""The training loop. Lightning Fabric handles devices, precision and several processes; everything else is here."""
 
 import os
 import time
@@ -19,9 +19,9 @@ from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
 from rankgrad.models.protocol import Callback, NotFinite
 from rankgrad.rankers.custom import CustomRanker, as_ranker
-from rankgrad.training.batch_loading import feed
+from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
-from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, mark
+from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
 from rankgrad.training.cuda_graphs import GraphStep
 from rankgrad.training.devices import start
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, frozen, split_held_out
@@ -33,7 +33,7 @@ from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import begin_from, fingerprint_of
 
-_DIVERGED = 1e4  # times the loss of the first step
+_DIVERGED = 1e4  # a loss of this multiple of the first step's loss causes a warning
 
 
 def train(
@@ -48,20 +48,20 @@ def train(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
 ) -> Model:
-    """Train a ranker and give back the epoch that was best on the validation lists; without these, the last.
+    """Train a ranker, and return the best epoch on the validation lists; without these, the last epoch.
 
     Args:
         settings: of the run.
         data: the training lists.
         validation: lists that choose the epoch and stop the run.
-        out: a folder for the model, checkpoints and `log.jsonl`; None keeps everything in memory.
-        resume: go on from the checkpoint in `out`, if there is one. `out` is held for this run alone.
+        out: folder of the model, checkpoints and `log.jsonl`; None keeps everything in memory. The run locks it.
+        resume: resume from the checkpoint in `out`, if there is one.
         weights: `(documents,)`, for losses that take weights.
         progress: show a progress bar; None: on a terminal.
         callbacks: called with the log row of each epoch, after its checkpoint is written. A true return value ends the
-            training after this epoch; with `resume` it can be continued. Of several processes the first one calls.
-        init_model: a trained model whose weights training starts from, with its preprocessing as it is. The parameters
-            of its loss are taken over too, where the loss is the same.
+            training after this epoch; with `resume` it can be continued. With several processes, the first one calls.
+        init_model: trained model that training starts from: its weights, its preprocessing and, if the loss is the
+            same, the parameters of its loss.
 
     Example:
         >>> from rankgrad.data import load
@@ -74,13 +74,13 @@ def train(
     callbacks = _checked(callbacks)
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
-        bad_value(str(folder), "be a new folder, or be resumed", "a run that is there already")
+        bad_value(str(folder), "be a new folder, or be resumed", "a folder that already holds a run")
     fabric = start(settings)
     with ExitStack() as stack:
-        if folder is not None and fabric.global_rank == 0:  # the only process that writes
+        if folder is not None and fabric.global_rank == 0:  # only this process writes
             stack.enter_context(locked(folder, again=True))
             check_plain(folder)
-        # The caller's random numbers are left as they were.
+        # The random state of the caller does not change.
         stack.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
         extra = (weights, progress, callbacks, init_model)
         return _TrainingRun(fabric, settings, data, validation, folder, resume, *extra, stack).go()
@@ -113,8 +113,8 @@ class _TrainingRun:
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.first, self.callbacks, self.stopped = rank == 0, callbacks, False
         self.state = RunState()
-        begun = None if init_model is None else fingerprint_of(init_model)
-        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, begun)
+        init_hash = None if init_model is None else fingerprint_of(init_model)
+        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, init_hash)
         self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
         if self.checkpoint is not None and self.resumed:
             self.state = self.checkpoint.read()
@@ -140,7 +140,7 @@ class _TrainingRun:
         torch.manual_seed(settings.seed + rank)  # dropout differs between processes
         self.average = MovingAverage(self.objective.state_dict().values(), settings.ema) if settings.ema else None
         self.scaler = getattr(fabric.strategy.precision, "scaler", None)
-        self.plan = BatchSchedule(
+        self.batch_schedule = BatchSchedule(
             np.asarray(data.labels),
             np.asarray(data.offsets),
             settings.seed,
@@ -151,52 +151,51 @@ class _TrainingRun:
             rank,
             world,
         )
-        self.feed = feed(
-            data, self.steps, device, where=settings.data_on, weights=checked_weights(weights, data, self.loss)
+        self.source = batch_source(
+            data, self.steps, device, data_on=settings.data_on, weights=checked_weights(weights, data, self.loss)
         )
         self.optimisers = {"optimiser": self.optimiser.optimizer}
-        self.step = self._adapting(adapted) if adapted else self._stepper()
-        self.judge = None
+        self.step = self._heldout_step(adapted) if adapted else self._stepper()
+        self.validator = None
         if validation is not None:
-            where = settings.data_on
-            self.judge = Validator(validation, self.steps, settings.metric, device, where=where, rank=rank, world=world)
+            options: dict[str, Any] = {"data_on": settings.data_on, "rank": rank, "world": world}
+            self.validator = Validator(validation, self.steps, settings.metric, device, **options)
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
-        self.watch = FiniteLossCheck(device)
-        self.kept: dict[str, Tensor] | None = None  # the best epoch
-        self.model = Model(self.ranker, self.steps, settings.to_json(), run=mark(settings, data, begun))
-        self.metric = self.model.settings["metric"]  # its text
+        self.loss_check = FiniteLossCheck(device)
+        self.kept: dict[str, Tensor] | None = None  # weights of the best epoch
+        self.model = Model(self.ranker, self.steps, settings.to_json(), run=run_id(settings, data, init_hash))
+        self.metric = self.model.settings["metric"]  # as text
         self._begin()
         self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)
         stack.callback(self.bar.close)
 
     def _stepper(self) -> EagerStep | GraphStep:
         fabric, settings, optimiser = self.fabric, self.settings, self.optimiser.optimizer
-        foreign = isinstance(self.ranker, CustomRanker) or (
-            isinstance(self.loss, CustomLoss) and not self.loss.packaged
-        )
+        custom = isinstance(self.ranker, CustomRanker) or (isinstance(self.loss, CustomLoss) and not self.loss.packaged)
         recordable = "capturable" in optimiser.defaults and self.scaler is None and settings.batch_documents is None
-        recordable = recordable and not foreign  # code that may wait for the device, or do other things besides
+        recordable = recordable and not custom  # custom code may wait for the device, or have side effects
         if fabric.device.type == "cuda" and fabric.world_size == 1 and recordable:
             lists, aware = settings.batch_size, self.ranker.list_aware
             return GraphStep(fabric, self.module, optimiser, settings.clip, self.average, lists=lists, list_aware=aware)
         return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
 
-    def _adapting(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
-        """Steps that also move the loss's parameters, by some lists that are taken out of the plan."""
+    def _heldout_step(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
+        """Return a step that also updates the loss's parameters, with lists that are held out of training."""
         settings = self.settings
-        kept, held = split_held_out(self.data, settings.seed)
+        kept, heldout = split_held_out(self.data, settings.seed)
         if self.checkpoint is not None:
-            self.checkpoint.hold(held)
-        known = vars(self.plan)
-        self.plan = HeldoutSchedule(**known, only=kept)
+            self.checkpoint.set_held_out(heldout)
+        options = vars(self.batch_schedule)
+        self.batch_schedule = HeldoutSchedule(**options, only=kept)
+        heldout_schedule = HeldoutSchedule(**options, only=heldout)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        found = HeldoutStep(step, self.objective, learned, self.feed, HeldoutSchedule(**known, only=held), lr=lr)
+        found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr)
         self.optimisers["adapt"] = found.optimiser
         return found
 
     def _begin(self) -> None:
-        """Take up the checkpoint, if there is one to take up; open the logs."""
+        """Restore the checkpoint, if the run is resumed, and open the logs."""
         self.logs: list[Any] = []
         if self.folder is None:
             return
@@ -204,18 +203,18 @@ class _TrainingRun:
         assert checkpoint is not None
         if self.resumed:
             checkpoint.load(self.objective, self.optimisers, self.average, self.scaler)
-        self.model.run = checkpoint.run  # that of the files which are there
+        self.model.run = checkpoint.run  # the identifier in the existing files
         if self.first:
             log = JsonLines(self.folder)
-            log.cut(self.state.log_bytes)
-            known = self.settings.to_json()
-            self.logs = [log, *(MetricTracker(tracker, self.folder, known) for tracker in self.settings.trackers)]
+            log.truncate(self.state.log_bytes)
+            settings = self.settings.to_json()
+            self.logs = [log, *(MetricTracker(tracker, self.folder, settings) for tracker in self.settings.trackers)]
             for tracker in self.logs:
                 self.stack.callback(tracker.close)
             self.model.save_config(self.folder)
 
     def go(self) -> Model:
-        """All epochs that are left, then the model."""
+        """Run the remaining epochs, and return the model."""
         state, patience = self.state, self.settings.patience
         self.objective.train()
         while state.epoch < self.settings.epochs and not (patience and state.stale >= patience) and not self.stopped:
@@ -224,27 +223,27 @@ class _TrainingRun:
 
     def _epoch(self) -> None:
         state, began, before = self.state, time.perf_counter(), self.state.seconds
-        plan = self.plan.steps(state.epoch)
-        batches = self.feed.batches(plan[state.step :])
+        steps = self.batch_schedule.steps(state.epoch)
+        batches = self.source.batches(steps[state.step :])
         if isinstance(self.step, HeldoutStep):
-            self.step.begin(state.epoch, state.step, len(plan))
-        for step, batch in zip(plan[state.step :], batches, strict=True):
-            now = state.epoch + (state.step + 1) / len(plan)
+            self.step.begin(state.epoch, state.step, len(steps))
+        for step, batch in zip(steps[state.step :], batches, strict=True):
+            now = state.epoch + (state.step + 1) / len(steps)
             for optimiser in self.optimisers.values():
                 set_rate(optimiser, self.rate(now, state.plateau))
-            self.watch.add(state.step, self.step(batch, step.batch))
+            self.loss_check.add(state.step, self.step(batch, step.batch))
             state.step += 1
             state.lists += step.batch
-            saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(plan)
-            if self.watch.due() or saving or state.step == len(plan) or state.first is None:
-                self._look(plan)
+            saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(steps)
+            if self.loss_check.due() or saving or state.step == len(steps) or state.first is None:
+                self._check_losses(steps)
                 self.bar.at(now, state.loss / max(1, state.lists), state.best, self.loss.learned())
             if saving:
                 state.seconds = before + time.perf_counter() - began
                 self._save()
         row: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.lists)}
         trained = time.perf_counter() - began
-        self._judge(row)
+        self._validate(row)
         rate = self.optimiser.param_groups[0]["lr"]
         row |= {"lr": float(rate), **self.loss.learned(), "seconds": round(trained, 4)}
         row["judge_seconds"] = round(time.perf_counter() - began - trained, 4)
@@ -259,15 +258,15 @@ class _TrainingRun:
         self._call_back(row)
 
     def _call_back(self, row: dict[str, Any]) -> None:
-        """Tell the callbacks about the epoch, in the first process; all stop where one of them says so."""
+        """Call the callbacks in the first process; all processes stop if one callback returns a true value."""
         if not self.callbacks:
             return
-        said = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
-        self.stopped = bool(self.fabric.broadcast(any(said)))
+        answers = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
+        self.stopped = bool(self.fabric.broadcast(any(answers)))
 
-    def _look(self, plan: list[StepLists]) -> None:
+    def _check_losses(self, steps: list[StepLists]) -> None:
         """Add up the losses of the last steps over all processes, and stop if one is not finite."""
-        total, bad = self.watch.take()
+        total, bad = self.loss_check.take()
         if self.fabric.world_size > 1:
             total = float(
                 self.fabric.all_reduce(
@@ -276,20 +275,20 @@ class _TrainingRun:
             )
         if bad is not None:
             step, values = bad
-            lists = plan[step].lists[~torch.isfinite(values).numpy()]
+            lists = steps[step].lists[~torch.isfinite(values).numpy()]
             queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and others" if len(lists) > 5 else "")
             raise NotFinite(
                 f"the loss must be finite; got {float(values[~torch.isfinite(values)][0])} in epoch "
                 f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; {self._last_good()}"
             )
         if not abs(total) < float("inf"):
-            raise NotFinite(f"the loss must be finite; got {total} in another process, which says where")
+            raise NotFinite(f"the loss must be finite; got {total} in another process; see its error message")
         self.state.loss += total
         if self.state.first is None:
             self.state.first = total / max(1, self.state.lists)
 
     def _warn(self, row: dict[str, Any]) -> None:
-        """Say once, in the log too, that the loss is finite but out of hand."""
+        """Warn once, also in the log, if the loss is finite but grows very large."""
         state = self.state
         first = state.first or 0.0
         if (
@@ -306,22 +305,22 @@ class _TrainingRun:
         last = self.checkpoint.path if self.checkpoint and self.checkpoint.path.exists() else "none"
         return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
 
-    def _judge(self, row: dict[str, Any]) -> None:
-        """The validation metric of this epoch; the best epoch's weights are kept, in memory and in the folder."""
+    def _validate(self, row: dict[str, Any]) -> None:
+        """Measure the metric on the validation lists, and keep the weights of the best epoch in memory and folder."""
         state = self.state
         if self.average is not None:
             self.average.swap()
-        if self.judge is None:
+        if self.validator is None:
             better = True
         else:
-            sums = self.fabric.all_reduce(self.judge.sums(self.ranker), reduce_op="sum")
+            sums = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum")
             if sums[2] > 0:
                 raise NotFinite(
-                    f"the scores must be numbers; got {int(sums[2])} that are not on the validation lists after epoch "
+                    f"the scores must be numbers; got {int(sums[2])} NaN on the validation lists after epoch "
                     f"{state.epoch + 1}; {self._last_good()}"
                 )
-            value = self.judge.value(sums)
-            better = self.judge.better(value, state.best)
+            value = self.validator.value(sums)
+            better = self.validator.better(value, state.best)
             row[self.metric] = value
             state.best = value if better else state.best
         state.stale = 0 if better else state.stale + 1
@@ -335,7 +334,7 @@ class _TrainingRun:
             self.average.swap()
 
     def _describe(self) -> None:
-        """Tell the model what is known about it."""
+        """Set the metrics and the loss's parameters of the model."""
         state = self.state
         self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:
@@ -350,13 +349,13 @@ class _TrainingRun:
             self.fabric.barrier()
 
     def _finish(self) -> Model:
-        """The best epoch's weights in the ranker, and the ranker out of its wrapping."""
+        """Return the model with the weights of the best epoch."""
         self.fabric.barrier()
         if self.kept is not None:
             self.objective.load_state_dict(self.kept)
         elif self.folder is not None:  # a finished run was resumed
-            own = self.settings.model if isinstance(self.ranker, CustomRanker) else None
-            self.model = Model.load(self.folder, self.fabric.device, model=own)
+            network = self.settings.model if isinstance(self.ranker, CustomRanker) else None
+            self.model = Model.load(self.folder, self.fabric.device, model=network)
         self.model.history = self.state.history
         self.model.ranker.eval()
         return self.model

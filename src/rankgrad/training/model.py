@@ -1,4 +1,4 @@
-"""A trained ranker with its preprocessing: scores lists, and is saved as a folder that cannot run code."""
+"""A trained neural ranker with its preprocessing: it scores lists, and is saved as a folder that cannot run code."""
 
 import os
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from rankgrad.rankers.custom import CustomRanker, as_ranker
 from rankgrad.rankers.scorer import whole_number
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
-_ROWS = 65_536  # documents scored at a time
+_ROWS = 65_536  # number of documents that are scored together
 
 
 @dataclass
 class Model(TrainedModel):
-    """A ranker in evaluation mode, the preprocessing it was trained behind, and what is known about its training.
+    """A ranker in evaluation mode, its preprocessing, and facts about its training.
 
-    Scoring changes nothing in it, so threads may share one.
+    Scoring does not change the model, so threads may share it.
 
     Example:
         >>> model = Model(rankers.build("linear", features=2), Preprocessing())
@@ -38,13 +38,13 @@ class Model(TrainedModel):
     """
 
     ranker: nn.Module  # the network
-    steps: Preprocessing  # preprocessing, fitted
+    steps: Preprocessing  # fitted preprocessing
     settings: dict[str, Any] = field(default_factory=dict)  # of its training
     metrics: dict[str, Any] = field(default_factory=dict)  # epoch, validation, test, loss
-    learned: dict[str, Tensor] = field(default_factory=dict)  # the loss's own parameters, where it has some
+    learned: dict[str, Tensor] = field(default_factory=dict)  # parameters of the loss, if it has any
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
-    run: str = ""  # the mark that the files of one training run share; files of two runs are not mixed
-    features: int = field(init=False)  # columns that it takes
+    run: str = ""  # identifier that all files of one run hold; files of two runs cannot be mixed
+    features: int = field(init=False)  # number of feature columns
 
     def __post_init__(self) -> None:
         self.ranker.eval()
@@ -52,20 +52,20 @@ class Model(TrainedModel):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the weights."""
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
         """Move the model to a device, and return it.
 
         Args:
-            device: of PyTorch.
+            device: device of PyTorch.
         """
         self.ranker.to(device)
         return self
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """One score a row.
+        """Compute one score per document, `(documents,)`.
 
         Args:
             features: `(documents, f)`.
@@ -78,24 +78,24 @@ class Model(TrainedModel):
         with torch.inference_mode():
             for first, last in chunks(offsets):
                 rows = slice(offsets[first], offsets[last])
-                own = offsets[first : last + 1] - offsets[first]
-                ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), own)).to(self.device)
-                width = int(np.diff(own).max(initial=0))
-                out = self.ranker(ready, torch.from_numpy(own).to(self.device), width=width)
+                part = offsets[first : last + 1] - offsets[first]
+                ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), part)).to(self.device)
+                width = int(np.diff(part).max(initial=0))
+                out = self.ranker(ready, torch.from_numpy(part).to(self.device), width=width)
                 scores[rows] = out.float().cpu().numpy()
         return scores
 
     @property
     def size(self) -> int:
-        """Numbers that the ranker has learned."""
+        """Number of parameters of the ranker."""
         return sum(parameter.numel() for parameter in self.ranker.parameters())
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
         """Write the model as one file for other programs, `.onnx` or `.pt2`; see `rankgrad.training.export`.
 
         Args:
-            path: of the file.
-            format: `"onnx"` or `"torch"`; None: by the ending.
+            path: path of the file.
+            format: `"onnx"` or `"torch"`; None: by the extension.
         """
         from rankgrad.training.export import export
 
@@ -107,20 +107,20 @@ class Model(TrainedModel):
         self.save_weights(Path(folder))
 
     def save_config(self, folder: Path) -> None:
-        """Write what training does not change: configuration and preprocessing.
+        """Write the files that do not change during training: configuration and preprocessing.
 
         Args:
             folder: of the model.
         """
         steps, arrays = self.steps.to_config()
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        write_tensors(folder / PREPROCESSING, tensors, self._mark)
+        write_tensors(folder / PREPROCESSING, tensors, self._run)
         ranker, settings = self.ranker.config, self.settings
-        about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._mark}
+        about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._run}
         write_config(folder, None, about)
 
     def save_weights(self, folder: Path) -> None:
-        """Write what changes during training: weights and metrics.
+        """Write the files that change during training: weights and metrics.
 
         Args:
             folder: of the model.
@@ -128,10 +128,10 @@ class Model(TrainedModel):
         weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
         learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
         write_metrics(folder, self.metrics)
-        write_tensors(folder / WEIGHTS, {**weights, **learned}, self._mark)
+        write_tensors(folder / WEIGHTS, {**weights, **learned}, self._run)
 
     @property
-    def _mark(self) -> dict[str, str]:
+    def _run(self) -> dict[str, str]:
         return {"run": self.run} if self.run else {}
 
     @classmethod
@@ -140,48 +140,50 @@ class Model(TrainedModel):
 
         Args:
             folder: of the model.
-            device: where it is to compute.
-            model: the network, or what makes it, where the folder holds the weights of an own one; it is copied.
+            device: device of the weights.
+            model: the custom network or a function that makes it, if the folder holds the weights of one; it is copied.
         """
         folder = Path(folder)
         config = read_config(folder)
-        _check_own(folder, config.get("ranker"), model)
-        for name, missing in ((WEIGHTS, "its training stopped before the first epoch was done"), (PREPROCESSING, "")):
+        _check_custom(folder, config.get("ranker"), model)
+        for name, missing in ((WEIGHTS, "its training stopped before the end of the first epoch"), (PREPROCESSING, "")):
             if not (folder / name).is_file():
                 bad_value(str(folder), f"hold {name}", f"none{missing and f': {missing}'}")
         arrays, of_arrays = read_tensors(folder / PREPROCESSING)
         tensors, of_tensors = read_tensors(folder / WEIGHTS)
-        marks = {CONFIG: config.get("run"), PREPROCESSING: of_arrays.get("run"), WEIGHTS: of_tensors.get("run")}
-        if len({str(mark) for mark in marks.values() if mark}) > 1:
-            bad_value(str(folder), f"hold {', '.join(marks)} of one run", "files of several: train or save it again")
+        runs = {CONFIG: config.get("run"), PREPROCESSING: of_arrays.get("run"), WEIGHTS: of_tensors.get("run")}
+        if len({str(run) for run in runs.values() if run}) > 1:
+            bad_value(
+                str(folder), f"hold {', '.join(runs)} of one run", "files of several runs: train or save it again"
+            )
         try:
             steps = Preprocessing.from_config(
                 config["preprocessing"], {name: value.numpy() for name, value in arrays.items()}
             )
             ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
             features = int(ranker.config["features"])  # type: ignore[index]
-            steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # which complains of misfits
+            steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # an error if they do not fit
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
             raise ValueError(f"{folder} must be a model that fits together; got {str(error).strip()}") from error
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
         return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
 
 
-def _check_own(folder: Path, config: Any, model: Any) -> None:
-    """Check that an own network is given where the folder holds the weights of one, and only there."""
-    own = isinstance(config, dict) and config.get("model") == CustomRanker.model
-    if own == (model is not None):
+def _check_custom(folder: Path, config: Any, model: Any) -> None:
+    """Check that a custom network is given if, and only if, the folder holds the weights of one."""
+    custom = isinstance(config, dict) and config.get("model") == CustomRanker.model
+    if custom == (model is not None):
         return
-    if not own:
-        bad_value("model", f"be None, for {folder} says how its network is made", describe(model))
+    if not custom:
+        bad_value("model", f"be None, because {folder} describes its network", describe(model))
     about = "".join(each for each in str(config.get("description"))[:200] if each.isprintable())
     name = about.rpartition(".")[2]
-    must = f"be given, for {folder} holds the weights of an own network ({about})"
+    must = f"be given, because {folder} holds the weights of a custom network ({about})"
     bad_value("model", f"{must}: Model.load(folder, model={name}())", None)
 
 
 def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
-    """The ranker of these weights; shapes are compared before memory is taken for them."""
+    """Return the ranker with these weights. Shapes are compared before memory is allocated."""
     numbers = sum(weight.numel() for weight in weights.values())
     for option, value in config.items():
         most = len(weights) if option in ("blocks", "layers") else numbers
@@ -208,7 +210,7 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Runs of whole lists with at most `rows` documents each, or of one longer list: first, and one past the last."""
+    """Yield ranges of lists, first and one past the last, with at most `rows` documents each or one longer list."""
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

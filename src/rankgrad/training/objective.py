@@ -1,4 +1,4 @@
-"""The ranker and its loss as one module, and a step of its optimiser."""
+"""The ranker and its loss as one module, the eager training step, and the check that losses are finite."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rankgrad.training.optimisers import MovingAverage
 
 
 class RankerWithLoss(nn.Module):
-    """One module, so that whatever wraps it for many processes sees the parameters of the loss too."""
+    """The ranker and its loss as one module: the wrapper for several processes also needs the loss's parameters."""
 
     def __init__(self, ranker: nn.Module, loss: TextLoss) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class RankerWithLoss(nn.Module):
         width: int,
         loss_offsets: Tensor | None = None,
     ) -> Tensor:
-        """One value a list; `loss_offsets` are for a loss that is to see other lists than the ranker."""
+        """Return one value per list; with `loss_offsets`, the loss gets other lists than the ranker."""
         scores = self.ranker(features, offsets, width=width)
         lists = offsets if loss_offsets is None else loss_offsets
         extra = {} if weights is None else {"weights": weights}
@@ -38,10 +38,10 @@ class RankerWithLoss(nn.Module):
 
 
 class EagerStep:
-    """A step as it reads: forward, backward, clip, update, average.
+    """A step without recording: forward pass, backward pass, clipping, update, moving average.
 
-    The loss is the sum over the batch's lists in all processes, divided by their number. Processes average their
-    gradients, so each multiplies its share by how many they are.
+    The loss is the sum over the lists of the batch in all processes, divided by the number of lists. Processes average
+    their gradients, so each multiplies its part by the number of processes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EagerStep:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """The values of this process's lists, before the step; `lists` are those of the whole batch."""
+        """Do one step on a batch of `lists` lists, and return the loss values of this process's lists before it."""
         self.optimiser.zero_grad(set_to_none=True)
         values = self.module(*batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
@@ -64,22 +64,22 @@ class EagerStep:
 
 
 class FiniteLossCheck:
-    """Sees that losses are finite, and adds them up. A GPU is looked at now and then, not every step."""
+    """Checks that losses are finite, and adds them up. On a GPU it does so every 64 steps, not every step."""
 
     def __init__(self, device: torch.device) -> None:
         self.every = 1 if device.type == "cpu" else 64
         self._waiting: list[tuple[int, Tensor]] = []
 
     def add(self, step: int, values: Tensor) -> None:
-        """Note the values of a step."""
+        """Store the values of a step."""
         self._waiting.append((step, values))
 
     def due(self) -> bool:
-        """Whether it is time to `take`."""
+        """Return True if it is time to call `take`."""
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """The sum of the values noted since; and the first step whose values are not all finite, with these."""
+        """Return the sum of the stored values, and the first step with a value that is not finite, with its values."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return 0.0, None
@@ -92,14 +92,14 @@ class FiniteLossCheck:
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:
-    """Weights of documents as a tensor `(documents,)`, where there are some and the loss takes them."""
+    """Return the weights as a tensor `(documents,)`, or None; weights that the loss cannot use are an error."""
     if weights is None:
         return None
     if not loss.takes_weights:
         bad_value("weights", f"be None for {loss}, which takes none", "weights")
     found = torch.as_tensor(np.array(weights, dtype=np.float32))
     if found.shape != (len(data.labels),):
-        bad_value("weights", f"be one a document, ({len(data.labels)},)", tuple(found.shape))
+        bad_value("weights", f"be one per document, ({len(data.labels)},)", tuple(found.shape))
     if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
         bad_value("weights", "be finite and at least 0", "others")
     return found

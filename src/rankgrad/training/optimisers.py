@@ -1,4 +1,4 @@
-"""Optimisers and learning rates by name: `adamw:betas=...`, `cosine`, `step:every=50,factor=0.1`, `plateau`."""
+"""Optimisers and learning rate schedules from text: `adamw:betas=...`, `cosine`, `step:every=50,factor=0.1`."""
 
 import inspect
 import math
@@ -21,7 +21,7 @@ OPTIMISERS: dict[str, Any] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
-# What the loop decides: the rates come from the schedule, the rest is how a step is computed, not what it computes.
+# Options that the training loop sets: they are settings, or do not change the result of a step.
 _OURS = ("params", "lr", "weight_decay", "foreach", "fused", "capturable", "differentiable", "maximize")
 SCHEDULES: dict[str, dict[str, float]] = {
     "constant": {},
@@ -32,7 +32,7 @@ SCHEDULES: dict[str, dict[str, float]] = {
 
 
 def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
-    """The optimiser and its options."""
+    """Return the class of the optimiser and its options."""
     name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
@@ -50,15 +50,15 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
 def make_optimiser(
     text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """One optimiser of two groups: the ranker's parameters, and the loss's own, without weight decay.
+    """Return an optimiser with two groups: the ranker's parameters, and the loss's, without weight decay.
 
-    A group keeps its rate in `base_lr`; a schedule multiplies it. On a GPU the rate is a tensor and the step fused, so
-    that it can be part of a CUDA graph.
+    A group stores its learning rate in `base_lr`; a schedule multiplies it. On a GPU the rate is a tensor and the step
+    is fused, so that it can be part of a CUDA graph.
     """
     kind, options = check_optimiser(text)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
-    if own := _trained(loss):
-        groups.append({"params": own, "base_lr": loss_lr or lr, "weight_decay": 0.0})
+    if loss_parameters := _trained(loss):
+        groups.append({"params": loss_parameters, "base_lr": loss_lr or lr, "weight_decay": 0.0})
     device = groups[0]["params"][0].device
     takes = inspect.signature(kind).parameters
     if device.type == "cuda" and "capturable" in takes:
@@ -74,9 +74,9 @@ def _trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
-    """Each group's own rate times a factor."""
+    """Set the learning rate of each group to its `base_lr` times a factor."""
     for group in optimiser.param_groups:
-        if group.get("factor") == factor:  # a launch saved
+        if group.get("factor") == factor:  # saves a launch
             continue
         group["factor"] = factor
         if isinstance(group["lr"], Tensor):
@@ -86,12 +86,12 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """The schedule's name and all its options."""
+    """Return the name of the schedule and all its options."""
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
     for option, value in options.items():
-        # Powers of a factor above 1 overflow, as does time in steps of almost nothing.
+        # Powers of a factor above 1 overflow, and so does the time divided by a very small `every`.
         least, most = 0.001 if option == "every" else 0, 1 if option == "factor" else LARGEST
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
@@ -101,7 +101,7 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
 
 
 def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """The factor of the learning rate as a function of the time in epochs, and of the factor a plateau has led to.
+    """Return the factor of the learning rate as a function of the time in epochs and of the plateau factor.
 
     Example:
         >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
@@ -123,7 +123,7 @@ def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], 
 
 
 def plateau(text: str, factor: float, stale: int) -> float:
-    """The factor after an epoch that was the `stale`-th in a row without a better metric."""
+    """Return the new plateau factor after `stale` consecutive epochs without a better metric."""
     name, options = check_schedule(text)
     if name != "plateau" or stale == 0 or stale % (int(options["patience"]) + 1):
         return factor
@@ -131,23 +131,23 @@ def plateau(text: str, factor: float, stale: int) -> float:
 
 
 class MovingAverage:
-    """An exponential moving average of tensors, in place; `swapped()` puts it in their place for a while."""
+    """An exponential moving average of tensors; `swap()` exchanges it with the tensors."""
 
     def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:
-        # Layers may share a weight, which is to be averaged once.
+        # Layers may share a weight, which must be averaged once.
         once = {(tensor.data_ptr(), tensor.shape): tensor for tensor in tensors if tensor.is_floating_point()}
         self.live, self.decay = [*once.values()], decay
         self.mean = [tensor.detach().clone() for tensor in self.live]
 
     @torch.no_grad()
     def update(self) -> None:
-        """One step towards the tensors as they are now."""
+        """Move the average one step towards the current tensors."""
         if self.live:
             torch._foreach_lerp_(self.mean, self.live, 1.0 - self.decay)
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the average and the tensors; twice is nothing."""
+        """Exchange the average and the tensors; a second call restores both."""
         for mean, live in zip(self.mean, self.live, strict=True):
             kept = live.clone()
             live.copy_(mean)
@@ -155,7 +155,7 @@ class MovingAverage:
 
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """The optimiser's memory as named tensors: by group, parameter and kind."""
+    """Yield the state of the optimiser as named tensors: by group, parameter and kind."""
     for number, parameter in _numbered(optimiser):
         for kind, value in optimiser.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -163,16 +163,16 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tenso
 
 
 def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `state_tensors` gave."""
+    """Restore the state of the optimiser from the tensors of `state_tensors`."""
     known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
         prefix = f"{number}."
         stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        # Counters are on the CPU, but for steps that are to be part of a CUDA graph.
+        # Counters are on the CPU, except for steps that become part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
         known |= {frozenset(stored)} if stored else set()
         if len(known) > 1 or any(value.dim() and value.shape != parameter.shape for value in stored.values()):
-            bad_value("the optimiser's memory", "fit its parameters", f"{', '.join(stored)} for {number}")
+            bad_value("the optimiser's state", "fit its parameters", f"{', '.join(stored)} for {number}")
         if stored:
             optimiser.state[parameter] = {
                 kind: value.to(parameter.device if value.dim() else counters) for kind, value in stored.items()

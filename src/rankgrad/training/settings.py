@@ -1,4 +1,4 @@
-"""What a training run is told: one flat record, the same names in Python, on the command line and in recipes."""
+"""The settings of a training run: one flat record, with the same names in Python, command line and recipes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -12,13 +12,13 @@ from rankgrad.rankers.custom import check_model, model_text
 from rankgrad.spec import known_options
 from rankgrad.training.optimisers import check_optimiser, check_schedule
 
-Part = Any  # text, or an object of the caller
+Part = Any  # text, or a custom object
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
 class SettingsError(ValueError):
-    """Everything that is wrong with the settings, one line each."""
+    """All errors in the settings, one per line."""
 
 
 @dataclass(frozen=True)
@@ -38,37 +38,37 @@ class Settings:
     """
 
     model: Part = "mlp"  # a network as text, or an object
-    loss: Part = "lambdaloss"  # what is minimised, as text or an object
+    loss: Part = "lambdaloss"  # loss to minimise, as text or an object
     preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
-    epochs: int = 100  # passes over the training lists, at most
-    batch_size: int = 64  # lists per step, over all processes
-    batch_documents: int | None = None  # documents per step instead, over all processes
-    list_size: int | None = None  # longer training lists are cut to this, a new random draw each epoch
+    epochs: int = 100  # largest number of passes over the training lists
+    batch_size: int = 64  # number of lists per batch, over all processes
+    batch_documents: int | None = None  # instead: number of documents per batch, over all processes
+    list_size: int | None = None  # longer training lists are truncated to this, with a new random draw in each epoch
     optimiser: str = "adam"  # with options as text
     lr: float = 1e-3  # learning rate
     weight_decay: float = 0.0  # of the ranker; the parameters of a loss have none
-    loss_lr: float | None = None  # of a loss's own parameters; None: lr
+    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: lr
     schedule: str = "constant"  # of the learning rate, with options as text
-    warmup: float = 0.0  # epochs of a learning rate that rises from 0
-    clip: float | None = None  # the largest norm of the gradient
-    ema: float = 0.0  # decay of a moving average of the weights, which is then what is kept; 0: none
-    metric: Part = "nDCG@10"  # on the validation lists, each epoch; it chooses the epoch that is kept
-    patience: int | None = 20  # epochs without a better metric after which the run stops; None: never
-    seed: int = 0  # random seed of everything
+    warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
+    clip: float | None = None  # largest norm of the gradient
+    ema: float = 0.0  # decay of a moving average of the weights, which is then kept as the model; 0: none
+    metric: Part = "nDCG@10"  # metric on the validation lists after each epoch; it chooses the epoch that is kept
+    patience: int | None = 20  # number of epochs without a better metric after which the run stops; None: never
+    seed: int = 0  # random seed
     device: str = "auto"  # auto, cpu, cuda
     precision: str = "fp32"  # fp32, bf16, fp16
-    data_on: str = "auto"  # where the lists are during training: device, stream (from the memory map), or auto
-    save_steps: int | None = None  # a checkpoint every so many steps, besides one each epoch
+    data_on: str = "auto"  # location of the lists during training: device, stream (from the memory map), or auto
+    save_steps: int | None = None  # number of steps between checkpoints, besides one per epoch
     trackers: tuple[str, ...] = ()  # tensorboard, mlflow, wandb, besides log.jsonl
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of all settings."""
+        """Return the names of all settings."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Settings":
-        """Make settings from a mapping; an unknown name is answered with the nearest known.
+        """Make settings from a mapping; the error for an unknown name shows similar names.
 
         Args:
             values: settings by name.
@@ -78,16 +78,16 @@ class Settings:
         return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
 
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold; an object is described, `own:module.name`."""
-        told = {name: getattr(self, name) for name in self.names()}
+        """Return the settings as JSON values; an object is described as `own:module.name`."""
+        values = {name: getattr(self, name) for name in self.names()}
         described = {"model": model_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
-        return {**told, **described, "trackers": list(self.trackers or ())}
+        return {**values, **described, "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
-        """Raise one error that names everything that is wrong; needs no data."""
-        wrong = list(dict.fromkeys(_complaints(self._checks())))
-        if wrong:
-            raise SettingsError("\n".join(wrong))
+        """Raise one error with all problems of the settings; needs no data."""
+        problems = list(dict.fromkeys(_problems(self._checks())))
+        if problems:
+            raise SettingsError("\n".join(problems))
 
     def _checks(self) -> Iterable[Callable[[], Any]]:
         yield lambda: check_model(self.model)
@@ -111,10 +111,10 @@ class Settings:
         if isinstance(self.ema, int | float) and self.ema >= 1:
             yield lambda: bad_value("ema", "be below 1", self.ema)
         if self.list_size is not None and self.list_size == 1:
-            yield lambda: bad_value("list_size", "leave something to compare, at least 2", 1)
+            yield lambda: bad_value("list_size", "be at least 2, to leave documents to compare", 1)
 
 
-def _complaints(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
+def _problems(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
     for check in checks:
         try:
             check()

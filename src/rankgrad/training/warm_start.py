@@ -12,17 +12,17 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.training.model import Model
 from rankgrad.training.settings import Settings
 
-_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that its scores do not depend on
+_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that do not change its scores
 
 
 def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Put a model's weights into a new ranker and loss, and give back a copy of its fitted preprocessing.
+    """Copy a model's weights into a new ranker and loss, and return a copy of its fitted preprocessing.
 
     Args:
-        model: to start from.
-        settings: of the new run, whose `preprocess` must be that of the model.
-        ranker: takes the weights.
-        loss: takes the parameters of the model's loss, where both losses are the same.
+        model: model to start from.
+        settings: of the new run; its `preprocess` must be that of the model.
+        ranker: receives the weights.
+        loss: receives the parameters of the model's loss, if both losses are the same.
     """
     if not isinstance(model, Model):
         bad_type("init_model", "be a trained neural model", type(model).__name__)
@@ -33,17 +33,17 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
         bad_value("init_model", f"have the features and the architecture of the new run, {shown[0]}", shown[1])
     if (wanted := str(Preprocessing.parse(settings.preprocess))) != str(model.steps):
         bad_value("preprocess", f"be {str(model.steps)!r} as in init_model, whose preprocessing is kept", repr(wanted))
-    _take("init_model", ranker, model.ranker.state_dict())
+    _copy_weights("init_model", ranker, model.ranker.state_dict())
     if model.learned and model.settings.get("loss") == settings.to_json()["loss"]:
-        _take("init_model", loss, model.learned)
+        _copy_weights("init_model", loss, model.learned)
     return copy.deepcopy(model.steps)
 
 
 def fingerprint_of(model: Model) -> str:
-    """Hash the weights, the preprocessing and the parameters of the loss of a model.
+    """Return a hash of the weights, the preprocessing and the parameters of the loss of a model.
 
     Args:
-        model: whose device does not matter.
+        model: on any device.
     """
     if not isinstance(model, Model):
         bad_type("init_model", "be a trained neural model", type(model).__name__)
@@ -61,10 +61,10 @@ def _architecture(ranker: nn.Module) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in _ONLY_IN_TRAINING}
 
 
-def _take(what: str, module: nn.Module, weights: dict[str, Tensor]) -> None:
-    own = module.state_dict()
-    for name in sorted(own.keys() | weights.keys()):
-        shapes = [tuple(each[name].shape) if name in each else None for each in (own, weights)]
+def _copy_weights(what: str, module: nn.Module, weights: dict[str, Tensor]) -> None:
+    state = module.state_dict()
+    for name in sorted(state.keys() | weights.keys()):
+        shapes = [tuple(each[name].shape) if name in each else None for each in (state, weights)]
         if shapes[0] != shapes[1]:
             bad_value(what, f"hold {name} {shapes[0]}", shapes[1])
     module.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: our losses as objectives of LightGBM and XGBoost, and a ranker of trees (extra `trees`)."""
+"""Gradient-boosted trees: our losses as objectives of LightGBM and XGBoost, and `TreeRanker` (extra `trees`)."""
 
 from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.model import TreeModel

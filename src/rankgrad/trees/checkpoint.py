@@ -1,4 +1,4 @@
-"""Write and read the file from which a run of boosted trees resumes: all that the next segment depends on."""
+"""Write and read the file from which a run of boosted trees resumes: everything that the next segment depends on."""
 
 import zlib
 from pathlib import Path
@@ -19,35 +19,35 @@ from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.objective import TreeObjective
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
-# Settings that may differ when a run is resumed: they do not change what a tree is.
+# Settings that may differ when a run is resumed: they do not change the trees.
 FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
-    """The file `last.safetensors` of a run: trees, scores, history, the loss's parameters; one rename."""
+    """The file `last.safetensors` of a run: trees, scores, history, parameters of the loss. Written atomically."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
-    def save(self, grown: GrownTrees, history: list[dict[str, Any]], own: TreeObjective | None) -> None:
-        """Write where the run stands at a border.
+    def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
+        """Write the state of the run at the end of a segment.
 
         Args:
             grown: the trees.
-            history: a row per tree.
-            own: the objective, whose loss may have learned.
+            history: one row per tree.
+            objective: the objective, whose loss may have learned.
         """
         parts = {f"part.{place}": np.frombuffer(part, dtype=np.uint8) for place, part in enumerate(grown.parts)}
         tensors = {name: torch.from_numpy(part.copy()) for name, part in parts.items()}
         tensors |= {f"scores.{name}": torch.from_numpy(values) for name, values in grown.scores.items()}
-        tensors |= _learned(own)
+        tensors |= _learned(objective)
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
-    def load(self, own: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read where the run stood; other settings or data than then are an error.
+    def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
+        """Read the state of the run. Settings or data that differ from those of the run are an error.
 
         Args:
-            own: the objective, which takes up what its loss had learned.
+            objective: receives the learned parameters of its loss.
         """
         tensors, facts = read_tensors(self.path)
         try:
@@ -62,26 +62,26 @@ class TreeCheckpoint:
             ordered = tuple(parts[str(place)].numpy().tobytes() for place in range(len(parts)))
             self._check_parts(ordered, history)
             grown = GrownTrees(ordered, self._scores(_under("scores.", tensors), bool(parts)))
-            if own is not None:
-                _restore(own, tensors)
+            if objective is not None:
+                _restore(objective, tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
             self._complain(error)
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """What is not as it was when the run began, as the parts of an error."""
+        """Return the first setting or fact that differs from the run, as the parts of an error; None if all agree."""
         folder = self.path.parent
         for name, now in self.settings.items():
             then = facts["settings"].get(name)
             if name not in FREE and then != now:
-                return name, f"be {then!r}, as when {folder} began, to go on", repr(now)
+                return name, f"be {then!r}, to resume {folder}", repr(now)
         for name, now in self.facts.items():
             if facts[name] != now:
-                return name, f"be that of {folder}, {facts[name]}, to go on", now
+                return name, f"be that of the run, {facts[name]}, to resume {folder}", now
         return None
 
     def _history(self, rows: Any) -> list[dict[str, Any]]:
-        """See that rows hold numbers, for whole segments: a file may come from anywhere."""
+        """Check that rows hold numbers, for whole segments: the file may come from anywhere."""
         keys = ["tree", "seconds", *([] if self.facts["validation"] is None else [self.settings["metric"]])]
         for row in rows if isinstance(rows, list) else [None]:
             if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in keys):
@@ -91,7 +91,7 @@ class TreeCheckpoint:
         return list(rows)
 
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
-        """Where there are trees, a score for each document, in the dtype of the framework's own."""
+        """Check that there is one score per document if there are trees, in the dtype of the framework."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
         dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
@@ -100,7 +100,7 @@ class TreeCheckpoint:
         return {name: values.numpy() for name, values in found.items()}
 
     def _check_parts(self, parts: tuple[bytes, ...], history: list[Any]) -> None:
-        """See that the framework reads the trees without harm, as `TreeModel.load` does."""
+        """Check that the framework can read the trees safely, as `TreeModel.load` does."""
         if len(parts) != len(history) // self.facts["segment"] + (self.facts["init_model"] is not None):
             raise TypeError(f"{len(parts)} parts for {len(history)} trees")
         for content in parts:
@@ -111,19 +111,21 @@ class TreeCheckpoint:
 
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{self.path} must be a checkpoint of this run; got {got}: train anew elsewhere") from error
+        raise ValueError(
+            f"{self.path} must be a checkpoint of this run; got {got}: train again in a new folder"
+        ) from error
 
 
 def facts_of(
     data: Dataset, validation: Dataset | None, weights: NDArray[Any] | None, init_model: bytes, segment: int
 ) -> dict[str, Any]:
-    """What besides settings must be the same when a run is resumed.
+    """Return the facts, besides settings, that must be the same when a run is resumed.
 
     Args:
         data: the training lists.
         validation: the validation lists.
         weights: one per document.
-        init_model: the trees that it adds to, as their framework writes them.
+        init_model: the trees that the run adds to, in the format of their framework.
         segment: number of trees per segment.
     """
     return {
@@ -135,20 +137,20 @@ def facts_of(
     }
 
 
-def _learned(own: TreeObjective | None) -> dict[str, Tensor]:
-    """The loss's own parameters, and the memory of their optimiser."""
-    if own is None:
+def _learned(objective: TreeObjective | None) -> dict[str, Tensor]:
+    """Return the parameters of the loss, and the state of their optimiser."""
+    if objective is None:
         return {}
-    found = {f"loss.{name}": value for name, value in own.loss.state_dict().items()}
-    if own.learning is not None:
-        found |= {f"optimiser.{name}": value for name, value in state_tensors(own.learning)}
+    found = {f"loss.{name}": value for name, value in objective.loss.state_dict().items()}
+    if objective.learning is not None:
+        found |= {f"optimiser.{name}": value for name, value in state_tensors(objective.learning)}
     return found
 
 
-def _restore(own: TreeObjective, tensors: dict[str, Tensor]) -> None:
-    own.loss.load_state_dict(_under("loss.", tensors))
-    if own.learning is not None:
-        load_state(own.learning, _under("optimiser.", tensors))
+def _restore(objective: TreeObjective, tensors: dict[str, Tensor]) -> None:
+    objective.loss.load_state_dict(_under("loss.", tensors))
+    if objective.learning is not None:
+        load_state(objective.learning, _under("optimiser.", tensors))
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

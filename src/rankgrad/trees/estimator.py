@@ -1,4 +1,4 @@
-"""The estimator around boosted trees: the interface of `rankgrad.Ranker`."""
+"""The estimator of boosted trees, with the interface of `rankgrad.Ranker`."""
 
 import inspect
 import os
@@ -20,8 +20,8 @@ from rankgrad.trees.objective import FRAMEWORKS
 from rankgrad.trees.parameters import check_params
 from rankgrad.trees.validation import measured
 
-# Other words for what `trees`, `patience`, `metric` and `loss` say here.
-_SAID = {
+# Names of other libraries for settings of `TreeRanker`.
+_OTHER_NAMES = {
     "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
     "num_trees": "trees",
     "early_stopping_round": "patience", "early_stopping_rounds": "patience", "eval_metric": "metric",
@@ -30,23 +30,24 @@ _SAID = {
 
 
 class TreeRanker(RowRanker):
-    """Fit boosted trees on rows with a query id each, and give one score per row; X may hold NaN.
+    """Fit boosted trees on rows with query ids, and return one score per row; X may hold NaN.
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
         loss: as text, `name[@k][:key=value,...]`, or a function or module, which is never changed, as in
-            `rankgrad.Ranker`; `"native:..."` is the framework's own: lambdarank, rank_xendcg; rank:ndcg, rank:pairwise,
-            rank:map.
+            `rankgrad.Ranker`; `"native:..."` is an objective of the framework: lambdarank, rank_xendcg; rank:ndcg,
+            rank:pairwise, rank:map.
         hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
-        trees: how many, at most.
-        patience: trees without a better `metric` on the validation lists after which training stops; None: never.
+        trees: largest number of trees.
+        patience: number of trees without a better `metric` on the validation lists after which training stops; None:
+            never.
         metric: as text or object, or a function of the scores and labels of one list.
         seed: random seed of sampling and of the hold-out.
-        holdout: the share of the training lists that is set aside for that where `fit` is given no `eval_set`.
-        threads: None takes PyTorch's number.
-        params: all others are the framework's, by its own names: `num_leaves`, `learning_rate`, `max_depth`, ...
+        holdout: share of the training lists that is held out for validation if `fit` is given no `eval_set`.
+        threads: number of threads; None: the number of PyTorch.
+        params: parameters of the framework, by its names: `num_leaves`, `learning_rate`, `max_depth`, ...
 
-    After `fit`: `model_`, `history_` (a row a tree), `best_trees_`, `n_features_in_`.
+    After `fit`: `model_`, `history_` (one row per tree), `best_trees_`, `n_features_in_`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -89,10 +90,10 @@ class TreeRanker(RowRanker):
         self._params = params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, those of the framework among them.
+        """Return all settings by name, including parameters of the framework.
 
         Args:
-            deep: means nothing here: no setting is an estimator.
+            deep: has no effect: no setting is an estimator.
         """
         return {**super().get_params(deep), **self._params}
 
@@ -100,10 +101,10 @@ class TreeRanker(RowRanker):
         """Change settings, and return the ranker.
 
         Args:
-            params: settings by name; a name that is none of ours is one of the framework's.
+            params: settings by name; all other names are parameters of the framework.
         """
         for name, value in params.items():
-            if name in OWN:
+            if name in SETTINGS:
                 setattr(self, name, value)
             else:
                 self._params[name] = value
@@ -130,11 +131,11 @@ class TreeRanker(RowRanker):
             qid, group: the lists, as in `rankgrad.Ranker.fit`.
             sample_weight: `(rows,)`, for losses that take weights.
             eval_set, eval_qid, eval_group: lists that choose the number of trees, as in `rankgrad.Ranker.fit`.
-            init_model: a fitted ranker of the same framework, or its `model_`, whose trees are kept and added to;
-                `trees` counts the new ones.
-            callbacks: each is called with a row of `history_` after each tree; a true return value ends the training.
+            init_model: a fitted ranker of the same framework, or its `model_`, to which trees are added; `trees`
+                counts the new ones.
+            callbacks: called with a row of `history_` after each tree; a true return value ends the training.
         """
-        plan = self.plan()
+        spec = self.plan()
         if isinstance(init_model, TreeRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
@@ -143,15 +144,15 @@ class TreeRanker(RowRanker):
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
-            data, validation, weights = hold_out_rows(data, weights, self.holdout, plan.seed)
-        self._take(boost(plan, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
+            data, validation, weights = hold_out_rows(data, weights, self.holdout, spec.seed)
+        self._take(boost(spec, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and JSON beside it.
+        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and other JSON files.
 
         Args:
-            folder: where to write.
+            folder: path of the folder.
         """
         check_is_fitted(self)
         self.model_.save(folder)
@@ -180,11 +181,11 @@ class TreeRanker(RowRanker):
         self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
 
     def plan(self) -> TreeSpec:
-        """The settings of a run, checked."""
+        """Check the settings, and return them as the settings of a run."""
         one_of("framework", self.framework, FRAMEWORKS)
         for name in self._params:
-            if name in _SAID:
-                bad_value(name, f"be given as {_SAID[name]}", f"{name}={self._params[name]!r}")
+            if name in _OTHER_NAMES:
+                bad_value(name, f"be given as {_OTHER_NAMES[name]}", f"{name}={self._params[name]!r}")
         counts: dict[str, Any] = {"trees": self.trees, "patience": 1 if self.patience is None else self.patience}
         for name, value in counts.items():
             if not hasattr(value, "__index__") or int(value) < 1:
@@ -194,15 +195,15 @@ class TreeRanker(RowRanker):
         measured(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
-        plan = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
-        check_tree_loss(plan)
-        check_params(plan.params, plan.framework)
-        return plan
+        spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
+        check_tree_loss(spec)
+        check_params(spec.params, spec.framework)
+        return spec
 
 
-OWN = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
+SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Values without NumPy's numbers, which a search draws and JSON does not know."""
+    """Convert NumPy numbers, which a search may draw, to Python numbers, for JSON."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

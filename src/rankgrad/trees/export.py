@@ -1,4 +1,4 @@
-"""Export boosted trees as one file that other programs run: ONNX, or the framework's own format."""
+"""Export boosted trees as one file for other programs: ONNX, or the format of the framework."""
 
 import os
 from dataclasses import replace
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = np.float32(1e-35)  # LightGBM takes this and all that is smaller as 0
+_TINY = np.float32(1e-35)  # LightGBM treats all values up to this size as 0
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
 def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write trees to one file, after a check: the file's scores are those of `TreeModel.score`, at several shapes.
+    """Write trees to one file, after a check that the file gives the scores of `TreeModel.score` at several shapes.
 
-    An ONNX file takes `features (lists, n, f)`, float32, raw and with NaN for a missing value, and `mask (lists, n)`,
-    boolean, True for a real document, and gives `scores (lists, n)`, which are 0 for padding.
+    The inputs of an ONNX file are `features (lists, n, f)`, float32, raw and with NaN for a missing value, and
+    `mask (lists, n)`, boolean, True for a real document. Its output is `scores (lists, n)`, with 0 for padding.
 
     Args:
         model: the trees.
-        path: of the file; written aside and renamed.
-        format: `"onnx"`, or the name of the model's framework; None: by the ending, `.onnx`, `.txt` or `.json`.
+        path: path of the file, which is written atomically.
+        format: `"onnx"`, or the name of the model's framework; None: by the extension, `.onnx`, `.txt` or `.json`.
     """
     path = Path(path)
     format = _format(model, path, format)
@@ -43,7 +43,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         content, engine, run = _onnx(forest, model.features)
         thresholds = _thresholds(forest, model.features)
     else:
-        engine, run = model.framework, _own(model, content)
+        engine, run = model.framework, _native(model, content)
         thresholds = [np.zeros(0, dtype=np.float32)] * model.features
 
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -66,8 +66,8 @@ def _format(model: "TreeModel", path: Path, format: str | None) -> str:
     return found
 
 
-def _own(model: "TreeModel", content: bytes) -> Run:
-    """Scores of the framework's own file, read again."""
+def _native(model: "TreeModel", content: bytes) -> Run:
+    """Return a function that scores with a new booster, read from the file of the framework."""
     package = import_module(model.framework)
     if model.framework == "lightgbm":
         booster = package.Booster(model_str=content.decode())
@@ -117,7 +117,7 @@ def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
-    """The trees as ONNX's lists over all nodes."""
+    """Return the trees as attributes of ONNX: one list per attribute, over all nodes."""
     places = np.repeat(np.arange(len(forest.trees)), [len(tree.left) for tree in forest.trees])
     numbers = np.concatenate([np.arange(len(tree.left)) for tree in forest.trees])
     whole = {name: np.concatenate([getattr(tree, name) for tree in forest.trees]) for name in forest.trees[0]._fields}
@@ -141,7 +141,7 @@ def _attributes(forest: Forest) -> dict[str, Any]:
 
 
 def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
-    """What stands for LightGBM's zeros, `(features,)`: 0, or NaN where they are missing values; None: themselves."""
+    """Return the replacement of zeros for LightGBM, `(features,)`: 0, or NaN if zeros are missing; None: no change."""
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
@@ -149,12 +149,12 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
-        bad_value("model", "take 0 as missing in all splits of a feature or in none, for ONNX", "both; see model.txt")
+        bad_value("model", "treat 0 as missing in all splits of a feature or in none, for ONNX", "both; see model.txt")
     return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
 
 
 def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
-    """All thresholds of each feature."""
+    """Return the thresholds of all splits, per feature."""
     places = np.concatenate([tree.feature[tree.left != -1] for tree in forest.trees])
     values = np.concatenate([tree.threshold[tree.left != -1] for tree in forest.trees])
     return [values[places == feature] for feature in range(features)]
@@ -163,7 +163,7 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
 def _rows(
     thresholds: list[NDArray[np.float32]], shape: tuple[int, int], rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Features where a comparison tells most: at and next to thresholds, at 0, missing, and anywhere."""
+    """Return features that test the file well: at and next to thresholds, at 0, missing, and random."""
     rows = rng.standard_normal((*shape, len(thresholds)), dtype=np.float32)
     for feature, known in enumerate(thresholds):
         if len(known):

@@ -1,4 +1,4 @@
-"""Checks that both frameworks' tree files need: they follow the indices in a file without a look at them."""
+"""Checks for the tree files of both frameworks, which use the indices in a file without checking them."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def check_integer(name: str, text: Any, low: int, high: int) -> int:
-    """A whole number in decimal digits, from `low` to `high`."""
+    """Return the whole number that the text holds; it must be from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
         bad_value(name, must, repr(text)[:40])
@@ -27,11 +27,11 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
 
 
 def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How often each node is reached from node 0, `(nodes,)`; a node that is reached twice is an error.
+    """Count how often each node is reached from node 0, `(nodes,)`; a node that is reached twice is an error.
 
     Args:
         left, right: the children of each node, all within range, `(nodes,)`.
-        inner: whether a node has children.
+        inner: True for a node with children, `(nodes,)`.
     """
     reached = np.zeros(len(inner), dtype=np.int64)
     front = np.zeros(min(1, len(inner)), dtype=np.int64)

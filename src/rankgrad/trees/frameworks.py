@@ -1,7 +1,7 @@
-"""Grow trees with LightGBM and XGBoost, one at a time, in segments whose borders are the same in a resumed run.
+"""Grow trees with LightGBM and XGBoost, one at a time, in segments that are the same in a resumed run.
 
-Each segment is a booster of its own that begins with the scores so far, also where nothing was interrupted. So a
-resumed run does what an unbroken one does. Between two borders, a booster keeps its own random numbers. At the end, the
+Each segment has a separate booster that starts from the current scores, also if the run was not interrupted. So a
+resumed run does the same as an uninterrupted one. Within a segment, the booster keeps its random state. At the end, the
 trees of all segments are joined to one model.
 """
 
@@ -18,66 +18,66 @@ from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.parameters import aliases, seed_of, seeded
 
 Weights = NDArray[np.float32] | None
-# Takes the scores of all documents, and the framework's own object for them.
+# A function of the scores of all documents, and of the framework's data object.
 Derivatives = Callable[[Any, Any], Any]
 
 
 class BoostingTask(NamedTuple):
-    """What an engine is given to grow trees on."""
+    """The data and settings with which a framework grows trees."""
 
     data: Dataset
-    held: Dataset | None  # validation lists
+    validation: Dataset | None  # validation lists
     weights: Weights
-    native: str | None  # the framework's own objective; None: `derivatives` is given
+    native: str | None  # objective of the framework; None: `derivatives` is given
     derivatives: Derivatives | None
-    params: dict[str, Any]  # as the framework takes them
+    params: dict[str, Any]  # parameters of the framework, by its names
     seed: int
     threads: int
 
 
 class GrownTrees(NamedTuple):
-    """What a segment begins with: the trees of those before, and the scores that these come to."""
+    """The start of a segment: the trees of earlier segments, and their scores."""
 
-    parts: tuple[bytes, ...]  # a model each, in the framework's own format
-    scores: dict[str, NDArray[Any]]  # of the lists "train" and "held", where there are trees
+    parts: tuple[bytes, ...]  # one model per segment, in the format of the framework
+    scores: dict[str, NDArray[Any]]  # of the training lists ("train") and validation lists ("held"), if there are trees
 
 
 class Framework(ABC):
-    """Boosting in one of the frameworks."""
+    """Base class: boosting with one framework."""
 
-    lists: Any  # the training lists, as the framework takes them
-    held: Any  # the validation lists, or None
+    lists: Any  # the training lists, as an object of the framework
+    validation: Any  # the validation lists, or None
     task: BoostingTask
-    live: Any  # the booster of a segment
-    grown: GrownTrees  # what it began with
+    live: Any  # the booster of the current segment
+    grown: GrownTrees  # the start of the current segment
 
     def begin(self, grown: GrownTrees, segment: int) -> None:
-        """Make the booster of a segment, which begins with the scores so far.
+        """Make the booster of a segment, which starts from the current scores.
 
         Args:
-            grown: what was grown before.
-            segment: its number, from 0, which seeds it.
+            grown: the trees of earlier segments.
+            segment: number of the segment, from 0; its random seed depends on it.
         """
         self.grown = grown
         for name, scores in grown.scores.items():
-            self._start_from(self.lists if name == "train" else self.held, scores)
+            self._start_from(self.lists if name == "train" else self.validation, scores)
         self._make(segment)
 
     def start(self, init_model: TreeModel | None) -> GrownTrees:
-        """What a new run begins with.
+        """Return the start of a new run.
 
         Args:
-            init_model: trees to add to.
+            init_model: trees to add to, or None.
         """
         if init_model is None:
             return GrownTrees((), {})
-        parts = {"train": self.task.data, "held": self.task.held}
+        parts = {"train": self.task.data, "held": self.task.validation}
         scores = {name: self._raw(init_model.booster, part) for name, part in parts.items() if part is not None}
         return GrownTrees((init_model.content(),), scores)
 
     @abstractmethod
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
-        """Let the next booster begin with these scores of the lists."""
+        """Let the next booster start from these scores of the lists."""
 
     @abstractmethod
     def _make(self, segment: int) -> None:
@@ -85,31 +85,31 @@ class Framework(ABC):
 
     @abstractmethod
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        """Scores as the framework adds them up, `(documents,)`."""
+        """Return raw scores of the framework, `(documents,)`."""
 
     @abstractmethod
     def grow(self, number: int) -> bool:
-        """Add a tree; False where none can be split off.
+        """Add a tree; return False if no leaf can be split.
 
         Args:
-            number: of the tree in the run, from 0.
+            number: number of the tree in the run, from 0.
         """
 
     @abstractmethod
     def scores(self) -> NDArray[Any]:
-        """Scores of the validation lists, `(documents,)`."""
+        """Return the scores of the validation lists, `(documents,)`."""
 
     @abstractmethod
     def end(self) -> GrownTrees:
-        """What has been grown, with this segment."""
+        """Return all trees so far, including this segment."""
 
     @abstractmethod
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """The framework's model, cut to a number of trees.
+        """Return the framework's model, truncated to a number of trees.
 
         Args:
-            grown: with all trees.
-            rounds: how many, those of `init_model` included.
+            grown: all trees.
+            rounds: number of trees, including those of `init_model`.
         """
 
 
@@ -122,44 +122,46 @@ class LightGBM(Framework):
         params["objective"] = "none" if task.native is None else task.native
         ways = aliases("force_col_wise") | aliases("force_row_wise")
         if not ways & params.keys():
-            # Else LightGBM measures which is faster and takes that, and the two add up numbers in different orders.
+            # Otherwise LightGBM measures which way is faster, and the two ways add numbers in different orders.
             params["force_col_wise"] = True
         self.params = params
         self.lists = self._dataset(task.data, task.weights).construct()
-        self.held = None if task.held is None else self._dataset(task.held, None, self.lists).construct()
+        self.validation = (
+            None if task.validation is None else self._dataset(task.validation, None, self.lists).construct()
+        )
 
     def _dataset(self, data: Dataset, weights: Weights, reference: Any = None) -> Any:
-        told = {"group": sizes(data), "weight": weights, "reference": reference, "params": dict(self.params)}
-        return self.lgb.Dataset(data.features, data.labels, **told)
+        options = {"group": sizes(data), "weight": weights, "reference": reference, "params": dict(self.params)}
+        return self.lgb.Dataset(data.features, data.labels, **options)
 
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
         lists.set_init_score(scores)
 
     def _make(self, segment: int) -> None:
         self.live = self.lgb.Booster(seeded(self.params, segment), self.lists)
-        if self.held is not None:
-            self.live.add_valid(self.held, "held")
+        if self.validation is not None:
+            self.live.add_valid(self.validation, "held")
 
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
         rows = np.asarray(data.features, dtype=np.float32)
         return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if len(rows) else np.empty(0)
 
     def grow(self, number: int) -> bool:
-        """Add a tree; see `Engine.grow`.
+        """Add a tree; see `Framework.grow`.
 
         Args:
-            number: of the tree.
+            number: number of the tree.
         """
         return not self.live.update(fobj=self.task.derivatives)
 
     def scores(self) -> NDArray[Any]:
-        """Scores of the validation lists."""
+        """Return the scores of the validation lists."""
         return self._scores(self.live.eval_valid)
 
     def end(self) -> GrownTrees:
-        """The parts with this one, but for the stump that LightGBM keeps where not even a first tree can be split."""
+        """Return all trees so far, without the stump that LightGBM keeps if its first tree cannot be split."""
         scores = {"train": self._scores(self.live.eval_train)}
-        if self.held is not None:
+        if self.validation is not None:
             scores["held"] = self.scores()
         text = self.live.model_to_string()
         if self.grown.parts and self.live.num_trees() == 1 and "\nnum_leaves=1\n" in text:
@@ -177,11 +179,11 @@ class LightGBM(Framework):
         return found[0]
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """The model cut to a number of trees; see `Engine.booster`.
+        """Return the model, truncated to a number of trees; see `Framework.booster`.
 
         Args:
-            grown: with all trees.
-            rounds: how many.
+            grown: all trees.
+            rounds: number of trees.
         """
         whole = self.lgb.Booster(model_str=join_lightgbm([part.decode() for part in grown.parts]))
         return self.lgb.Booster(model_str=whole.model_to_string(num_iteration=rounds))
@@ -202,7 +204,7 @@ class XGBoost(Framework):
             full = task.data.lengths > 0
             starts = task.data.offsets[:-1][full]
             self.lists.set_weight(np.add.reduceat(task.weights, starts) / task.data.lengths[full])
-        self.held = None if task.held is None else self._matrix(task.held)
+        self.validation = None if task.validation is None else self._matrix(task.validation)
 
     def _matrix(self, data: Dataset) -> Any:
         made = self.xgb.DMatrix(data.features, data.labels, nthread=self.task.threads)
@@ -214,50 +216,50 @@ class XGBoost(Framework):
 
     def _make(self, segment: int) -> None:
         params = {**self.params, "seed": seed_of(self.task.seed, segment)}
-        self.live = self.xgb.Booster(params, [self.lists] if self.held is None else [self.lists, self.held])
+        self.live = self.xgb.Booster(params, [self.lists] if self.validation is None else [self.lists, self.validation])
 
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
         return np.asarray(booster.predict(self._matrix(data), output_margin=True), dtype=np.float32)
 
     def grow(self, number: int) -> bool:
-        """Add a tree, which may be a single leaf; see `Engine.grow`.
+        """Add a tree, which may be a single leaf; see `Framework.grow`.
 
         Args:
-            number: of the tree.
+            number: number of the tree.
         """
         self.live.update(self.lists, number, fobj=self.task.derivatives)
         return True
 
     def scores(self) -> NDArray[Any]:
-        """Scores of the validation lists."""
-        scores: NDArray[Any] = self.live.predict(self.held, output_margin=True)
+        """Return the scores of the validation lists."""
+        scores: NDArray[Any] = self.live.predict(self.validation, output_margin=True)
         return scores
 
     def end(self) -> GrownTrees:
-        """The parts with this one."""
+        """Return all trees so far, including this segment."""
         scores = {"train": self.live.predict(self.lists, output_margin=True)}
-        if self.held is not None:
+        if self.validation is not None:
             scores["held"] = self.scores()
         return GrownTrees((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """The model cut to a number of trees; see `Engine.booster`.
+        """Return the model, truncated to a number of trees; see `Framework.booster`.
 
         Args:
-            grown: with all trees.
-            rounds: how many.
+            grown: all trees.
+            rounds: number of trees.
         """
         whole = self.xgb.Booster(model_file=bytearray(join_xgboost(grown.parts)))
-        cut = whole if rounds == whole.num_boosted_rounds() else whole[:rounds]
-        cut.set_param({"nthread": self.task.threads})
-        return cut
+        truncated = whole if rounds == whole.num_boosted_rounds() else whole[:rounds]
+        truncated.set_param({"nthread": self.task.threads})
+        return truncated
 
 
-ENGINES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
+FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
 
 
 def sizes(data: Dataset) -> NDArray[np.int64]:
-    """Number of documents of each list that has some; the frameworks know no others.
+    """Return the number of documents of each list that is not empty; the frameworks have no empty lists.
 
     Args:
         data: the lists.

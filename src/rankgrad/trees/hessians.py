@@ -1,16 +1,17 @@
-"""The second derivatives that boosting wants, one a document: closed forms, bounds, and what stands in for the rest.
+"""Second derivatives for boosting, one per document: closed forms, bounds, and a substitute for all other losses.
 
-| losses | second derivative by a document's own score | is |
+| losses | second derivative by the document's score | is |
 |---|---|---|
 | ranknet, lambdarank, lambdaloss of nDCG | sum over its pairs of sigma^2 weight q (1 - q), weights constant | exact |
 | softmax, listnet, xe_ndcg | T p (1 - p), T the sum of the targets | exact |
 | mse, bce | 2 w / n; w p (1 - p) / n | exact |
 | poly1_softmax | (T + epsilon) p (1 - p) | positive, of the right size |
-| listmle, unique_softmax | sum of weight p over the choices it stands in | a bound from above |
-| all others (`hessian="gradient"`) | the size of its gradient | positive where there is a gradient |
+| listmle, unique_softmax | sum of weight p over the choices that include it | an upper bound |
+| all others (`hessian="gradient"`) | absolute value of its gradient | positive if the gradient is not 0 |
 
-The last makes a leaf the mean direction of its documents, between -1 and 1, whatever the scale of the loss. For one
-logistic pair of sigma 1 it is a bound, 1 / (1 - q) times the exact form; where pulls cancel it is only a stand-in.
+With the last form, the value of a leaf is the mean direction of its documents, between -1 and 1, for any scale of the
+loss. For one logistic pair of sigma 1 it is an upper bound, 1 / (1 - q) times the exact form. If gradients of several
+pairs cancel, it is only a substitute.
 """
 
 import inspect
@@ -32,29 +33,29 @@ Array = NDArray[Any]
 
 
 class FlatProblem(NamedTuple):
-    """Lists without an empty one among them, as a closed form takes them."""
+    """Lists in the layout of a closed form; no list is empty."""
 
     scores: Array  # (documents,)
     labels: Array  # (documents,)
     weights: Array | float  # (documents,), or 1
-    starts: NDArray[np.int64]  # (lists,), where each begins
+    starts: NDArray[np.int64]  # (lists,), first document of each list
     lengths: NDArray[np.int64]  # (lists,)
 
     def sums(self, values: Array) -> Array:
-        """The sum over each list, given to its documents, `(documents,)`."""
+        """Return the sum over each list, repeated for its documents, `(documents,)`."""
         return np.repeat(np.add.reduceat(values, self.starts), self.lengths)
 
     def highest(self, values: Array) -> Array:
-        """The largest value of each list, given to its documents, `(documents,)`."""
+        """Return the largest value of each list, repeated for its documents, `(documents,)`."""
         return np.repeat(np.maximum.reduceat(values, self.starts), self.lengths)
 
     def shares(self) -> Array:
-        """The softmax of the scores in each list, `(documents,)`."""
+        """Return the softmax of the scores in each list, `(documents,)`."""
         powers = np.exp(self.scores - self.highest(self.scores))
         return powers / self.sums(powers)
 
     def relevant(self) -> Array:
-        """Whether a document's list has a relevant one, `(documents,)`."""
+        """Return True for the documents of lists with a relevant document, `(documents,)`."""
         return self.highest(self.labels) > 0
 
 
@@ -73,7 +74,7 @@ def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Targets that add up to 1, unless all are 0, and then so are the slopes."""
+    """Return the form for targets that add up to 1; if all targets are 0, the slopes are also 0."""
     p = problem.shares()
     return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
 
@@ -97,11 +98,11 @@ def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def size_of_gradient(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """What stands in for a second derivative that has no closed form or is negative."""
+    """Return the substitute for a second derivative that has no closed form or is negative."""
     return np.abs(slopes)
 
 
-# By the name of the kernel, or of the loss where it has none.
+# By the name of the kernel, or of the loss if it has no kernel.
 CLOSED: dict[str, Curvature] = {
     "bce": _logistic,
     "listmle": _plackett_luce,
@@ -115,7 +116,7 @@ CLOSED: dict[str, Curvature] = {
 
 
 class LossForm(NamedTuple):
-    """What is known of a loss: its name where a closed form goes by it, its options, and those of its kernel."""
+    """Facts about a loss: its name if it has a closed form, its options, and the options of its kernel."""
 
     name: str = ""
     options: Options = {}  # noqa: RUF012
@@ -123,9 +124,9 @@ class LossForm(NamedTuple):
 
 
 def closed_form(loss: Any) -> LossForm:
-    """What is known of a loss, from text or as one of our functions, maybe with options bound by `functools.partial`.
+    """Return the form of a loss, from text or a function of `rankgrad.losses`, also with `functools.partial`.
 
-    One that its caller wrapped or scaled is not taken for the bare one.
+    A loss that the caller wrapped or scaled has no form.
     """
     given: Options = {}
     if isinstance(loss, TextLoss):
@@ -161,7 +162,7 @@ def _lambdaloss(options: Options) -> PairwiseOptions | None:
     return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])
 
 
-# The kernel's options, as the losses themselves pass them; None where the kernel lacks an option.
+# The options of the kernel, as the losses pass them; None if the kernel does not have an option.
 _KERNELS: dict[str, Callable[[Options], PairwiseOptions | None]] = {
     "ranknet": _ranknet,
     "lambdarank": _lambdarank,

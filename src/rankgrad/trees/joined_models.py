@@ -1,4 +1,4 @@
-"""Join models of LightGBM, or of XGBoost, to one that has the trees of all, in their order."""
+"""Join models of LightGBM or of XGBoost to one model with all trees, in their order."""
 
 import json
 import re
@@ -9,7 +9,7 @@ def join_lightgbm(texts: Sequence[str]) -> str:
     """Join the texts of LightGBM models of the same columns; header and parameters are those of the first.
 
     Args:
-        texts: as LightGBM writes them, at least one.
+        texts: model texts of LightGBM, at least one.
     """
     if len(texts) == 1:
         return texts[0]
@@ -22,10 +22,10 @@ def join_lightgbm(texts: Sequence[str]) -> str:
 
 
 def join_xgboost(contents: Sequence[bytes]) -> bytes:
-    """Join the JSON files of XGBoost models of the same columns; all but the trees is that of the first.
+    """Join the JSON files of XGBoost models of the same columns; everything but the trees is that of the first.
 
     Args:
-        contents: as XGBoost writes them, of the booster gbtree, at least one.
+        contents: model files of XGBoost with the booster gbtree, at least one.
     """
     if len(contents) == 1:
         return contents[0]

@@ -1,7 +1,7 @@
-"""Checks of LightGBM's text files before LightGBM reads one: it trusts lengths and indices, and a wrong one crashes it.
+"""Check text files of LightGBM before LightGBM reads them: it does not check lengths and indices, and may crash.
 
-A file must be as LightGBM 4 writes the model of one score per document, with numerical or categorical splits, and
-with constant or linear leaves. Anything else is refused.
+A file must have the format of LightGBM 4 for a model with one score per document, with numerical or categorical
+splits, and with constant or linear leaves. Everything else is an error.
 """
 
 import re
@@ -25,7 +25,7 @@ _LINES = (
     "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "cat_boundaries",
     "cat_threshold", "is_linear", *_LINEAR, "shrinkage",
 )  # fmt: skip
-_TOLD = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # no score depends on these
+_UNUSED = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # no score depends on these
 _NUMBERS = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?( -?\d+(\.\d*)?(e[-+]?\d+)?)*")
 _WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
 _INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
@@ -36,13 +36,13 @@ _TAIL = re.compile(
 
 
 def check_lightgbm(text: str, features: int) -> None:
-    """Raise where the text is not a whole model of `features` columns that can be scored without harm."""
+    """Raise an error unless the text is a complete model of `features` columns that LightGBM can score safely."""
     if odd := re.search(r"[^\n -~]", text):
         bad_value("text", "be printable ASCII", repr(odd[0]))
     head, blank, rest = text.partition("\n\n")
     body, end, tail = rest.partition("end of trees\n")
     if not blank or not end:
-        bad_value("file", "hold a header, trees and `end of trees`", "a file that is cut or is none of LightGBM")
+        bad_value("file", "hold a header, trees and `end of trees`", "a file that is truncated or not of LightGBM")
     sizes = _header(head.split("\n"), features)
     if sum(sizes) != len(body):
         bad_value("tree_sizes", f"add up to {len(body)}, the size of the trees", sum(sizes))
@@ -54,11 +54,11 @@ def check_lightgbm(text: str, features: int) -> None:
             raise ValueError(f"tree {place}: {error}") from None
         at += size
     if not _TAIL.fullmatch(tail):
-        bad_value("what follows the trees", "be importances and parameters as LightGBM writes them", "something else")
+        bad_value("text after the trees", "be importances and parameters as LightGBM writes them", "something else")
 
 
 def _header(lines: list[str], features: int) -> list[int]:
-    """Check the header; the sizes of the trees."""
+    """Check the header, and return the sizes of the trees."""
     if lines[0] != "tree":
         bad_value("first line", "be 'tree'", repr(lines[0][:40]))
     values = _values((line for line in lines[1:] if line != "average_output"), _HEADER)
@@ -84,7 +84,7 @@ def _tree(block: str, place: int, features: int) -> None:
     """Check one tree."""
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
-        bad_value("tree", f"begin with Tree={place} and end where its size says", repr(lines[0][:40]))
+        bad_value("tree", f"begin with Tree={place} and have the size given in the header", repr(lines[0][:40]))
     values = _values(lines[1:-3], _LINES)
     leaves = check_integer("num_leaves", values["num_leaves"], 1, len(block))
     sets = check_integer("num_cat", values["num_cat"], 0, len(block))
@@ -92,16 +92,15 @@ def _tree(block: str, place: int, features: int) -> None:
         _numbers(values, name, leaves - 1)
     _wholes(values, "internal_count", leaves - 1)
     _numbers(values, "leaf_value", leaves)
-    if leaves > 1:  # LightGBM has nothing to say about the weight of a tree that is one leaf
+    if leaves > 1:  # LightGBM writes no weight for a tree of one leaf
         _numbers(values, "leaf_weight", leaves)
         _wholes(values, "leaf_count", leaves)
     _numbers(values, "shrinkage", 1)
     check_range("split_feature", _wholes(values, "split_feature", leaves - 1), 0, features - 1)
     _children(_wholes(values, "left_child", leaves - 1), _wholes(values, "right_child", leaves - 1), leaves)
     kinds, thresholds = _wholes(values, "decision_type", leaves - 1), _numbers(values, "threshold", leaves - 1)
-    check_range(
-        "decision_type", kinds, 0, 11
-    )  # bit 0: categorical; bit 1: missing goes left; then 0 to 2: what is missing
+    # Bit 0: categorical; bit 1: missing values go left; bits 2 and 3: kind of missing values, 0 to 2.
+    check_range("decision_type", kinds, 0, 11)
     _categories(values, sets, thresholds[kinds % 2 == 1])
     if check_integer("is_linear", values["is_linear"], 0, 1):
         _numbers(values, "leaf_const", leaves)
@@ -110,22 +109,22 @@ def _tree(block: str, place: int, features: int) -> None:
         check_range("leaf_features", _wholes(values, "leaf_features", int(counts.sum())), 0, features - 1)
         _numbers(values, "leaf_coeff", int(counts.sum()))
     elif extra := [name for name in _LINEAR if name in values]:
-        bad_value(extra[0], "be left to trees with is_linear=1", "is_linear=0")
+        bad_value(extra[0], "occur only in trees with is_linear=1", "is_linear=0")
 
 
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
-    """Child i is a split where i >= 0, and leaf -1 - i where it is negative: each must be reached once."""
+    """Check that each split and leaf is reached once. Child i is split i if i >= 0, otherwise leaf -1 - i."""
     for name, children in (("left_child", left), ("right_child", right)):
         check_range(name, children, -leaves, leaves - 2)
     # One numbering: the splits, then the leaves.
-    left, right = (np.where(own < 0, leaves - 2 - own, own) for own in (left, right))
+    left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
     reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
-        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} that none leads to")
+        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} that are not reached")
 
 
 def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) -> None:
-    """The sets of categories, as bits; the threshold of a categorical split is the number of its set."""
+    """Check the sets of categories, as bits; the threshold of a categorical split is the number of its set."""
     if not sets:
         if len(used) or "cat_boundaries" in values or "cat_threshold" in values:
             bad_value("num_cat", "be the number of categorical splits", 0)
@@ -141,11 +140,11 @@ def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) ->
 
 class _Required(dict[str, str]):
     def __missing__(self, name: str) -> str:
-        bad_value(name, "be there", "no such line")
+        bad_value(name, "be in the file", "no such line")
 
 
 def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
-    """The lines `name=value`: names that are known, in the order in which LightGBM writes them."""
+    """Return the values of lines `name=value`, by name. Names must be known and in the order of LightGBM."""
     found, last = _Required(), -1
     for line in lines:
         name, equals, value = line.partition("=")
@@ -158,13 +157,15 @@ def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
 
 def _numbers(values: dict[str, str], name: str, count: int) -> NDArray[np.float64]:
     text = " ".join(values[name].split())
-    if name in _TOLD:
+    if name in _UNUSED:
         text = re.sub(r"-?(inf|nan)", "0", text)
     if text and not _NUMBERS.fullmatch(text):
         bad_value(name, "be numbers", repr(text[:40]))
     found = np.array(text.split(), dtype=np.float64)
     if len(found) != count or not np.isfinite(found).all():
-        bad_value(name, f"be {count} finite numbers", f"{len(found)} of which {np.isfinite(found).sum()} are finite")
+        bad_value(
+            name, f"be {count} finite numbers", f"{len(found)} numbers, {np.isfinite(found).sum()} of them finite"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Boosted trees as a model that scores lists: saved in the framework's own format, with our configuration beside it."""
+"""Boosted trees as a model: they score lists, and are saved in the framework's format with a `config.json`."""
 
 import os
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 
 def framework(name: str) -> Any:
-    """The package `lightgbm` or `xgboost`; one sentence where it is not installed."""
+    """Return the package `lightgbm` or `xgboost`; if it is missing, the error shows how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -31,13 +31,13 @@ def framework(name: str) -> Any:
 
 @dataclass
 class TreeModel(TrainedModel):
-    """A booster of LightGBM or XGBoost, cut to its best number of trees, and what is known about its training."""
+    """A booster of LightGBM or XGBoost, truncated to its best number of trees, and facts about its training."""
 
     unit: ClassVar[str] = "tree"
 
-    booster: Any  # of the framework
+    booster: Any  # booster of the framework
     framework: str  # `lightgbm` or `xgboost`
-    features: int  # columns that it takes
+    features: int  # number of feature columns
     settings: dict[str, Any] = field(default_factory=dict)  # of its training
     metrics: dict[str, Any] = field(default_factory=dict)  # trees, validation, test, loss
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
@@ -47,7 +47,7 @@ class TreeModel(TrainedModel):
 
         Args:
             features: `(documents, f)`; NaN is a missing value.
-            offsets: mean nothing to trees, which look at one document at a time.
+            offsets: have no effect: trees score each document alone.
         """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
@@ -62,38 +62,38 @@ class TreeModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Leaves of all trees: numbers that the model has learned to add up."""
+        """Number of leaves of all trees."""
         if self.framework == "lightgbm":
-            said = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
-            return sum(int(line.partition("=")[2]) for line in said)
+            lines = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
+            return sum(int(line.partition("=")[2]) for line in lines)
         return sum(tree.count("leaf=") for tree in self.booster.get_dump())
 
     @property
     def kept(self) -> int:
-        """Trees that were kept of its training; those of `init_model` are not counted."""
+        """Number of trees that were kept after training, without those of `init_model`."""
         return int(self.metrics.get("trees", 0))
 
     @property
     def rounds(self) -> int:
-        """All trees that it adds up, or groups of trees where a round grows several."""
+        """Number of all trees, or of rounds if a round grows several trees."""
         return int(self.booster.num_trees() if self.framework == "lightgbm" else self.booster.num_boosted_rounds())
 
     @property
     def averages(self) -> bool:
-        """Whether a score is the mean over the trees, as in LightGBM's random forests, and not their sum."""
+        """True if a score is the mean over the trees, as in random forests of LightGBM, and not their sum."""
         return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
 
     def content(self) -> bytes:
-        """The booster as its framework writes it."""
+        """Return the booster in the format of its framework."""
         text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
         return text.encode() if isinstance(text, str) else bytes(text)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file: ONNX, or the framework's own format; see `rankgrad.trees.export`.
+        """Write the model as one file: ONNX, or the format of the framework; see `rankgrad.trees.export`.
 
         Args:
-            path: of the file.
-            format: `"onnx"`, or the name of the framework; None: by the ending.
+            path: path of the file.
+            format: `"onnx"`, or the name of the framework; None: by the extension.
         """
         from rankgrad.trees.export import export
 
@@ -105,10 +105,10 @@ class TreeModel(TrainedModel):
         """Compute the share of each feature in the total gain of all splits, `(features,)`; with data, by shuffling.
 
         Args:
-            data: labelled lists: measure instead how much a metric falls when a feature is shuffled.
-            metric: as text or object, for `data`.
-            repeats: shuffles per feature, for `data`.
-            seed: of the shuffles, for `data`.
+            data: labelled lists; with them, the result is the decrease of a metric when a feature is shuffled.
+            metric: metric for `data`, as text or object.
+            repeats: number of shuffles per feature, for `data`.
+            seed: random seed of the shuffles, for `data`.
         """
         if data is not None:
             return super().feature_importance(data, metric, repeats=repeats, seed=seed)
@@ -121,13 +121,13 @@ class TreeModel(TrainedModel):
         return gains / max(float(gains.sum()), np.finfo(np.float64).tiny)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the folder: the booster as its framework writes it, `config.json` and `metrics.json`."""
+        """Write the folder: the booster in the format of its framework, `config.json` and `metrics.json`."""
         folder = Path(folder)
         content, name = self.content(), FILES[self.framework]
         write_bytes(folder / name, content)
         write_metrics(folder, self.metrics)
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
-        # The framework reads its file as it is, so its hash is here.
+        # The file has the format of the framework, so its hash is in the configuration.
         about["files"] = {name: hash_of(content)}
         write_config(folder, KIND, about)
 
@@ -137,7 +137,7 @@ class TreeModel(TrainedModel):
 
         Args:
             folder: of the model.
-            device: means nothing to trees.
+            device: has no effect on trees.
         """
         folder = Path(folder)
         config = read_config(folder)
@@ -162,7 +162,7 @@ class TreeModel(TrainedModel):
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """The booster in a file, which is checked first: both frameworks crash on indices that are out of range."""
+    """Check a file and read its booster; both frameworks crash on indices that are out of range."""
     package = framework(name)
     try:
         if name == "lightgbm":
@@ -170,6 +170,6 @@ def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
             check_lightgbm(text, features)
             return package.Booster(model_str=text)
         return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
-    except Exception as error:  # each framework has an error of its own
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} must be a model of {name}; got {said}") from error
+    except Exception as error:  # each framework has other errors
+        got = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path} must be a model of {name}; got {got}") from error

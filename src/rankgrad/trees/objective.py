@@ -1,4 +1,4 @@
-"""Losses as objectives of LightGBM and XGBoost: their gradient, and a second derivative that boosting can use."""
+"""Losses as objectives of LightGBM and XGBoost: their gradient, and a second derivative for boosting."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ Array = NDArray[Any]
 FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
-SMOOTHED = ("softmax", "listnet")  # whose labels are targets, which may be smoothed
-HIGHEST = 30  # grade of which 2^y, and a sum of some, is still a number to compute with
+SMOOTHED = ("softmax", "listnet")  # losses whose labels are targets, which may be smoothed
+HIGHEST = 30  # largest label y with `smooth`: float32 can hold 2^y and sums of it
 
 
 class TreeObjective:
-    """The derivatives of a loss that is summed over the lists, as LightGBM's own lambdarank is.
+    """The derivatives of a loss that is summed over the lists, as in LightGBM's lambdarank.
 
-    With `loss_lr`, the parameters of the loss itself (LearnDCG's scalars) take a step of Adam after each round, on the
+    With `loss_lr`, the parameters of the loss (such as LearnDCG's scalars) take a step of Adam after each round, on the
     mean over the lists.
     """
 
@@ -45,18 +45,18 @@ class TreeObjective:
         self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()]
         if loss_lr is not None and not any(each.requires_grad for each in parameters):
-            bad_value("loss_lr", "be None for a loss without parameters of its own", f"{loss_lr!r} with {self.loss!s}")
+            bad_value("loss_lr", "be None for a loss without parameters", f"{loss_lr!r} with {self.loss!s}")
         self.learning = None if loss_lr is None else torch.optim.Adam(parameters, lr=loss_lr)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss!s}, hessian={self.hessian!r})"
 
     def derivatives(self, scores: Array, labels: Array, offsets: Array, weights: Array | None = None) -> Any:
-        """The gradient and the diagonal of the Hessian, `(documents,)` each, in the dtype of `scores`.
+        """Compute the gradient and the diagonal of the Hessian, `(documents,)` each, in the dtype of `scores`.
 
         Args:
             scores: `(documents,)`, float32 or float64.
-            labels, weights: like `scores`.
+            labels, weights: `(documents,)`.
             offsets: `(lists + 1,)`.
         """
         if weights is not None and not self.takes_weights:
@@ -102,23 +102,23 @@ class TreeObjective:
 
 
 class LightGBMObjective(TreeObjective):
-    """For `lightgbm.LGBMRanker(objective=...)`, which calls it with four arguments; `params` of `lightgbm.train`."""
+    """Objective for `lightgbm.LGBMRanker(objective=...)`, which calls it with four arguments."""
 
     def __call__(self, y_true: Array, y_pred: Array, weight: Array | None, group: Array) -> Any:
-        """Gradient and Hessian, in float32 as LightGBM keeps them."""
+        """Return gradient and Hessian, in float32 as LightGBM stores them."""
         if group is None:
-            bad_value("group", "be given to fit, for a list is what is ranked", None)
+            bad_value("group", "be given to fit, because a ranking loss needs lists", None)
         return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
 
 
 class XGBoostObjective(TreeObjective):
-    """For `xgboost.train(..., obj=...)`; a weight is one a list, as XGBoost has them for ranking, or one a row."""
+    """Objective for `xgboost.train(..., obj=...)`; weights are one per list, as in XGBoost, or one per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
-        """Gradient and Hessian, in float32."""
+        """Return gradient and Hessian, in float32."""
         pointers = dtrain.get_uint_info("group_ptr")
         if not len(pointers):
-            bad_value("dtrain", "have lists (qid= or group=), for a list is what is ranked", "none")
+            bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "none")
         offsets, weight = _offsets(pointers[1:]), dtrain.get_weight()
         if len(weight) == len(offsets) - 1:
             weight = np.repeat(weight, np.diff(offsets))
@@ -134,25 +134,25 @@ def objective(
     smooth: str | float | None = None,
     seed: int = 0,
 ) -> LightGBMObjective | XGBoostObjective:
-    """A loss as a custom objective: `LGBMRanker(objective=...)`, or `xgboost.train(..., obj=...)`.
+    """Return a loss as a custom objective, for `LGBMRanker(objective=...)` or `xgboost.train(..., obj=...)`.
 
-    The gradient is that of the sum over the lists. `rankgrad.trees.hessians` says what the second derivative is for
-    each loss. Scores are computed in float32, as both frameworks keep derivatives.
+    The gradient is that of the sum over the lists. `rankgrad.trees.hessians` lists the second derivative of each loss.
+    Derivatives are computed in float32, as both frameworks store them.
 
     Args:
         loss: text such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
         framework: `"lightgbm"` or `"xgboost"`.
-        hessian: `"auto"`, the closed form or bound where there is one, else `"gradient"`, the size of the gradient; or
-            a number, the same for all documents.
-        loss_lr: learning rate of the loss's own parameters, a step a round; None: they stay as they are.
-        smooth: None, the loss as published; or, for softmax and listnet, a number g from 0 to 1: 2^y - g stands for
-            the label y, so that irrelevant documents and lists without a relevant one count, too; `"drawn"`: g is drawn
-            by `seed`, anew for each document and round, as LightGBM's rank_xendcg does.
+        hessian: `"auto"`: the closed form or bound if there is one, otherwise `"gradient"`; `"gradient"`: the absolute
+            value of the gradient; or a number for all documents.
+        loss_lr: learning rate of the parameters of the loss, with one step per round; None: they do not change.
+        smooth: None: the loss as published; or, for softmax and listnet, a number g from 0 to 1: the label y is
+            replaced by 2^y - g, so that irrelevant documents and lists without a relevant one also count; `"drawn"`: g
+            is drawn for each document and round, as in LightGBM's rank_xendcg.
         seed: random seed of `smooth="drawn"`.
 
     Example:
-        >>> own = objective("lambdarank")
-        >>> gradient, hessian = own(np.array([1., 0., 0.]), np.array([2., 1., 3.]), None, np.array([3]))
+        >>> lambdarank = objective("lambdarank")
+        >>> gradient, hessian = lambdarank(np.array([1., 0., 0.]), np.array([2., 1., 3.]), None, np.array([3]))
         >>> gradient.round(3), hessian.round(3)
         (array([-0.305,  0.035,  0.27 ], dtype=float32), array([0.098, 0.026, 0.073], dtype=float32))
     """
@@ -171,7 +171,7 @@ def objective(
 
 def _loss(loss: Any) -> TextLoss:
     if isinstance(loss, str) and loss.startswith("native:"):
-        bad_value("loss", "be one of rankgrad.losses; TreeRanker knows native objectives", repr(loss))
+        bad_value("loss", "be one of rankgrad.losses; only TreeRanker takes native objectives", repr(loss))
     found = as_loss(loss)
     found.only_joint("trees")
     return found

@@ -1,4 +1,4 @@
-"""What a run of trees is told as text and settings: the same on the command line and in recipes."""
+"""Make a `TreeRanker` from text and settings, which are the same on the command line and in recipes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from rankgrad.trees.estimator import TreeRanker
 
 
 def ranker(settings: Mapping[str, Any]) -> TreeRanker:
-    """The ranker that settings say: `model` is the framework, maybe with options, the others are `TreeRanker`'s.
+    """Return the ranker of these settings: `model` is the framework and its options, the others are of `TreeRanker`.
 
     Args:
         settings: `model` such as `"lightgbm"` or `"xgboost:max_depth=3"`; `loss`, `trees`, `seed` and so on, and the
-            parameters of the framework by their own names.
+            parameters of the framework by its names.
 
     Example:
         >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
@@ -27,5 +27,5 @@ def ranker(settings: Mapping[str, Any]) -> TreeRanker:
         bad_value("model", "have no cutoff", repr(text))
     for name in options:
         if name in given:
-            bad_value(name, f"be given once; the model says {name}={options[name]}", repr(given[name]))
+            bad_value(name, f"be given once; model has {name}={options[name]}", repr(given[name]))
     return TreeRanker(framework, **{**options, **given})

@@ -10,7 +10,7 @@ from rankgrad.metrics.custom import as_metric, metric_text
 
 
 def measured(metric: Any) -> tuple[str, Any]:
-    """The name of a metric in history and settings, and the metric.
+    """Return the name of a metric, as in history and settings, and the metric.
 
     Args:
         metric: as text or object, or a function of the scores and labels of one list.
@@ -19,19 +19,19 @@ def measured(metric: Any) -> tuple[str, Any]:
 
 
 class TreeValidator:
-    """The metric on the validation lists, and how many trees are best by it."""
+    """The metric on the validation lists, and the best number of trees by it."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:
         self.data, (self.name, self.metric) = data, measured(metric)
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Measure, and keep the value.
+        """Measure the metric, and store its value.
 
         Args:
             scores: of the validation lists, `(documents,)`.
         """
-        scores = np.asarray(scores, dtype=np.float32)  # as `predict` gives them: what ties there must tie here
+        scores = np.asarray(scores, dtype=np.float32)  # as from `predict`: ties there must be ties here
         values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
         kept = values[~values.isnan()]
         self.values.append(float(kept.double().mean()) if len(kept) else 0.0)
@@ -39,7 +39,7 @@ class TreeValidator:
 
     @property
     def best(self) -> int:
-        """How many trees were best; 0 before the first."""
+        """Best number of trees; 0 before the first tree."""
         if not self.values:
             return 0
         return 1 + int(np.argmax(self.values) if self.metric.higher_is_better else np.argmin(self.values))

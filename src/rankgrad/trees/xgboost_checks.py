@@ -1,7 +1,7 @@
-"""Checks of XGBoost's JSON files before XGBoost reads one: it trusts indices, and a wrong one crashes it.
+"""Check JSON files of XGBoost before XGBoost reads them: it does not check indices, and may crash.
 
-A file must be as XGBoost 2 and 3 write the model of one score per document, by the boosters gbtree and dart, with
-numerical splits. Anything else is refused. XGBoost is given the file as it was understood here, and not the bytes.
+A file must have the format of XGBoost 2 or 3 for a model with one score per document, with the booster gbtree or dart,
+and with numerical splits. Everything else is an error. XGBoost then reads the checked content, not the original bytes.
 """
 
 import json
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.trees.file_checks import check_integer, check_range, walk
 
-_MOST, _NONE = 2**31 - 1, 2**31 - 1  # what XGBoost writes for the parent of the root
+_MOST, _NONE = 2**31 - 1, 2**31 - 1  # the parent of the root in a file of XGBoost
 _OBJECTIVES = ("reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map")
 _FLOATS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 _WHOLES = ("default_left", "left_children", "right_children", "parents", "split_indices", "split_type")
@@ -24,7 +24,7 @@ _SCORE = re.compile(r"\[?-?\d+(\.\d+)?(E-?\d+)?\]?")
 
 
 def checked_xgboost(content: bytes, features: int) -> bytes:
-    """The model again, for XGBoost; raises where it is not one of `features` columns that scores without harm."""
+    """Return the checked content for XGBoost; an error unless it is a model of `features` columns that is safe."""
     try:
         model = json.loads(content)
     except RecursionError:
@@ -62,10 +62,10 @@ def _objective(given: Any) -> None:
     for name, value in values.items():
         if isinstance(value, dict):
             _texts(name, value)
-        elif name in ("ti+", "tj-"):  # the position bias that was learned
+        elif name in ("ti+", "tj-"):  # the learned position bias
             _floats(name, value)
         elif name != "name":
-            bad_value("objective", "hold what XGBoost writes", repr(name)[:40])
+            bad_value("objective", "hold only keys that XGBoost writes", repr(name)[:40])
 
 
 def _booster(given: Any, features: int) -> None:
@@ -131,19 +131,19 @@ def _tree(given: Any, place: int, features: int) -> None:
     check_range("split_indices", found["split_indices"][reached], 0, features - 1)
     if inner[~reached].any():
         bad_value("deleted nodes", "have no children", "children")
-    own = np.flatnonzero(inner)
-    if parents[0] != _NONE or (parents[left[own]] != own).any() or (parents[right[own]] != own).any():
-        bad_value("parents", "be those that the children say", "others")
+    splits = np.flatnonzero(inner)
+    if parents[0] != _NONE or (parents[left[splits]] != splits).any() or (parents[right[splits]] != splits).any():
+        bad_value("parents", "agree with the children", "others")
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:
-    """An object with the known keys, all but those that `maybe` are not there; None: any keys, or any of the known."""
+    """Check the keys of an object; `known` None: any keys; keys in `maybe` may be missing, None: all may."""
     if not isinstance(value, dict):
         bad_type(name, "be an object", type(value).__name__)
     if known is not None:
         for key in value:
             if key not in known:
-                bad_value(name, "hold what XGBoost writes", repr(key)[:40])
+                bad_value(name, "hold only keys that XGBoost writes", repr(key)[:40])
         for key in known if maybe is not None else ():
             if key not in value and key not in maybe:  # type: ignore[operator]
                 bad_value(name, f"hold {key}", "none")
