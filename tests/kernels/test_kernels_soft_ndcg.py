@@ -10,7 +10,7 @@ from made_lists import Lists
 
 import rankgrad as rg
 from rankgrad import losses
-from rankgrad.kernels.options import NeuralNDCGOptions, SmoothOptions, SoftNDCGOptions
+from rankgrad.kernels.options import NeuralNDCGOptions, SmoothIOptions, SoftNDCGOptions
 
 CASES = {
     "neural_ndcg": {},
@@ -238,7 +238,7 @@ def test_compiles_whole(case):
     [
         ("neural_ndcg", NeuralNDCGOptions(sinkhorn_rounds=3)),
         ("softsort_ndcg", SoftNDCGOptions()),
-        ("smooth_ap", SmoothOptions(k=3)),
+        ("smooth_ap", SmoothIOptions(k=3)),
     ],
 )
 def test_the_operator_is_well_registered(name, options):

@@ -18,7 +18,7 @@ compiler, backends = import_module("triton.compiler"), import_module("triton.bac
 TARGET = backends.GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8"}
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
-FAMILIES = ("approx", "likelihood", "listwise", "neural_ndcg", "pairwise", "sinkhorn", "smooth", "soft_ndcg")
+FAMILIES = ("approx", "likelihood", "listwise", "neural_ndcg", "pairwise", "sinkhorn", "smoothi", "soft_ndcg")
 
 # One loss for each kernel and each path through it.
 LOSSES = {

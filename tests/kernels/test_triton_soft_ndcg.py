@@ -15,7 +15,7 @@ from rankgrad.kernels import op
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
-from rankgrad.kernels.cuda import neural_ndcg, sinkhorn, smooth, soft_ndcg
+from rankgrad.kernels.cuda import neural_ndcg, sinkhorn, smoothi, soft_ndcg
 
 CASES = {
     "neural_ndcg": {"sinkhorn_rounds": 3, "k": 5},
@@ -47,10 +47,10 @@ def _interpreted(monkeypatch):
         return importlib.import_module(f"rankgrad.kernels.cuda.{op.FAMILIES[name]}").run(name, *arguments)
 
     monkeypatch.setattr(op, "_run", run)
-    for module in (neural_ndcg, smooth, soft_ndcg):
+    for module in (neural_ndcg, smoothi, soft_ndcg):
         monkeypatch.setattr(module, "ROWS", 16)
         monkeypatch.setattr(module, "COLUMNS", 32)
-    for module in (smooth, soft_ndcg):
+    for module in (smoothi, soft_ndcg):
         monkeypatch.setattr(module, "TILE", 16)
     monkeypatch.setattr(sinkhorn, "TALL", 32)
     monkeypatch.setattr(sinkhorn, "ENTRIES", 32 * 64)

@@ -200,7 +200,7 @@ class SoftNDCGOptions(KernelOptions):
 
 
 @dataclass(frozen=True)
-class SmoothOptions(KernelOptions):
+class SmoothIOptions(KernelOptions):
     """Options of `smooth`: metrics on SmoothI's rank indicators."""
 
     k: int = 0  # 0: the whole list
@@ -215,6 +215,6 @@ OPTIONS: dict[str, type[KernelOptions]] = {
     "listwise": ListwiseOptions,
     "neural_ndcg": NeuralNDCGOptions,
     "pairwise": PairwiseOptions,
-    "smooth": SmoothOptions,
+    "smoothi": SmoothIOptions,
     "soft_ndcg": SoftNDCGOptions,
 }

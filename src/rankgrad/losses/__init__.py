@@ -44,7 +44,7 @@ from rankgrad.losses.neural_loss import NeuralLoss
 from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
 from rankgrad.losses.pointwise import bce, mse, rmse
 from rankgrad.losses.relaxed import relaxed as relaxed
-from rankgrad.losses.smooth import smooth_ap, smooth_ndcg, smooth_precision
+from rankgrad.losses.smoothi import smooth_ap, smooth_ndcg, smooth_precision
 from rankgrad.losses.soft_ndcg import fastsort_ndcg, neural_ndcg, ot_ndcg, softrank_ndcg, softsort_ndcg
 from rankgrad.losses.value_and_grad import value_and_grad as value_and_grad
 

@@ -102,7 +102,7 @@ class TrainedModel(ABC):
         """
         if data is None:
             bad_value("data", "be given, to measure the effect of shuffled features", None)
-        from rankgrad.models.importance import permutation_importance
+        from rankgrad.models.feature_importance import permutation_importance
 
         return permutation_importance(self, data, metric, repeats=repeats, seed=seed)
 

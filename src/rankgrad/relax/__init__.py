@@ -10,10 +10,11 @@ permutation shares each document between the two neighbouring ranks (`lift`).
 
 from rankgrad.relax.fast_sort import fast_sort
 from rankgrad.relax.gumbel import gumbel_noise
-from rankgrad.relax.neural_sort import neural_sort, sinkhorn
+from rankgrad.relax.neural_sort import neural_sort
 from rankgrad.relax.optimal_transport import optimal_transport
 from rankgrad.relax.relaxation import Relaxation, lift
 from rankgrad.relax.sigmoid_ranks import sigmoid_ranks
+from rankgrad.relax.sinkhorn import sinkhorn
 from rankgrad.relax.smoothi import smoothi
 from rankgrad.relax.soft_rank import soft_rank
 from rankgrad.relax.soft_sort import soft_sort

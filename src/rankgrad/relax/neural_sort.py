@@ -1,4 +1,4 @@
-"""NeuralSort, and Sinkhorn scaling, after which both rows and columns sum to 1."""
+"""NeuralSort: each rank is a softmax over the documents."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value
 from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
+from rankgrad.relax.sinkhorn import scale
 
 
 @dataclass(frozen=True)
@@ -53,51 +54,5 @@ class neural_sort(Relaxation):
         if self.sinkhorn_rounds == 0:
             return permutation
         if self.transposed:
-            return _scale(permutation.mT, self.sinkhorn_rounds).mT
-        return _scale(permutation, self.sinkhorn_rounds)
-
-
-def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """Scale rows and columns until both sum to 1; each round normalises columns, then rows.
-
-    Only the two scaling vectors change, so a round costs two products with the matrix and stores no matrix. The number
-    of rounds is fixed: stopping early would wait for the device. Rows and columns of zeros stay zero.
-
-    Args:
-        matrix: non-negative, `(..., n, n)`.
-        rounds: number of rounds; 0 returns the matrix unchanged.
-        return_residual: also return the largest difference of a row or column sum from 1, `(...)`.
-
-    Example:
-        >>> scaled, residual = sinkhorn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), return_residual=True)
-        >>> scaled, bool(residual < 1e-6)
-        (tensor([[0.4495, 0.5505],
-                [0.5505, 0.4495]]), True)
-    """
-    if rounds < 0:
-        bad_value("rounds", "be at least 0", rounds)
-    scaled = _scale(matrix, rounds) if rounds else matrix
-    if not return_residual:
-        return scaled
-    if matrix.shape[-1] == 0:
-        return scaled, scaled.sum((-2, -1))
-    present = [matrix.sum(axis) > 0 for axis in (-1, -2)]
-    off = [
-        torch.where(there, (scaled.sum(axis) - 1).abs(), 0.0).amax(-1)
-        for there, axis in zip(present, (-1, -2), strict=True)
-    ]
-    return scaled, torch.maximum(*off)
-
-
-def _scale(matrix: Tensor, rounds: int) -> Tensor:
-    # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
-    with torch.autocast(matrix.device.type, enabled=False):
-        row = (matrix.sum(-1) > 0).to(matrix.dtype)  # (..., n): u of diag(u) matrix diag(v)
-        for _ in range(rounds):
-            column = _reciprocal((matrix.mT @ row[..., None]).squeeze(-1))
-            row = _reciprocal((matrix @ column[..., None]).squeeze(-1))
-        return row[..., :, None] * matrix * column[..., None, :]
-
-
-def _reciprocal(sums: Tensor) -> Tensor:
-    return torch.where(sums > 0, 1.0 / torch.where(sums > 0, sums, 1.0), 0.0)
+            return scale(permutation.mT, self.sinkhorn_rounds).mT
+        return scale(permutation, self.sinkhorn_rounds)

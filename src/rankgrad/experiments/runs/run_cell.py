@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,22 @@ from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.results import failure_file, npz, result_file
-from rankgrad.experiments.runs.train_cell import TrainedCell, train_cell
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
+from rankgrad.models.registry import kind_of
+
+
+class TrainedCell(NamedTuple):
+    """A trained ranker, and the record of its training."""
+
+    model: TrainedModel
+    device: str
+    validation: dict[str, float]  # by metric; empty without validation lists
+    epoch: int  # number of the epoch, or number of trees, that was kept
+    history: list[dict[str, Any]]  # one row per epoch or tree, with its number under `epoch`
+    learned: dict[str, Any]  # parameters that the loss has learned
+    parameters: int  # number of parameters of the ranker
+    versions: dict[str, str]
 
 
 def run_cell(
@@ -57,7 +70,7 @@ def run_cell(
     exact = provenance.reset_peak()
     began, trained, error = time.perf_counter(), None, None
     try:
-        trained = train_cell(cell, data, validation, device)
+        trained = _train(cell, data, validation, device)
     except NotFinite as failure:
         if cell.stage != "tune":
             raise
@@ -95,6 +108,18 @@ def run_cell(
 
 
 @lru_cache(maxsize=2)
+def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | None = None) -> TrainedCell:
+    """Train the ranker of a cell; `device` replaces the device in its settings."""
+    kind = kind_of(cell.settings["model"])
+    settings = kind.on_device(cell.settings, device or cell.settings.get("device", "cpu"))
+    model = kind.fit(settings, data, validation, progress=False)
+    history = [{"epoch" if key == kind.unit else key: row[key] for key in row} for row in model.history]
+    validated = {} if validation is None else model.validated(validation, cell.settings.get("metric", "nDCG@10"))
+    versions = {**provenance.versions(), **kind.versions(settings)}
+    used = settings.get("device", "cpu")
+    return TrainedCell(model, used, validated, model.kept, history, model.metrics.get("loss", {}), model.size, versions)
+
+
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:

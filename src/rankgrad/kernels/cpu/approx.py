@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, helper, kernel, launch
-from rankgrad.kernels.cpu.at_ranks import average, ideal_discounts, ndcg, precision, reciprocal
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.extremes import extremes
+from rankgrad.kernels.cpu.metrics_at_ranks import average, ideal_discounts, ndcg, precision, reciprocal
+from rankgrad.kernels.cpu.min_max import extremes
 from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.cpu.sigmoid_ranks import cross_slopes, far_rank, far_slope, near_rank, near_slope

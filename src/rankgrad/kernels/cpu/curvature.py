@@ -1,4 +1,4 @@
-"""Slopes and curvatures of the pairwise losses, for boosting: the pairs of `pairs.py`, without values.
+"""Slopes and curvatures of the pairwise losses, for boosting: the pairs of `pair_loops.py`, without values.
 
 With the symbols of `pairwise.py`, the derivatives by the score of either document of a pair i, j are
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.cpu import FlatLists, helper, kernel, launch
 from rankgrad.kernels.cpu.order import bits
-from rankgrad.kernels.cpu.pairs import EVERY, FIRST, ORDERED, STEPPED, SWAPPED, WIDTH, slices, sort_list, walk_of
+from rankgrad.kernels.cpu.pair_loops import EVERY, FIRST, ORDERED, STEPPED, SWAPPED, WIDTH, slices, sort_list, walk_of
 from rankgrad.kernels.cpu.pairwise import logarithm, plan_of
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import PairwiseOptions
@@ -46,7 +46,7 @@ def run(
 
 @cache
 def _curvature(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs; as in `pairs.py`, its closure holds only a number."""
+    """Return the kernel for one way to weight pairs; as in `pair_loops.py`, its closure holds only a number."""
 
     @kernel
     def curvature_of_kind(given, chosen, c, documents, place, slopes, bends):

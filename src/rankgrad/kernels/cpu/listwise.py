@@ -13,8 +13,8 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.extremes import extremes
 from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, position_weights, unique
+from rankgrad.kernels.cpu.min_max import extremes
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties

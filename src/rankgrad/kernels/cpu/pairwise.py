@@ -19,8 +19,8 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, launch
 from rankgrad.kernels.cpu.order import bits
-from rankgrad.kernels.cpu.pairs import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR, ORDERED, STEPPED, SWAPPED, WIDTH
-from rankgrad.kernels.cpu.pairs import pairwise as compiled
+from rankgrad.kernels.cpu.pair_loops import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR, ORDERED, STEPPED, SWAPPED, WIDTH
+from rankgrad.kernels.cpu.pair_loops import pairwise as compiled
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 LONG, STRIPS = 1024, 4  # longer lists are split into this many tasks, each with separate sums

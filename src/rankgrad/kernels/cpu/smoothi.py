@@ -17,7 +17,7 @@ from rankgrad.kernels.cpu.exponential import exp
 from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
 from rankgrad.kernels.cpu.order import bits, descending
 from rankgrad.kernels.cpu.parallel import spread
-from rankgrad.kernels.options import SmoothOptions
+from rankgrad.kernels.options import SmoothIOptions
 
 NDCG, PRECISION, AVERAGE = 0, 1, 2
 _CODES = {"smooth_ndcg": NDCG, "smooth_precision": PRECISION, "smooth_ap": AVERAGE}
@@ -33,7 +33,7 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: SmoothOptions,
+    options: SmoothIOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the operator for this family."""

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankgrad.kernels.options import SmoothOptions
+from rankgrad.kernels.options import SmoothIOptions
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.fused import fused
 from rankgrad.losses.ideal_dcg import gains
@@ -148,7 +148,7 @@ def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
     """Return the kernel's loss; None also for `stop_gradient=False`, which needs a backward pass through all ranks."""
-    options = SmoothOptions(k or 0, operator.alpha, operator.delta, threshold)
+    options = SmoothIOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 
 

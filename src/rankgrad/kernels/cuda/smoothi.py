@@ -15,7 +15,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present
 from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
-from rankgrad.kernels.options import SmoothOptions
+from rankgrad.kernels.options import SmoothIOptions
 
 _CODES = {"smooth_ndcg": 0, "smooth_precision": 1, "smooth_ap": 2}
 ROWS, COLUMNS, TILE = 32, 64, 1024
@@ -31,7 +31,7 @@ def run(
     offsets: Tensor | None,
     n: int,
     params: Tensor,
-    options: SmoothOptions,
+    options: SmoothIOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the operator for this family."""
