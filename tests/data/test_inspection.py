@@ -108,7 +108,7 @@ def test_repeated_documents(data):
     seen = inspect(twice)
     assert (
         only(seen, "duplicate documents").what
-        == "1 document with the features and the label of another document of the list."
+        == "1 document with the same features and label as another document of the list."
     )
     labels = twice.labels.copy()
     labels[1] = labels[0] + 1
@@ -153,10 +153,10 @@ def test_lists_that_teach_nothing():
     x = np.arange(9, dtype=np.float32)[:, None]
     labels = np.array([0, 0, 2, 2, 1, 0, 1, 0, 0], dtype=np.float32)
     seen = inspect(Dataset(x, labels, np.array([0, 2, 4, 5, 5, 7, 9]), np.arange(6)))
-    assert only(seen, "empty queries").what == "3 of 6 lists (50%) hold no relevant document."
-    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) hold one grade only, above 0."
-    assert only(seen, "single documents").what == "1 of 6 lists (17%) hold a single document."
-    assert only(seen, "no documents").what == "1 of 6 lists (17%) hold no document at all."
+    assert only(seen, "empty queries").what == "3 of 6 lists (50%) have no relevant document."
+    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) have only one grade, above 0."
+    assert only(seen, "single documents").what == "1 of 6 lists (17%) have a single document."
+    assert only(seen, "no documents").what == "1 of 6 lists (17%) have no document."
     assert seen.splits[0].empty == 3
 
 
@@ -170,7 +170,7 @@ def test_missing_and_heavy(data):
     odd = with_features(odd, _6=np.where(rng.random(rows) < 0.1, np.nan, heavy), _7=heavy)
     seen = inspect(odd)
     fills = [finding.what for finding in seen.findings if finding.kind == "missing fills"]
-    assert fills[0].startswith("Feature 1 is never negative except for one value")
+    assert fills[0].startswith("Feature 1 has only one distinct negative value")
     assert fills[1].startswith("Feature 4 has values beyond 1e30")
     assert "in Feature 6." in only(seen, "not finite").what
     assert only(seen, "not finite").severity == "error"
