@@ -285,7 +285,8 @@ def test_truncated_and_damaged_streams(refused, kind, pack):
 
 
 def test_no_feature_anywhere(refused):
-    message = "bad.txt: no document has a feature; expected `feature:value` pairs (or set features= to the number of features)"
+    expected = "`feature:value` pairs (or set features= to the number of features)"
+    message = f"bad.txt: no document has a feature; expected {expected}"
     assert refused(b"1 qid:1\n0 qid:2 # x\n") == message
 
 
@@ -326,7 +327,9 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
         if done == 12:
             path.write_text("1 qid:1 1:1\n" * 3)
 
-    with pytest.raises(LetorError, match=r"growing\.txt: changed while it was read; expected a file that nobody"):
+    with pytest.raises(
+        LetorError, match=r"growing\.txt: changed while it was read; expected a file to which no other process writes"
+    ):
         read_letor(path, progress=grow)
 
 

@@ -94,7 +94,8 @@ def test_a_feature_that_gives_the_label_away(data, sign):
     seen = inspect(replace(data, train=with_features(data.train, _3=sign * labels + shift)))
     finding = only(seen, "label given away")
     assert finding.severity == "error"
-    assert finding.what.startswith("Feature 3 alone orders 100.0% of ")
+    assert finding.what.startswith("Feature 3 alone puts 100.0% of ")
+    assert finding.what.endswith(f"pairs in the {'' if sign > 0 else 'reverse '}order of their labels.")
     noisy = sign * labels + np.random.default_rng(1).normal(0, 0.45, len(labels))
     assert only(inspect(with_features(data.train, _3=noisy)), "label given away").severity == "warning"
 
@@ -114,7 +115,7 @@ def test_repeated_documents(data):
     labels[1] = labels[0] + 1
     finding = only(inspect(replace(twice, labels=labels)), "contradicting documents")
     assert finding.severity == "warning"
-    assert finding.what.startswith("1 document in 1 list with the features of another")
+    assert finding.what.startswith("1 document in 1 list with the same features as another")
 
 
 def test_the_same_document_in_two_lists_is_no_duplicate():
@@ -193,7 +194,7 @@ def test_large_data_is_sampled_and_says_so(data, monkeypatch):
     monkeypatch.setattr(sys.modules["rankgrad.data.inspection"], "SAMPLE", 200)  # the module, not the function
     seen = inspect(with_features(data.train, _3=data.train.labels))
     assert seen.splits[0].sampled
-    assert only(seen, "label given away").what.startswith("Feature 3 alone orders 100.0% of 2")
+    assert only(seen, "label given away").what.startswith("Feature 3 alone puts 100.0% of 2")
 
 
 def test_findings_come_worst_first(data):

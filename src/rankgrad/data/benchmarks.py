@@ -29,7 +29,7 @@ class BenchmarkFacts:
     features: int | None = None
     grades: int | None = None
     empty: int | None = None  # number of queries without a relevant document
-    labels: tuple[int, ...] | None = None  # number of documents per grade, from 0
+    labels: tuple[int, ...] | None = None  # number of documents per grade, starting with grade 0
     folds: int = 0
     parts: tuple[int, ...] | None = None  # number of queries in each of S1 to S5
     train: int | None = None  # number of training queries, in fold 1 if there are folds

@@ -209,7 +209,7 @@ class Writer:
 
 @contextmanager
 def writing_cache(folder: Path) -> Iterator[Writer]:
-    """Write a cache in a temporary folder; without an error, rename it to `folder`, otherwise remove it."""
+    """Write a cache in a temporary folder. If there is no error, rename it to `folder`; otherwise remove it."""
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)

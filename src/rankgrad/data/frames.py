@@ -124,7 +124,7 @@ def from_frame(
     for role, columns in (("label", [label]), ("qid", [qid]), ("docid", special[2:]), ("features", wanted)):
         table.check(role, columns)
     if not wanted:
-        bad_value("features", "name at least one column", "none")
+        bad_value("features", "contain at least one column", "none")
     text = [column for column in wanted if not table.is_numeric(column)]
     if text:
         bad_value("features", "be numeric columns (choose columns with features=)", _some(text))

@@ -97,7 +97,8 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     strength = np.maximum(scan.agreement, 1 - scan.agreement)
     for j in np.flatnonzero(strength >= _POSSIBLE_LEAK) if scan.pairs >= 100 else []:
         certain = strength[j] >= _LEAK
-        what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in the order of their labels."
+        order = "the order" if scan.agreement[j] > 0.5 else "the reverse order"
+        what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in {order} of their labels."
         do = "Make sure that its value is known before the label. If it is computed from the label, remove it."
         yield Finding("error" if certain else "warning", "label given away", where, what, do)
     filled = [j for j in range(width) if _has_fill(scan, j)]

@@ -113,9 +113,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     """Return a function that generates the set if its name is in `GENERATED`, otherwise None; check the options."""
     if len(str(name)) > _LONGEST_PATH:
-        bad_value(
-            "name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,} characters: {show(str(name))}"
-        )
+        bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
     if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None

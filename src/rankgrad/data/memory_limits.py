@@ -21,7 +21,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
     if need > have:
         must = f"fit in the memory of {have / 1e9:,.0f} GB ({advice})"
-        bad_value(name, must, f"{' x '.join(f'{n:,}' for n in shape)}, {need / 1e9:,.0f} GB")
+        bad_value(name, must, f"{' x '.join(f'{n:,}' for n in shape)} values, {need / 1e9:,.0f} GB")
 
 
 def too_sparse(documents: int, features: int, text: int) -> bool:

@@ -18,13 +18,13 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     """Choose lists to hold out by seed and query id; return the indices of the kept and of the held-out lists.
 
     The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
-    not depend on the order of the lists, and it changes little when lists are added. Only lists with different labels
-    are held out, because all other lists have the same metric in every order. The number of held-out lists is rounded.
-    At least one list is kept.
+    not depend on the order of the lists, and it changes little when lists are added. Only lists in which the labels
+    differ are held out, because all other lists have the same metric in every order. The number of held-out lists
+    is rounded. At least one list is kept.
 
     Args:
         data: training lists.
-        share: share of the lists with different labels to hold out, at least 0 and below 1.
+        share: number of lists to hold out, as a share of the lists in which labels differ; at least 0 and below 1.
         seed: random seed of the choice.
 
     Example:
@@ -47,7 +47,7 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """Return the splits; if they have no validation part, hold out training lists for it.
+    """Hold out training lists as the validation part, if the splits have none; return the splits.
 
     Args:
         splits: splits with or without a validation part.

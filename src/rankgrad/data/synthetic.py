@@ -40,7 +40,7 @@ def synthetic(
     query_effect: float = 0.8,
     seed: int = 0,
 ) -> Splits:
-    """Generate train, validation and test lists; validation and test each have a third of the number of train lists.
+    """Generate train, validation and test lists; validation and test have `lists / 3` lists each.
 
     List lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or
     bounded, and their means differ per query. More than half of the features are useless, or noisy copies of other
@@ -53,7 +53,7 @@ def synthetic(
         grades: number of different labels: 2, 3 or 5.
         mean_length: mean number of documents per list.
         noise: standard deviation of the label noise; the utility has standard deviation 1 within a list.
-        query_effect: standard deviation of the shift, which is the same for all documents of a query.
+        query_effect: standard deviation of a random shift per query, which is equal for all its documents.
         seed: random seed.
 
     Example:
@@ -144,7 +144,7 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
 
 @dataclass(frozen=True)
 class _Simulator:
-    """Parameters that all splits share: the order of the columns, and the formula of the utility."""
+    """Parameters for all splits: the order of the columns, and the formula of the utility."""
 
     shown: NDArray[np.int64]  # (features,), index of the generated column for each column of the result
     copied: NDArray[np.int64]  # (copies,), index of the signal of each noisy copy

@@ -12,7 +12,7 @@ POLICIES = ("none", "top", "random")
 
 
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
-    """Return the data set with at most `k` documents per list, in the same order; for training only.
+    """Return the data set with at most `k` documents per list, for training only; the order of documents is kept.
 
     `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest `by`.
     `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a relevant

@@ -68,7 +68,7 @@ class ParsedBlock:
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
     lines: NDArray[np.int64]  # (runs,), number of the line of this row in the file
-    qids: NDArray[Any]  # (runs,), whole numbers if `str` restores the text of each id, otherwise text
+    qids: NDArray[Any]  # (runs,), whole numbers if `str(int(id))` equals each id, otherwise text
     documents: int
     missing: int  # number of values that were not finite and were replaced by `fill`
     replaced: int  # number of document ids that are not UTF-8

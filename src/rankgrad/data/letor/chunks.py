@@ -40,7 +40,7 @@ def stream_letor(
 ) -> Iterator[Dataset]:
     """Yield the lists of a LETOR file in order, as small data sets of complete lists; for scoring, not for training.
 
-    Errors are the same as in `read_letor`. A query that occurs again is an error only at the end of the file.
+    Errors are the same as in `read_letor`. A query that occurs again raises an error only at the end of the file.
 
     Args:
         path: path of a file (plain, gzip or xz).

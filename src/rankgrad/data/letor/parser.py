@@ -20,7 +20,7 @@ from rankgrad.data.letor.decimals import EXACT_POWERS, HIGHEST, LOWEST, powers_o
 from rankgrad.data.letor.errors import LONGEST_ID
 from rankgrad.kernels.numba_cache import folder_of, keep
 
-# Reasons for which `parse_lines` returns: end of the block, `slow` is full, no row is left for a document, bad line.
+# Reasons why `parse_lines` returns: end of the block, `slow` is full, no row is left for a document, bad line.
 DONE, FULL, NO_ROW, BAD = range(4)
 
 # Index of each count in the tally of `count_lines`.
@@ -85,7 +85,7 @@ def _nearest_double(mantissa, exponent):
 
 @_inner
 def _word(text, at, word):
-    """Return the end of the lower case `word` if it is at `at`, in upper or lower case; otherwise -1."""
+    """Return the end of `word` if it is at `at`, otherwise -1; `word` is in lower case, the text in any case."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -274,7 +274,7 @@ def count_lines(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """Return 0 for a whole number whose text `str` restores, 1 for other text, -1 for an id that is not valid."""
+    """Return 0 for a whole number such as `12`, 1 for other text such as `012`, -1 for an id that is not valid."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)

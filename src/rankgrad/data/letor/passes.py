@@ -1,7 +1,8 @@
 """Read each file in two passes, in a few threads, with a bounded number of blocks in memory.
 
 The first pass counts documents, features and the length of document ids, so that the result is allocated once with its
-exact size, in memory or mapped to a file. The second pass writes to it. So little memory is needed beyond the result.
+exact size, in memory or mapped to a file. The second pass writes to it. So a read needs little memory in
+addition to its result.
 """
 
 import os
@@ -186,9 +187,9 @@ class _Reading:
 class LineShape:
     """Common properties of all lines of a file, to detect a truncated last line.
 
-    The last line is truncated if it has fewer features than every line before it, or no comment when every line before
-    it has one. Truncation inside the last value or comment is not detected. Nor is truncation of a file whose lines
-    have different features.
+    The last line is truncated if it has fewer features than every line before it, or if it is the only line without a
+    comment. Truncation inside the last value or comment is not detected. If the lines of a file have different
+    features, truncation is also not detected.
     """
 
     def __init__(self) -> None:

@@ -37,16 +37,16 @@ def read_letor(
     """Read LETOR / SVMLight files (plain, gzip or xz) as one data set; a bad line raises a `LetorError`.
 
     Features that a line omits are 0. A value is `float(text)` rounded to float32. The documents of a query are on
-    consecutive lines. A list may continue from the end of one file to the start of the next. If the last line of a file
-    has no newline, and fewer features than all lines before it or no comment, it is truncated. This is an error, or a
-    warning if the file is small or sparse.
+    consecutive lines. A list may continue from the end of one file to the start of the next. A last line without
+    a newline is truncated if it has fewer features than every line before it, or if it is the only line without a
+    comment. This is an error, or a warning if the file is small or sparse.
 
     Args:
         paths: path of a file, or paths of several files in order.
         features: number of features; None for the largest id in the files. With None, a matrix that is large and almost
             all 0 is an error.
-        regroup: True to group the documents by query, in the order of their first documents; with False, a query that
-            occurs again is an error.
+        regroup: True to group the documents by query, with queries in the order of their first documents; with False, a
+            query that occurs again is an error.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
         docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
         cache: folder for a cache of the arrays. Later calls map the arrays from it if files and options are the same.

@@ -24,7 +24,7 @@ class ReadSummary:
     features: int  # number of features per document
     blank_lines: int  # number of lines without text
     comment_lines: int  # number of lines that begin with #
-    missing: int = 0  # number of values that were not finite and were filled
+    missing: int = 0  # number of values that were not finite and were replaced
     regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
     seconds: float = 0.0  # duration of the read

@@ -55,7 +55,7 @@ class Preprocessing:
         'log1p,standardise'
     """
 
-    steps: tuple[PreprocessingStep, ...] = ()  # applied in this order; fitted or not
+    steps: tuple[PreprocessingStep, ...] = ()  # steps in the order in which they are applied, fitted or not
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":

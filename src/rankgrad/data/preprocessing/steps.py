@@ -139,15 +139,15 @@ class Clip(PreprocessingStep):
 class Quantile(PreprocessingStep):
     """Replace each value by its quantile in the training data, as a normal score or a number from 0 to 1.
 
-    The function is linear between `knots` and constant outside them. If many documents have the same value, it becomes
-    the middle of their quantiles. Knots are computed from at most `sample` rows, drawn at random.
+    The function is linear between `knots` and constant outside them. If many documents have the same value, this value
+    becomes the middle of its quantiles. Knots are computed from at most `sample` rows, drawn at random.
     """
 
     name: ClassVar[str] = "quantile"
     fitted: ClassVar[tuple[str, ...]] = ("knots", "values")
     output: str = "normal"
     sample: int = 50_000
-    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; a feature with fewer knots repeats the last
+    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; if there are fewer, the last is repeated
     values: NDArray[np.float32] | None = None  # (knots, f), output at the knots
 
     def __post_init__(self) -> None:
