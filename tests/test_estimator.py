@@ -229,14 +229,14 @@ def test_a_list_is_asked_for(fitted):
     for call in (lambda: quick().fit(X, Y), lambda: fitted.score(X, Y), lambda: fitted.rank(X)):
         with pytest.raises(ValueError, match=r"qid or group must be given, because ranking is per list.*got neither"):
             call()
-    with pytest.raises(ValueError, match="qid or group must be given, one of them; got both"):
+    with pytest.raises(ValueError, match="exactly one of qid and group must be given; got both"):
         quick().fit(X, Y, qid=QID, group=[len(Y)])
 
 
 def test_wrong_rows_are_named(fitted):
     with pytest.raises(ValueError, match="X has 3 features, but Ranker is expecting 4 features as input"):
         fitted.predict(X[:, :3])
-    with pytest.raises(ValueError, match=f"qid must name the query of each of {len(Y)} rows; got {len(Y) - 1}"):
+    with pytest.raises(ValueError, match=rf"qid must have one query id per row, \({len(Y)},\); got \({len(Y) - 1},\)"):
         fitted.predict(X, qid=QID[1:])
     with pytest.raises(ValueError, match="labels must be finite and at least 0; got -1"):
         quick().fit(X, Y - 1, qid=QID)
@@ -336,7 +336,7 @@ def test_the_first_of_several_sets_chooses():
     [
         ({"eval_set": (XV, YV)}, "eval_qid or eval_group must be given, one of them; got neither"),
         ({"eval_set": XV, "eval_qid": QV}, r"eval_set must be \(X, y\) or a list of such pairs; got ndarray"),
-        ({"eval_set": (XV, YV), "eval_qid": QV[1:]}, "eval_set: qid must name the query of each of"),
+        ({"eval_set": (XV, YV), "eval_qid": QV[1:]}, "eval_set: qid must have one query id per row"),
         ({"eval_set": (XV[:, :2], YV), "eval_qid": QV}, "eval_set: X has 2 features"),
         (
             {"eval_set": [(XV, YV)], "eval_qid": [QV, QV]},

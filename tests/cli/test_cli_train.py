@@ -275,7 +275,7 @@ def test_a_file_that_is_wrong_leaves_the_output_as_it_was(run, letor, tmp_path):
 def test_too_few_features_are_warned_about(run, tmp_path):
     (tmp_path / "a.txt").write_text("0 qid:1 1:1 2:3\n")
     done = invoke("predict", run, tmp_path / "a.txt")
-    assert "no feature id above 2; the others of 12 features are 0" in done.stderr
+    assert "has 2 features, but the model needs 12; the missing features are set to 0" in done.stderr
     assert len(done.stdout.split()) == 1
 
 

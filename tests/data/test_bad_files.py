@@ -15,9 +15,9 @@ from rankgrad.data.letor.errors import LetorError
 SHAPE = "expected `label qid:ID feature:value ...`"
 RISE = "expected ids in increasing order"
 PIECE = "expected `feature:value` without spaces"
-FINITE = "expected a finite number, or a number to fill in as missing="
+FINITE = "expected a finite number (or set missing= to a number to fill in)"
 LABEL = "expected a finite number, 0 or more"
-CUT = "where the file ends without a newline (is it truncated?)"
+CUT = "and the file ends without a newline (is it truncated?)"
 KIND = "expected UTF-8 or ASCII text, plain, gzip or xz"
 
 # What is wrong in one line, which stands as line 3 of a file, between sound ones of the same query.
@@ -25,7 +25,7 @@ LINES = {
     "no qid": (b"1 1:0.5 2:0.1", f"no qid after the label; {SHAPE}"),
     "label only": (b"1", f"no qid after the label; {SHAPE}"),
     "empty qid": (b"1 qid: 1:0.5", "qid is empty; expected `qid:ID` without spaces"),
-    "qid too long": (b"1 qid:" + b"x" * 256 + b" 1:1", "qid is 256 bytes long; expected at most 255"),
+    "qid too long": (b"1 qid:" + b"x" * 256 + b" 1:1", "qid is 256 bytes long; expected at most 255 bytes"),
     "qid after a feature": (b"1 1:0.5 qid:1", f"'qid:1' is after '1:0.5'; {SHAPE}"),
     "two qids": (b"1 qid:1 qid:2 1:0.5", "a second qid, 'qid:2'; expected one qid per line"),
     "qid in capitals": (b"1 QID:1 1:0.5", f"no qid after the label; {SHAPE}"),
@@ -36,14 +36,14 @@ LINES = {
     "label negative": (b"-1 qid:1 1:0.5", f"label '-1' is negative; {LABEL}"),
     "id twice": (b"1 qid:1 1:0.5 1:0.5", f"feature 1 is given twice; {RISE}"),
     "id falling": (b"1 qid:1 2:0.5 1:0.5", f"feature 1 comes after feature 2; {RISE}"),
-    "id 0": (b"1 qid:1 0:0.5", "feature id 0; expected ids from 1"),
-    "id negative": (b"1 qid:1 -3:0.5", "feature id -3; expected ids from 1"),
+    "id 0": (b"1 qid:1 0:0.5", "feature id 0 is below 1; expected ids from 1"),
+    "id negative": (b"1 qid:1 -3:0.5", "feature id -3 is below 1; expected ids from 1"),
     "id not a number": (b"1 qid:1 age:0.5", "feature id 'age' is not a whole number; expected ids from 1"),
     "id a fraction": (b"1 qid:1 1.5:0.5", "feature id '1.5' is not a whole number; expected ids from 1"),
     "id empty": (b"1 qid:1 :0.5", "feature id '' is not a whole number; expected ids from 1"),
     "id absurd": (
         b"1 qid:1 4000000000:1",
-        "feature id 4000000000 is above 1000000; expected smaller ids, or the number of features as features=",
+        "feature id 4000000000 is above 1000000; expected smaller ids (or set features= to the number of features)",
     ),
     "id endless": (
         b"1 qid:1 " + b"1" * 5000 + b":1",
@@ -85,7 +85,7 @@ LINES = {
     ),
     "docid too long": (
         b"1 qid:1 1:1 #" + b"x" * 256,
-        "comment is 256 characters long; expected a document id of at most 255, or docids=False",
+        "comment is 256 characters long; expected a document id of at most 255 characters, or docids=False",
     ),
 }
 
@@ -119,12 +119,15 @@ def test_a_last_line_that_is_bad_and_has_no_newline_may_be_cut(refused):
 
 def test_a_last_line_shorter_than_all_others_is_cut(refused, tmp_path):
     dense = b"".join(b"1 qid:1 1:1 2:%d 3:3\n" % row for row in range(10))
-    message = f"no feature after 2, {CUT}; expected features 1 to 3 as on every line before"
+    message = f"no feature after 2, {CUT}; expected features 1 to 3, as on every line before"
     assert refused(dense + b"1 qid:1 1:1 2:1") == f"bad.txt:11: {message}"
-    message = f"no feature after 0, {CUT}; expected features 1 to 3 as on every line before"
+    message = f"no feature after 0, {CUT}; expected features 1 to 3, as on every line before"
     assert refused(dense + b"1 qid:9") == f"bad.txt:11: {message}"
     commented = b"".join(b"1 qid:1 1:1 # d%d\n" % row for row in range(10))
-    assert refused(commented + b"1 qid:1 1:1") == f"bad.txt:11: no comment, {CUT}; expected one as on every line before"
+    assert (
+        refused(commented + b"1 qid:1 1:1")
+        == f"bad.txt:11: no comment, {CUT}; expected a comment, as on every line before"
+    )
     # Lines that say less for a reason: ended by a newline, or sparse before.
     for sound in (dense + b"1 qid:1 1:1 2:1\n", dense + b"1 qid:1 2:1\n1 qid:1 1:1", dense + b"1 qid:1 1:1 2:1 # d"):
         (tmp_path / "sound.txt").write_bytes(sound)
@@ -133,7 +136,7 @@ def test_a_last_line_shorter_than_all_others_is_cut(refused, tmp_path):
 
 def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
     first = b"1 qid:1 " + b" ".join(b"%d:0.5" % feature for feature in range(1, 13))
-    message = f"no feature after 2, {CUT}; expected features 1 to 12 as on every line before"
+    message = f"no feature after 2, {CUT}; expected features 1 to 12, as on every line before"
     assert refused(first + b"\n1 qid:1 1:1 2:1") == f"bad.txt:2: {message}"
     # Legal without its last newline.
     path = tmp_path / "sound.txt"
@@ -147,9 +150,9 @@ def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"1 qid:1 1:1 2:1\n1 qid:1 1:1", "no feature after 1, {}; expected features 1 to 2 as on every line before"),
-        (b"1 qid:1 1:1 # d\n1 qid:1 1:1", "no comment, {}; expected one as on every line before"),
-        (b"1 qid:1 1:1 7:1\n1 qid:1", "no feature, {}; expected some as on every line before"),
+        (b"1 qid:1 1:1 2:1\n1 qid:1 1:1", "no feature after 1, {}; expected features 1 to 2, as on every line before"),
+        (b"1 qid:1 1:1 # d\n1 qid:1 1:1", "no comment, {}; expected a comment, as on every line before"),
+        (b"1 qid:1 1:1 7:1\n1 qid:1", "no feature, {}; expected features, as on every line before"),
     ],
 )
 def test_too_little_to_be_sure_of_a_cut_is_a_warning(tmp_path, text, told):
@@ -268,7 +271,7 @@ LONG = b"".join(b"1 qid:1 1:%d\n" % (row * 7919 % 1000) for row in range(5000))
 def test_truncated_and_damaged_streams(refused, kind, pack):
     packed = pack(LONG)
     message = refused(packed[:-20])
-    assert message.endswith(f": {kind} data ends early; expected the whole file; is it still being copied?")
+    assert message.endswith(f": {kind} data ends early; expected the complete file (is it still being copied?)")
     line = int(message.split(":")[1])
     assert 1 < line <= 5001
     if kind == "gzip":  # cut inside its checksum: every line is there
@@ -282,7 +285,8 @@ def test_truncated_and_damaged_streams(refused, kind, pack):
 
 
 def test_no_feature_anywhere(refused):
-    message = "bad.txt: no document has a feature; expected `feature:value` pairs, or features="
+    expected = "`feature:value` pairs (or set features= to the number of features)"
+    message = f"bad.txt: no document has a feature; expected {expected}"
     assert refused(b"1 qid:1\n0 qid:2 # x\n") == message
 
 
@@ -303,14 +307,14 @@ def test_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LetorError) as pipe:
         read_letor(tmp_path / "pipe")
-    expected = "not a regular file; expected one that can be read twice: first to count, then to parse"
+    expected = "not a regular file; expected a file that can be read twice: first to count, then to parse"
     assert str(pipe.value) == f"{tmp_path / 'pipe'}: {expected}"
 
 
 def test_more_than_memory_can_hold(tmp_path):
     (tmp_path / "wide.txt").write_text("1 qid:1 1:1\n" * 1000)
     with pytest.raises(
-        ValueError, match=r"features must fit the memory of [\d,]+ GB, or be written to .* got 1,000 x 10,"
+        ValueError, match=r"features must fit in the memory of [\d,]+ GB \(or give a folder as cache\); got 1,000 x 10,"
     ):
         read_letor(tmp_path / "wide.txt", features=10_000_000_000)
 
@@ -323,7 +327,9 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
         if done == 12:
             path.write_text("1 qid:1 1:1\n" * 3)
 
-    with pytest.raises(LetorError, match=r"growing\.txt: changed while it was read; expected a file that nobody"):
+    with pytest.raises(
+        LetorError, match=r"growing\.txt: changed while it was read; expected a file to which no other process writes"
+    ):
         read_letor(path, progress=grow)
 
 

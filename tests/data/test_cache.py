@@ -108,12 +108,12 @@ def edit(**changes):
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("features.npy", cut, "features.npy is damaged; expected the bytes that its manifest describes"),
-        ("labels.npy", flip, "labels.npy is damaged; expected the bytes that its manifest describes"),
-        ("docids.npy", flip, "docids.npy is damaged; expected the bytes that its manifest describes"),
+        ("features.npy", cut, "features.npy is damaged; expected the content that the manifest describes"),
+        ("labels.npy", flip, "labels.npy is damaged; expected the content that the manifest describes"),
+        ("docids.npy", flip, "docids.npy is damaged; expected the content that the manifest describes"),
         ("offsets.npy", os.remove, f"offsets.npy is missing; expected {caches._ADVICE}"),
         ("manifest.json", os.remove, f"no manifest.json; expected {caches._ADVICE}"),
-        ("manifest.json", edit(version=2), "cache of version 2; expected version 1; convert it again"),
+        ("manifest.json", edit(version=2), "cache of version 2; expected version 1 (convert the source files again)"),
         ("manifest.json", edit(format="x"), f"manifest.json is not the manifest of a cache; expected {caches._ADVICE}"),
         ("manifest.json", edit(arrays={}), f"manifest.json is not complete; expected {caches._ADVICE}"),
         ("manifest.json", edit(sources=[{}]), f"manifest.json is not complete; expected {caches._ADVICE}"),
@@ -152,24 +152,24 @@ def header(shape, kind="<f4"):
 
 OFFSETS = np.arange(101) * 9
 FORGED = [
-    ("offsets", np.r_[0, 90, 9, OFFSETS[3:]], "the arrays do not fit together (offsets must never fall; got 9"),
-    ("offsets", np.r_[0, 2**62, OFFSETS[2:]], "the arrays do not fit together (offsets must never fall; got 18 after"),
-    ("offsets", np.r_[9, OFFSETS[1:]], "the arrays do not fit together (offsets must run from 0"),
-    ("offsets", OFFSETS[:-1], "the arrays do not fit together (offsets must run from 0"),
-    ("offsets", OFFSETS[:0], "the arrays do not fit together (offsets must run from 0"),
-    ("offsets", OFFSETS.astype(np.uint64), "offsets.npy holds 936 bytes of uint64 and shape (101,)"),
-    ("offsets", OFFSETS.astype(np.float64), "offsets.npy holds 936 bytes of float64 and shape (101,)"),
-    ("offsets", OFFSETS[:, None], "offsets.npy holds 936 bytes of int64 and shape (101, 1)"),
-    ("labels", np.zeros(899, np.float32), "the arrays do not fit together (features must have one row"),
-    ("labels", np.zeros(900, ">f4"), "labels.npy holds 3,728 bytes of >f4 and shape (900,)"),
-    ("labels", np.zeros(900, "<c8"), "labels.npy holds 7,328 bytes of complex64 and shape (900,)"),
-    ("labels", header((900,)), "labels.npy holds 128 bytes of float32 and shape (900,)"),
-    ("features", header((2**40, 2**40)), "features.npy holds 128 bytes of float32 and shape (1099511627776,"),
-    ("features", header((-1, 3)), "features.npy holds 128 bytes of float32 and shape (-1, 3)"),
-    ("features", np.asfortranarray(np.zeros((900, 3), np.float32)), "features.npy holds 10,928 bytes of float32"),
-    ("qids", np.array(["q"] * 99), "the arrays do not fit together (qids must hold 100 ids, one per list; got 99"),
-    ("docids", np.array(["d"] * 9), "the arrays do not fit together (docids must have one id per document"),
-    ("docids", header((900,), "|O"), "docids.npy holds 128 bytes of object and shape (900,)"),
+    ("offsets", np.r_[0, 90, 9, OFFSETS[3:]], "the arrays are inconsistent (offsets must not decrease; got 9"),
+    ("offsets", np.r_[0, 2**62, OFFSETS[2:]], "the arrays are inconsistent (offsets must not decrease; got 18 after"),
+    ("offsets", np.r_[9, OFFSETS[1:]], "the arrays are inconsistent (offsets must run from 0"),
+    ("offsets", OFFSETS[:-1], "the arrays are inconsistent (offsets must run from 0"),
+    ("offsets", OFFSETS[:0], "the arrays are inconsistent (offsets must run from 0"),
+    ("offsets", OFFSETS.astype(np.uint64), "offsets.npy has 936 bytes, dtype uint64 and shape (101,)"),
+    ("offsets", OFFSETS.astype(np.float64), "offsets.npy has 936 bytes, dtype float64 and shape (101,)"),
+    ("offsets", OFFSETS[:, None], "offsets.npy has 936 bytes, dtype int64 and shape (101, 1)"),
+    ("labels", np.zeros(899, np.float32), "the arrays are inconsistent (features must have one row"),
+    ("labels", np.zeros(900, ">f4"), "labels.npy has 3,728 bytes, dtype >f4 and shape (900,)"),
+    ("labels", np.zeros(900, "<c8"), "labels.npy has 7,328 bytes, dtype complex64 and shape (900,)"),
+    ("labels", header((900,)), "labels.npy has 128 bytes, dtype float32 and shape (900,)"),
+    ("features", header((2**40, 2**40)), "features.npy has 128 bytes, dtype float32 and shape (1099511627776,"),
+    ("features", header((-1, 3)), "features.npy has 128 bytes, dtype float32 and shape (-1, 3)"),
+    ("features", np.asfortranarray(np.zeros((900, 3), np.float32)), "features.npy has 10,928 bytes, dtype float32"),
+    ("qids", np.array(["q"] * 99), "the arrays are inconsistent (qids must have 100 ids, one per list; got 99"),
+    ("docids", np.array(["d"] * 9), "the arrays are inconsistent (docids must have one id per document"),
+    ("docids", header((900,), "|O"), "docids.npy has 128 bytes, dtype object and shape (900,)"),
     ("docids", b"PK\x03\x04" + bytes(100), "docids.npy is not a NumPy array ("),
     ("docids", b"", "docids.npy is not a NumPy array ("),
     ("docids", header((900,)).replace(b"(900,)", b"(9\x000,)"), "docids.npy is not a NumPy array ("),
@@ -235,7 +235,7 @@ def test_a_stale_cache_is_refused_or_rebuilt(source, folder, change):
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(CacheError) as caught:
         open_cache(folder)
-    expected = "expected the original source, or a new conversion"
+    expected = "expected the original file, or a new conversion"
     assert str(caught.value) == f"{folder}: {source} has changed since the conversion; {expected}"
     assert_same(read_letor(source, cache=folder), read_letor(source))
     open_cache(folder)
@@ -282,10 +282,10 @@ def test_nothing_but_a_cache_is_replaced(source, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
-    for place, wrong in {mine: "holds 'thesis.tex', which is not part of a cache", source: "is a file"}.items():
+    for place, wrong in {mine: "contains 'thesis.tex', which is not part of a cache", source: "is a file"}.items():
         with pytest.raises(CacheError) as caught:
             read_letor(source, cache=place)
-        assert str(caught.value) == f"{place}: {wrong}; expected a new folder, an empty one, or a cache to replace"
+        assert str(caught.value) == f"{place}: {wrong}; expected a new folder, an empty folder, or a cache to replace"
     assert (mine / "thesis.tex").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
     read_letor(source, cache=tmp_path / "empty")

@@ -85,7 +85,7 @@ def test_what_is_missing_is_filled_and_what_was_read_is_told(path):
 
 def test_features_that_never_come_are_warned_about(path):
     path.write_text("1 qid:1 1:1 2:2\n")
-    with pytest.warns(UserWarning, match="no feature id above 2; the others of 5 features are 0"):
+    with pytest.warns(UserWarning, match="has 2 features, but the model needs 5; the missing features are set to 0"):
         (part,) = stream_letor(path, 5)
     assert part.features.shape == (1, 5)
 

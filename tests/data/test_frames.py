@@ -66,9 +66,9 @@ def test_features_are_chosen_and_ordered(make):
     [
         ({}, {"label": "grades"}, "label must be a column of the frame; got 'grades'; did you mean 'grade'?"),
         ({}, {"features": ["bm52"]}, "features must be a column of the frame; got 'bm52'; did you mean 'bm25'?"),
-        ({}, {}, "features must be numeric columns (select columns with features=); got 'doc'"),
-        ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite in 'bm25'"),
-        ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite in 'bm25'"),
+        ({}, {}, "features must be numeric columns (choose columns with features=); got 'doc'"),
+        ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite values in 'bm25'"),
+        ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite values in 'bm25'"),
         (
             {"grade": [1, 0, 2, None, 1]},
             {"docid": "doc"},
@@ -100,7 +100,8 @@ def test_missing_is_filled_on_request(make):
 def test_scattered_rows_are_an_error_on_request(make):
     options = {"label": "grade", "qid": "query", "docid": "doc", "regroup": False}
     with pytest.raises(
-        ValueError, match=r"consecutive rows per query \(or pass regroup=True\); got a query that occurs again in row 2"
+        ValueError,
+        match=r"consecutive rows for each query \(or pass regroup=True\); got a query that occurs again in row 2",
     ):
         from_frame(make(COLUMNS), **options)
     sorted_queries = make(COLUMNS | {"query": ["b", "b", "a", "c", "c"]})
@@ -153,16 +154,16 @@ def test_arrays_with_groups():
 @pytest.mark.parametrize(
     ("X", "y", "options", "message"),
     [
-        ([[1.0]], [1], {}, "qid or group must be given, one of them; got neither"),
-        ([[1.0]], [1], {"qid": [1], "group": [1]}, "qid or group must be given, one of them; got both"),
+        ([[1.0]], [1], {}, "exactly one of qid and group must be given; got neither"),
+        ([[1.0]], [1], {"qid": [1], "group": [1]}, "exactly one of qid and group must be given; got both"),
         ([1.0], [1], {"qid": [1]}, "X must have two dimensions, (rows, f); got (1,)"),
         ([["a"]], [1], {"qid": [1]}, "X must be an array of numbers; got <U1"),
         ([[1.0]], [1, 2], {"qid": [1, 1]}, "X must have one row per label, (2, f); got (1, 1)"),
-        ([[1.0]], [1], {"qid": [1, 2]}, "qid must name the query of each of 1 rows; got 2"),
-        ([[1.0]], [1], {"qid": [0.5]}, "qid must be integers or text; got fractions, NaN or infinities"),
+        ([[1.0]], [1], {"qid": [1, 2]}, "qid must have one query id per row, (1,); got (2,)"),
+        ([[1.0]], [1], {"qid": [0.5]}, "qid must be whole numbers or text; got fractions, NaN or infinities"),
         ([[1.0]], [1], {"qid": [None]}, "qid must have a value in every row; got None or NaN"),
-        ([[1.0]], [1], {"group": [2]}, "group must add up to the number of rows, 1; got 2"),
-        ([[np.nan]], [1], {"qid": [1]}, "got 1 missing or infinite in 'column 0'"),
+        ([[1.0]], [1], {"group": [2]}, "group must have the sum 1, the number of rows; got 2"),
+        ([[np.nan]], [1], {"qid": [1]}, "got 1 missing or infinite values in 'column 0'"),
         (
             [[np.inf]],
             [1],
@@ -186,5 +187,5 @@ def test_foreign_tables_are_refused():
 
 def test_a_column_named_twice_is_refused():
     frame = pd.DataFrame([[1, 2, 3]], columns=["q", "y", "y"])
-    with pytest.raises(ValueError, match="frame must have distinct column names; got 'y'"):
+    with pytest.raises(ValueError, match="frame must have distinct column names; got the repeated names 'y'"):
         from_frame(frame, label="y", qid="q")

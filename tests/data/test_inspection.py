@@ -94,7 +94,8 @@ def test_a_feature_that_gives_the_label_away(data, sign):
     seen = inspect(replace(data, train=with_features(data.train, _3=sign * labels + shift)))
     finding = only(seen, "label given away")
     assert finding.severity == "error"
-    assert finding.what.startswith("Feature 3 alone orders 100.0% of ")
+    assert finding.what.startswith("Feature 3 alone puts 100.0% of ")
+    assert finding.what.endswith(f"pairs in the {'' if sign > 0 else 'reverse '}order of their labels.")
     noisy = sign * labels + np.random.default_rng(1).normal(0, 0.45, len(labels))
     assert only(inspect(with_features(data.train, _3=noisy)), "label given away").severity == "warning"
 
@@ -108,13 +109,13 @@ def test_repeated_documents(data):
     seen = inspect(twice)
     assert (
         only(seen, "duplicate documents").what
-        == "1 document with the features and the label of another document of the list."
+        == "1 document with the same features and label as another document of the list."
     )
     labels = twice.labels.copy()
     labels[1] = labels[0] + 1
     finding = only(inspect(replace(twice, labels=labels)), "contradicting documents")
     assert finding.severity == "warning"
-    assert finding.what.startswith("1 document in 1 list with the features of another")
+    assert finding.what.startswith("1 document in 1 list with the same features as another")
 
 
 def test_the_same_document_in_two_lists_is_no_duplicate():
@@ -153,10 +154,10 @@ def test_lists_that_teach_nothing():
     x = np.arange(9, dtype=np.float32)[:, None]
     labels = np.array([0, 0, 2, 2, 1, 0, 1, 0, 0], dtype=np.float32)
     seen = inspect(Dataset(x, labels, np.array([0, 2, 4, 5, 5, 7, 9]), np.arange(6)))
-    assert only(seen, "empty queries").what == "3 of 6 lists (50%) hold no relevant document."
-    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) hold one grade only, above 0."
-    assert only(seen, "single documents").what == "1 of 6 lists (17%) hold a single document."
-    assert only(seen, "no documents").what == "1 of 6 lists (17%) hold no document at all."
+    assert only(seen, "empty queries").what == "3 of 6 lists (50%) have no relevant document."
+    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) have only one grade, above 0."
+    assert only(seen, "single documents").what == "1 of 6 lists (17%) have a single document."
+    assert only(seen, "no documents").what == "1 of 6 lists (17%) have no document."
     assert seen.splits[0].empty == 3
 
 
@@ -170,7 +171,7 @@ def test_missing_and_heavy(data):
     odd = with_features(odd, _6=np.where(rng.random(rows) < 0.1, np.nan, heavy), _7=heavy)
     seen = inspect(odd)
     fills = [finding.what for finding in seen.findings if finding.kind == "missing fills"]
-    assert fills[0].startswith("Feature 1 is never negative except for one value")
+    assert fills[0].startswith("Feature 1 has only one distinct negative value")
     assert fills[1].startswith("Feature 4 has values beyond 1e30")
     assert "in Feature 6." in only(seen, "not finite").what
     assert only(seen, "not finite").severity == "error"
@@ -193,7 +194,7 @@ def test_large_data_is_sampled_and_says_so(data, monkeypatch):
     monkeypatch.setattr(sys.modules["rankgrad.data.inspection"], "SAMPLE", 200)  # the module, not the function
     seen = inspect(with_features(data.train, _3=data.train.labels))
     assert seen.splits[0].sampled
-    assert only(seen, "label given away").what.startswith("Feature 3 alone orders 100.0% of 2")
+    assert only(seen, "label given away").what.startswith("Feature 3 alone puts 100.0% of 2")
 
 
 def test_findings_come_worst_first(data):

@@ -181,7 +181,7 @@ def test_regroup_is_stable_and_counts(write):
     assert data.docids.tolist() == ["d0", "d2", "d6", "d1", "d4", "d5", "d3"]
     assert data.offsets.tolist() == [0, 3, 6, 7]
     assert summaries[0].regrouped == 3
-    assert "3 runs of documents moved to join their query" in str(summaries[0])
+    assert "3 runs of documents moved to the other documents of their query" in str(summaries[0])
 
 
 @given(qids=st.lists(st.integers(0, 5), min_size=1, max_size=40), width=st.integers(1, 5))
@@ -244,7 +244,7 @@ def test_a_wide_row_needs_features_to_be_stated(write):
     [
         ({"features": 0}, ValueError, "features must be at least 1; got 0"),
         ({"features": 2.5}, TypeError, "features must be a whole number or None; got float"),
-        ({"missing": "zero"}, ValueError, "missing must be a number to fill in or \"error\"; got 'zero'"),
+        ({"missing": "zero"}, ValueError, "missing must be a number to fill in or 'error'; got 'zero'"),
         ({"missing": np.inf}, ValueError, "missing must be finite or NaN; got inf"),
     ],
 )
@@ -255,7 +255,7 @@ def test_bad_options(write, options, error, message):
 
 
 def test_no_paths():
-    with pytest.raises(ValueError, match="paths must name at least one file; got none"):
+    with pytest.raises(ValueError, match="paths must contain at least one file; got an empty sequence"):
         read_letor([])
 
 

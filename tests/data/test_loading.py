@@ -174,7 +174,9 @@ def test_differences_are_warned_about(tmp_path):
     with pytest.warns(BenchmarkWarning) as caught:
         load("MQ2008", fold=1, root=tmp_path)
     said = str(caught[0].message)
-    assert said.startswith("MQ2008, fold 1 is not as published: 784 queries expected, 5 found (779 fewer); ")
+    assert said.startswith(
+        "MQ2008, fold 1 differs from the published facts: 784 queries expected, 5 found (779 fewer); "
+    )
     assert "46 features expected, 3 found (43 fewer)" in said
     assert "labels 0 to 2 expected, 0 to 3 found" in said
     assert "220 queries without a relevant document expected, 0 found (220 fewer)" in said
@@ -214,7 +216,7 @@ def test_what_is_not_there_is_named_with_the_places_looked_at(tmp_path):
     assert "MQ2007/Fold4/train.txt, vali.txt, test.txt or MQ2007/S1.txt to S5.txt (plain, .gz or .xz)" in said
     assert f"got no such files in {tmp_path / 'MQ2007'}, {tmp_path}." in said
     assert "RANKGRAD_DATA" in said
-    with pytest.raises(FileNotFoundError, match=r"must hold train\.txt and test\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"must contain train\.txt and test\.txt"):
         load(tmp_path)
 
 

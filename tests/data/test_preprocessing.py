@@ -162,7 +162,7 @@ def test_saved_and_read_back(text, train):
         ("clip=-1", "limit must be a number above 0; got"),
         ("clip=wide", "limit of clip must be a finite number; got 'wide'"),
         ("quantile=3", "output must be one of 'normal', 'uniform'; got '3'"),
-        ("log1p=2", "preprocessing must give no option to log1p; got '2'"),
+        ("log1p=2", "preprocessing must have no option for log1p; got '2'"),
     ],
 )
 def test_bad_text(text, message):
@@ -176,11 +176,13 @@ def test_spellings():
 
 
 def test_misuse(train):
-    with pytest.raises(ValueError, match="steps must be fitted before transform; got an unfitted 'standardise'"):
+    with pytest.raises(
+        ValueError, match="steps must be fitted before transform; got the step 'standardise', which is not fitted"
+    ):
         Preprocessing.parse("standardise").transform(train.features)
     with pytest.raises(ValueError, match="features must have 14 columns, as in training; got 3"):
         Preprocessing.parse("standardise").fit(train).transform(train.features[:, :3])
     with pytest.raises(ValueError, match="offsets or mask must be given to standardise_per_query; got neither"):
         Preprocessing.parse("standardise_per_query").transform(train.features)
-    with pytest.raises(ValueError, match="dataset must hold at least one document to fit on; got none"):
+    with pytest.raises(ValueError, match="dataset must contain at least one document; got none"):
         Preprocessing.parse("standardise").fit(dataset(np.zeros((0, 2)), [0]))

@@ -171,7 +171,7 @@ def test_bad_arguments(options, message):
 
 def test_achievable_needs_the_best_order():
     plain = Dataset(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), np.array([0, 1]), np.array([1]))
-    with pytest.raises(ValueError, match="dataset must have scores of the best achievable order"):
+    with pytest.raises(ValueError, match="dataset must have `best`, the scores of the best achievable order"):
         achievable(plain, ndcg)
 
 

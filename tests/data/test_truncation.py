@@ -71,10 +71,13 @@ def test_a_relevant_document_is_put_in_only_where_none_was_drawn():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k must be an integer of at least 1; got 0"),
-        ({"k": 2.5}, "k must be an integer of at least 1; got 2.5"),
+        ({"k": 0}, "k must be a whole number of at least 1; got 0"),
+        ({"k": 2.5}, "k must be a whole number of at least 1; got 2.5"),
         ({"k": 1, "policy": "best"}, "policy must be one of 'none', 'top', 'random'; got 'best'"),
-        ({"k": 1, "policy": "random", "by": 0}, "by must be None unless policy is 'top'; got policy 'random'"),
+        (
+            {"k": 1, "policy": "random", "by": 0},
+            "by must be None unless policy is 'top'; got a value with policy 'random'",
+        ),
         ({"k": 1, "policy": "top", "by": 2}, "by must be the index of a feature, 0 to 1; got 2"),
         ({"k": 1, "policy": "top", "by": [1.0]}, r"by must have one score per document, \(2,\); got \(1,\)"),
     ],

@@ -1,4 +1,4 @@
-"""Published facts about the benchmark sets, and a check of the data that was read against them."""
+"""Published facts about the benchmark sets, and a comparison of a set with these facts."""
 
 import warnings
 from collections.abc import Iterator
@@ -11,33 +11,36 @@ from rankgrad.data.dataset import Dataset, Splits
 
 
 class BenchmarkWarning(UserWarning):
-    """Warning that the data that was read differs from what is published about the set of this name."""
+    """Warning that a benchmark set differs from the published facts about it."""
 
 
 @dataclass(frozen=True)
 class BenchmarkFacts:
-    """Published facts about a set; None if no reliable number is published. Queries and documents are of all splits."""
+    """Published facts about a set; a field is None if no reliable number is published.
+
+    `queries`, `documents`, `empty` and `labels` count all splits together.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
     queries: int | None = None
     documents: int | None = None
-    documents_within: float = 0.0  # allowed relative difference, if the published number is rounded
+    documents_within: float = 0.0  # allowed relative difference from `documents`, if the published number is rounded
     features: int | None = None
     grades: int | None = None
     empty: int | None = None  # number of queries without a relevant document
-    labels: tuple[int, ...] | None = None  # number of documents per grade, from 0
+    labels: tuple[int, ...] | None = None  # number of documents per grade, starting with grade 0
     folds: int = 0
     parts: tuple[int, ...] | None = None  # number of queries in each of S1 to S5
-    train: int | None = None  # number of training queries; of fold 1 if there are folds
-    test: int | None = None  # number of test queries; of fold 1 if there are folds
-    sparse: bool = False  # rows omit zeros, so the file does not show the number of features
-    missing: float | Literal["error"] = "error"
+    train: int | None = None  # number of training queries, in fold 1 if there are folds
+    test: int | None = None  # number of test queries, in fold 1 if there are folds
+    sparse: bool = False  # True if rows omit zeros: then the files do not show the number of features
+    missing: float | Literal["error"] = "error"  # default of `missing` in `load`
     holdout: float = 0.0  # share of the training queries that becomes the validation part
     note: str = ""
 
 
-FOLD_PARTS = {  # fold: parts for training, validation, test
+FOLD_PARTS = {  # fold: its training parts, its validation part, its test part
     1: ((1, 2, 3), (4,), (5,)),
     2: ((2, 3, 4), (5,), (1,)),
     3: ((3, 4, 5), (1,), (2,)),
@@ -114,18 +117,20 @@ BENCHMARKS = (
 
 
 def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
-    """Return the differences between a set as read and as published, one sentence each; warn if there are any.
+    """Return the differences between a set and its published facts, as texts; warn if there are any.
 
     Args:
         facts: published facts about the set.
-        splits: the splits as read, before any hold-out.
-        fold: number of the fold, for the facts about one fold only.
+        splits: splits from the files, before lists are held out.
+        fold: number of the fold; None for a set without folds.
     """
     parts = [part for part in (splits.train, splits.validation, splits.test) if part is not None]
     differences = [sentence for sentence in _differences(facts, parts, splits, fold) if sentence]
     if differences:
         name = f"{facts.name}, fold {fold}" if fold else facts.name
-        warnings.warn(f"{name} is not as published: {'; '.join(differences)}", BenchmarkWarning, stacklevel=3)
+        warnings.warn(
+            f"{name} differs from the published facts: {'; '.join(differences)}", BenchmarkWarning, stacklevel=3
+        )
     return differences
 
 
@@ -152,7 +157,7 @@ def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fo
 
 
 def empty_lists(dataset: Dataset) -> int:
-    """Number of lists without a document whose label is above 0."""
+    """Return the number of lists without a relevant document (label above 0)."""
     relevant = np.concatenate([[0], np.cumsum(dataset.labels > 0)])[dataset.offsets]
     return int((np.diff(relevant) == 0).sum())
 

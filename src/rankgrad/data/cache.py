@@ -1,9 +1,9 @@
-"""A data set in `.npy` files that are mapped into memory, not read, with a manifest that describes them.
+"""A cache of a data set: `.npy` files that are mapped into memory, and a manifest that describes them.
 
 A cache is written to a temporary folder in the same parent folder and then renamed, so it is either complete or absent.
-Opening a cache compares the sizes and the hashes of the first and last megabytes of its files and of its source files;
-`verify=True` compares hashes of the whole files. Nothing in a cache can run code: arrays are loaded without pickle, and
-the manifest is JSON.
+When a cache is opened, its files and its source files are checked: their sizes, and a hash of the first and the last
+megabyte. With `verify=True`, a hash of each complete file is also checked. A cache cannot run code: arrays are loaded
+without pickle, and the manifest is JSON.
 """
 
 import errno
@@ -33,20 +33,23 @@ _ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
 
 
 class CacheError(ValueError):
-    """Error about a cache that is damaged, out of date, or not a cache: `folder: what is wrong; expected what`."""
+    """Error about a folder that is not a cache, or about a cache that is damaged or out of date.
+
+    The message has the form `<folder>: <problem>; expected <what>`.
+    """
 
     def __init__(self, folder: Path, wrong: str, expected: str = _ADVICE) -> None:
         super().__init__(f"{folder}: {wrong}; expected {expected}")
 
 
 def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Dataset:
-    """Open a cache that `rankgrad convert` or `read_letor(..., cache=...)` wrote; the arrays are mapped, not read.
+    """Open a cache that `rankgrad convert` or `read_letor(..., cache=...)` wrote; its arrays are mapped into memory.
 
-    A source file that still exists must not have changed since the conversion; a missing source file is no error.
+    A source file must be unchanged since the conversion. A missing source file is not an error.
 
     Args:
         folder: path of the cache.
-        verify: compare hashes of the whole arrays and sources, not only of their first and last megabytes.
+        verify: True to compare a hash of each complete file, not only of its first and last megabyte.
 
     Example:
         >>> open_cache("no/such/cache")
@@ -59,7 +62,7 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
         path = Path(source["path"])
         if os.path.isfile(path) and not matches(path, source, verify):
             raise CacheError(
-                folder, f"{path} has changed since the conversion", "the original source, or a new conversion"
+                folder, f"{path} has changed since the conversion", "the original file, or a new conversion"
             )
     return load_cache(folder, manifest, verify)[0]
 
@@ -72,17 +75,17 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
         if not path.is_file():
             raise CacheError(folder, f"{path.name} is missing")
         if not matches(path, fingerprint, verify):
-            raise CacheError(folder, f"{path.name} is damaged", "the bytes that its manifest describes")
+            raise CacheError(folder, f"{path.name} is damaged", "the content that the manifest describes")
         arrays[name] = _map(folder, name)
     try:
         data = Dataset(**arrays, name=manifest["name"])
     except ValueError as error:
-        raise CacheError(folder, f"the arrays do not fit together ({error})") from error
+        raise CacheError(folder, f"the arrays are inconsistent ({error})") from error
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
-    """Check the header of an array's file, and map the array: no size in the header is trusted."""
+    """Map an array, and first check that the header of its file is valid and agrees with the size of the file."""
     path = folder / f"{name}.npy"
     try:
         with open(path, "rb") as file:
@@ -95,12 +98,12 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
     if not (known and flat and size == path.stat().st_size):
-        raise CacheError(folder, f"{path.name} holds {path.stat().st_size:,} bytes of {dtype} and shape {shape}")
+        raise CacheError(folder, f"{path.name} has {path.stat().st_size:,} bytes, dtype {dtype} and shape {shape}")
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a cache; raise if it is damaged or of another version."""
+    """Return the manifest of a cache; a manifest that is damaged or has a different version is an error."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CacheError(folder, f"no {MANIFEST}")
@@ -113,7 +116,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if manifest.get("format") != FORMAT:
         raise CacheError(folder, f"{MANIFEST} is not the manifest of a cache")
     if manifest.get("version") != VERSION:
-        raise CacheError(folder, f"cache of version {manifest.get('version')}", f"version {VERSION}; convert it again")
+        raise CacheError(
+            folder, f"cache of version {manifest.get('version')}", f"version {VERSION} (convert the source files again)"
+        )
     if not _complete(manifest):
         raise CacheError(folder, f"{MANIFEST} is not complete")
     return manifest
@@ -136,9 +141,9 @@ def _complete(manifest: dict[str, Any]) -> bool:
 
 
 def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
-    """Size, modification time and hashes of a file: of its first and last megabyte, and of the whole.
+    """Return the size and the modification time of a file, and two hashes: of its ends, and of the complete file.
 
-    `whole` is the hash of the whole file, if it is known.
+    The ends are the first and the last megabyte. `whole` is the hash of the complete file, if it is already known.
     """
     status = path.stat()
     fingerprint = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
@@ -146,7 +151,7 @@ def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
 
 
 def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
-    """True if a file has this fingerprint of `file_fingerprint`; a fingerprint without a time matches at any time."""
+    """Return True if a file has this fingerprint; a fingerprint without a modification time matches any time."""
     status = path.stat()
     if status.st_size != fingerprint["size"] or fingerprint.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
         return False
@@ -154,7 +159,7 @@ def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
 
 
 def all_match(paths: Sequence[Path], known: Sequence[dict[str, Any]], verify: bool) -> bool:
-    """True if these files, in this order, have the known fingerprints."""
+    """Return True if these files, in this order, have the known fingerprints."""
     return len(paths) == len(known) and all(matches(*pair, verify) for pair in zip(paths, known, strict=True))
 
 
@@ -175,14 +180,14 @@ def _hash(path: Path) -> str:
 
 
 class Writer:
-    """A cache that is being written, in a temporary folder."""
+    """Writer of a cache, in a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._names: list[str] = []
 
     def new(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return an array of zeros, mapped to its file. A full disk is an error here, not a later crash."""
+        """Return an array of zeros that is mapped to a new file; a full disk is an error."""
         path = self.folder / f"{name}.npy"
         with naming(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -193,18 +198,18 @@ class Writer:
         return np.asarray(array)
 
     def finish(self, name: str, options: dict[str, Any], sources: Sequence[Any], summary: ReadSummary) -> None:
-        """Write the manifest, as the last file: a folder without a manifest is not a cache."""
+        """Write the manifest. It is written last, because a folder without a manifest is not a cache."""
         arrays = {}
         for key in self._names:
             arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
-            del arrays[key]["mtime_ns"]  # a copy of a cache is valid
+            del arrays[key]["mtime_ns"]  # so that a copy of a cache is valid
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 
 @contextmanager
 def writing_cache(folder: Path) -> Iterator[Writer]:
-    """Write a cache to a temporary folder; rename it to `folder` if the block succeeds, otherwise remove it."""
+    """Write a cache in a temporary folder. If there is no error, rename it to `folder`; otherwise remove it."""
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +225,7 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                # A cache exists, maybe from a concurrent writer; a process that has mapped it can still read it.
+                # A cache exists, perhaps from another process. Processes that have mapped it can still read it.
                 with suppress(FileNotFoundError):
                     folder.rename(old)
                 shutil.rmtree(old, ignore_errors=True)
@@ -230,8 +235,8 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
 
 
 def check_place(folder: Path) -> None:
-    """Check that writing a cache here replaces nothing except a cache."""
-    expected = "a new folder, an empty one, or a cache to replace"
+    """Check that a new cache at `folder` replaces nothing except an old cache."""
+    expected = "a new folder, an empty folder, or a cache to replace"
     if folder.is_symlink():  # a rename cannot replace it, and its target may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
     if not folder.exists():
@@ -240,4 +245,4 @@ def check_place(folder: Path) -> None:
         raise CacheError(folder, "is a file", expected)
     foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *(f"{name}.npy" for name in ARRAYS)})
     if foreign:
-        raise CacheError(folder, f"holds {foreign[0]!r}, which is not part of a cache", expected)
+        raise CacheError(folder, f"contains {foreign[0]!r}, which is not part of a cache", expected)

@@ -1,4 +1,4 @@
-"""A data set in memory or mapped from disk: one row of features per document, the rows of a query consecutive."""
+"""A data set in memory or mapped from disk: one row of features per document; the rows of a query are consecutive."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,7 @@ from rankgrad.errors import bad_value
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled lists in the flat layout. Arrays may be read-only maps of a file.
+    """Labelled lists in the flat layout. Arrays may be read-only and mapped from files.
 
     Example:
         >>> features, labels = np.eye(3, dtype=np.float32), np.array([1., 0., 2.])
@@ -22,7 +22,7 @@ class Dataset:
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     offsets: NDArray[np.int64]  # (lists + 1,)
-    qids: NDArray[Any]  # (lists,), integers if all ids are integers, otherwise text
+    qids: NDArray[Any]  # (lists,), whole numbers if all ids are whole numbers, otherwise text
     docids: NDArray[Any] | None = None  # (documents,), text
     name: str = ""  # name in messages and reports
     best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, if known
@@ -33,20 +33,20 @@ class Dataset:
             bad_value("features", f"have one row per label, ({documents}, f)", self.features.shape)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != documents:
             bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
-        # Compared, not subtracted: a difference of unsigned numbers is never below 0.
-        falls = np.flatnonzero(self.offsets[1:] < self.offsets[:-1])
-        if len(falls):
-            at = int(falls[0])
-            bad_value("offsets", "never fall", f"{self.offsets[at + 1]} after {self.offsets[at]}")
+        # Compare, do not subtract: a difference of unsigned numbers is never below 0.
+        decreases = np.flatnonzero(self.offsets[1:] < self.offsets[:-1])
+        if len(decreases):
+            at = int(decreases[0])
+            bad_value("offsets", "not decrease", f"{self.offsets[at + 1]} after {self.offsets[at]}")
         if len(self.qids) != len(self.offsets) - 1:
-            bad_value("qids", f"hold {len(self.offsets) - 1} ids, one per list", len(self.qids))
+            bad_value("qids", f"have {len(self.offsets) - 1} ids, one per list", len(self.qids))
         if self.docids is not None and self.docids.shape != (documents,):
             bad_value("docids", f"have one id per document, ({documents},)", self.docids.shape)
         if self.best is not None and self.best.shape != (documents,):
             bad_value("best", f"have one score per document, ({documents},)", self.best.shape)
 
     def __len__(self) -> int:
-        """Number of lists."""
+        """Return the number of lists."""
         return len(self.qids)
 
     def __repr__(self) -> str:
@@ -80,8 +80,8 @@ class Dataset:
 
         Args:
             rows: indices of documents.
-            offsets: `(lists + 1,)`, from 0 to the number of `rows`.
-            qids: id of each new list; None keeps the ids of this data set.
+            offsets: first row of each new list, then the number of rows, `(lists + 1,)`.
+            qids: query id of each new list; with None, the query ids of this data set.
         """
         return replace(
             self,
@@ -99,6 +99,6 @@ class Splits:
     """Training, validation and test lists of a data set."""
 
     train: Dataset  # lists to train a ranker on
-    validation: Dataset | None  # lists to choose the epoch and the settings; None if the source has none
+    validation: Dataset | None  # lists for the choice of epoch and settings; None if there is no such part
     test: Dataset  # lists to evaluate a ranker on
     name: str = ""  # name in messages and reports

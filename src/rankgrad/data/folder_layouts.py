@@ -1,4 +1,4 @@
-"""Find the files of a data set: folder layouts of the benchmark sets and of custom sets."""
+"""Find the files of a data set, in the folder layouts of benchmark sets and custom sets."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ _STEMS = {
     "validation": ("vali", "valid", "validation", "validationset", "dev", "set1.valid", "set1.vali"),
     "test": ("test", "testset", "set1.test"),
 }
-# Plain files first: if a file is there both plain and compressed, the plain one is faster to read.
+# Plain files come first: if a file exists both plain and compressed, the plain file is faster to read.
 _ENDINGS = tuple(ending + suffix for suffix in ("", ".gz", ".xz") for ending in (".txt", ".letor", ".svm", ".dat", ""))
 _PARTS = range(1, 6)
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of each split; the files of one split are read as one. No validation files: the set has no such part."""
+    """Files of each split; several files of a split are read as one. `validation` is empty if there is no such part."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
@@ -28,11 +28,12 @@ class SplitFiles:
 
 
 def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> SplitFiles | None:
-    """Find the files of a set in `folder`, or in folders inside it down to `depth` levels; the nearest match, or None.
+    """Return the files of a set in `folder` or in its subfolders, down to `depth` levels; None if there are none.
 
-    With `fold`: `Fold1/train.txt, vali.txt, test.txt` (also OHSUMED's `trainingset.txt, ...`) or `S1.txt` to `S5.txt`.
-    Without: `train.txt, vali.txt, test.txt` (also Yahoo's `set1.train.txt, ...`); the validation file is optional.
-    Every file may be plain, `.gz` or `.xz`; names may be in upper or lower case.
+    The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
+    (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
+    and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file is optional. Every file may be plain, `.gz` or
+    `.xz`. Names may be in upper or lower case.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
@@ -42,12 +43,12 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> Spli
 
 
 def has_folds(folder: Path) -> bool:
-    """True if a folder holds folds (`Fold1`, ... or `S1` to `S5`) and not one set of splits."""
+    """Return True if a folder contains folds (`Fold1`, ... or `S1` to `S5`), but no train and test files."""
     return _splits_in(folder) is None and _fold_in(folder, 1) is not None
 
 
 def folders(top: Path, depth: int) -> Iterator[Path]:
-    """Yield `top` and the folders inside it, nearest first, down to `depth` levels; hidden folders are skipped."""
+    """Yield `top` and its subfolders down to `depth` levels, the upper levels first; hidden folders are skipped."""
     level = [top] if top.is_dir() else []
     for _ in range(depth + 1):
         yield from level

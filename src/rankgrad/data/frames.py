@@ -12,12 +12,12 @@ from rankgrad.errors import bad_type, bad_value, mistyped
 
 
 def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Group the rows by query: queries in order of first appearance, rows of a query in their original order.
+    """Group rows by query. Queries are in the order of their first rows; the rows of a query keep their order.
 
-    `values[order]` are grouped values; `restored[order] = scores` puts grouped scores back in the original order.
+    `values[order]` groups values; `restored[order] = scores` restores the original order of grouped scores.
 
     Args:
-        qid: `(rows,)`, integers or text, in any order.
+        qid: query id of each row, `(rows,)`, whole numbers or text, in any order.
 
     Returns:
         order `(rows,)`, offsets `(lists + 1,)`, and the query ids `(lists,)`.
@@ -50,15 +50,15 @@ def from_arrays(
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return a data set made from NumPy arrays, and the row that each of its documents comes from.
+    """Return a data set made from NumPy arrays, and the original row of each of its documents.
 
     Args:
         X: features, `(rows, f)`.
         y: labels, `(rows,)`, at least 0.
-        qid: query id of each row, in any order; give either `qid` or `group`.
-        group: sizes of the lists, whose rows are consecutive, as in LightGBM and XGBoost.
-        docids: `(rows,)`, ids of the documents.
-        missing: a number that replaces NaN and infinities among the features; `"error"`: an error.
+        qid: query id of each row, in any order; exactly one of `qid` and `group` must be given.
+        group: number of rows of each list, as in LightGBM and XGBoost; the rows of a list are consecutive.
+        docids: document id of each row, `(rows,)`.
+        missing: number that replaces NaN and infinities in the features; with `"error"`, they are an error.
         name: name of the data set.
 
     Example:
@@ -67,7 +67,7 @@ def from_arrays(
         (array([1., 3., 2.], dtype=float32), array([7, 5]), array([0, 2, 1]))
     """
     if (qid is None) == (group is None):
-        bad_value("qid or group", "be given, one of them", "neither" if qid is None else "both")
+        bad_value("exactly one of qid and group", "be given", "neither" if qid is None else "both")
     features = _matrix(X)
     labels = _labels(np.asarray(y))
     rows = len(labels)
@@ -79,7 +79,7 @@ def from_arrays(
     else:
         order, offsets, qids = group_rows(qid)
         if len(order) != rows:
-            bad_value("qid", f"name the query of each of {rows} rows", len(order))
+            bad_value("qid", f"have one query id per row, ({rows},)", order.shape)
     ids = None if docids is None else np.asarray(docids).astype(str)
     if ids is not None and ids.shape != (rows,):
         bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
@@ -102,14 +102,14 @@ def from_frame(
 ) -> Dataset:
     """Return a data set made from a pandas or polars data frame or an Arrow table; rows may be in any order.
 
-    To restore the order of the frame: `order, _, _ = group_rows(frame[qid])`, then `restored[order] = scores`.
+    To restore the order of the frame, use `order, _, _ = group_rows(frame[qid])` and `restored[order] = scores`.
 
     Args:
-        frame: one row per document.
-        label, qid, docid: names of columns.
-        features: names of columns; None: all other columns, which must be numeric.
-        regroup: group the rows by query; False: a query whose rows are not consecutive is an error.
-        missing: a number that replaces nulls, NaN and infinities among the features; `"error"`: an error.
+        frame: table with one row per document.
+        label, qid, docid: names of the columns with labels, query ids and document ids.
+        features: names of the feature columns, which must be numeric; None for all other columns.
+        regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
+        missing: number that replaces nulls, NaN and infinities in the features; with `"error"`, they are an error.
         name: name of the data set.
 
     Example:
@@ -124,20 +124,22 @@ def from_frame(
     for role, columns in (("label", [label]), ("qid", [qid]), ("docid", special[2:]), ("features", wanted)):
         table.check(role, columns)
     if not wanted:
-        bad_value("features", "name at least one column", "none")
+        bad_value("features", "contain at least one column", "none")
     text = [column for column in wanted if not table.is_numeric(column)]
     if text:
-        bad_value("features", "be numeric columns (select columns with features=)", _some(text))
+        bad_value("features", "be numeric columns (choose columns with features=)", _some(text))
     for role, column in (("label", label), ("qid", qid)):
         if nulls := table.nulls(column):
             bad_value(role, f"have a value in every row of {column!r}", f"{nulls} nulls")
     if not table.is_numeric(label):
-        bad_type("label", f"be numbers in column {label!r}", "text")
+        bad_type("label", "be a numeric column", f"text in column {label!r}")
     order, offsets, qids = group_rows(table.values(qid))
     if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
         row = int(order[scattered[0] + 1])
         bad_value(
-            "qid", "have consecutive rows per query (or pass regroup=True)", f"a query that occurs again in row {row}"
+            "qid",
+            "have consecutive rows for each query (or pass regroup=True)",
+            f"a query that occurs again in row {row}",
         )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)
     for j, column in enumerate(wanted):
@@ -150,12 +152,12 @@ def from_frame(
 
 
 def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **options: Any) -> Dataset:
-    """Read a data set from a Parquet file, or a folder of them; needs pyarrow (extra `frames`).
+    """Read a data set from a Parquet file or from a folder that contains several; needs pyarrow (extra `frames`).
 
     Args:
-        path: a Parquet file, or a folder of them.
-        label, qid: names of columns.
-        options: other keywords of `from_frame`; with `features`, only the named columns are read.
+        path: path of a Parquet file, or of a folder that contains several.
+        label, qid: names of the columns with labels and query ids.
+        options: other arguments of `from_frame`. If `features` is given, only the needed columns are read.
     """
     try:
         import pyarrow.parquet as parquet
@@ -166,7 +168,7 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
         columns = None
         if options.get("features") is not None:
             columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
-            # If a column is unknown, from_frame raises the error, with the nearest names.
+            # If a column is unknown, `from_frame` raises an error that names the most similar columns.
             known = parquet.ParquetDataset(path).schema.names
             columns = None if set(columns) - set(known) else columns
         table = parquet.read_table(path, columns=columns)
@@ -174,13 +176,15 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
         raise FileNotFoundError(f"{path}: no such file; expected a Parquet file") from None
     except (ArrowException, OSError) as error:
         wrong = f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})"
-        raise ValueError(f"{path}: {wrong}; expected a complete Parquet file, or a folder of them") from error
+        raise ValueError(
+            f"{path}: {wrong}; expected a complete Parquet file, or a folder that contains several"
+        ) from error
     options.setdefault("name", os.path.basename(os.fspath(path)))
     return from_frame(table, label=label, qid=qid, **options)
 
 
 class _Table:
-    """The few operations that are needed on pandas, polars and Arrow tables; imports none of these packages."""
+    """Common operations on pandas, polars and Arrow tables; imports only the package of the given table."""
 
     def __init__(self, frame: Any) -> None:
         self.kind = type(frame).__module__.split(".")[0]
@@ -192,7 +196,7 @@ class _Table:
         self.columns: list[str] = list(frame.column_names if self.kind == "pyarrow" else frame.columns)
         if len(set(self.columns)) < len(self.columns):
             repeated = [column for column in dict.fromkeys(self.columns) if self.columns.count(column) > 1]
-            bad_value("frame", "have distinct column names", _some(repeated))
+            bad_value("frame", "have distinct column names", f"the repeated names {_some(repeated)}")
 
     def check(self, role: str, wanted: Sequence[str]) -> None:
         for column in wanted:
@@ -255,7 +259,7 @@ def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
         bad_value(name, "have one dimension, (rows,)", ids.shape)
     if ids.dtype.kind == "f":
         if not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):
-            bad_value(name, "be integers or text", "fractions, NaN or infinities")
+            bad_value(name, "be whole numbers or text", "fractions, NaN or infinities")
         return ids.astype(np.int64)
     if ids.dtype.kind == "O":
         if any(value is None or value != value for value in ids):
@@ -267,9 +271,9 @@ def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
 def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (len(sizes) and sizes.min() < 0):
-        bad_value("group", "be the sizes of the lists, integers of at least 0", sizes)
+        bad_value("group", "be the sizes of the lists, whole numbers of at least 0", sizes)
     if sizes.sum() != rows:
-        bad_value("group", f"add up to the number of rows, {rows}", sizes.sum())
+        bad_value("group", f"have the sum {rows}, the number of rows", sizes.sum())
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
@@ -281,8 +285,8 @@ def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequ
         return x
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
-        must = "be finite (or give a number to fill in with missing=)"
-        bad_value("features", must, f"{count} missing or infinite in {_some([names[j] for j in bad])}")
+        must = "be finite (or set missing= to a number to fill in)"
+        bad_value("features", must, f"{count} missing or infinite values in {_some([names[j] for j in bad])}")
     return np.where(np.isfinite(x), x, np.float32(missing))
 
 

@@ -1,4 +1,4 @@
-"""Inspect a data set before training: its shape, and problems in it that would invalidate a result."""
+"""Inspect a data set before training: compute statistics, and find problems that would make a result invalid."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -30,38 +30,38 @@ class Overview:
     lists: int
     documents: int
     features: int
-    lengths: tuple[int, ...]  # of the lists: shortest, 10%, median, 90%, longest
-    histogram: tuple[int, ...]  # number of lists by length, in 16 equal bins from the shortest to the longest
-    grades: dict[str, int]  # number of documents per label; the 10 most common labels if there are more
+    lengths: tuple[int, ...]  # list lengths: minimum, 10% quantile, median, 90% quantile, maximum
+    histogram: tuple[int, ...]  # number of lists in each of 16 equal bins from the minimum to the maximum length
+    grades: dict[str, int]  # number of documents per label, for at most the 10 most common labels
     empty: int  # number of lists without a relevant document
-    sampled: bool  # True if the findings about values come from a sample of rows
+    sampled: bool  # True if the findings about values are computed from a sample of rows
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Result of `inspect`: an overview of each split, and the findings, worst first."""
+    """Result of `inspect`: an overview of each split, and the findings, the most severe first."""
 
     splits: tuple[Overview, ...]
     findings: tuple[Finding, ...]
 
     @property
     def errors(self) -> int:
-        """Number of findings that would invalidate a result."""
+        """Number of findings that would make a result invalid."""
         return sum(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the inspection as plain lists and dictionaries."""
+        """Return the inspection as lists and dictionaries, for JSON."""
         return {"splits": [asdict(split) for split in self.splits], "findings": [asdict(f) for f in self.findings]}
 
 
 def inspect(data: Splits | Dataset) -> Inspection:
-    """Inspect a data set or its splits, with a few bytes of memory per document, also for mapped data.
+    """Inspect a data set or its splits; this needs only a few bytes of memory per document, also for mapped data.
 
-    Shape and equality are exact. Statistics on values (fill values, heavy tails, a feature that reveals the
-    label) use at most 50,000 rows and pairs per split; `Overview.sampled` is True if there are more rows.
+    Counts and duplicates are exact. Statistics of values (fill values, heavy tails, features that reveal the label) are
+    computed from at most 50,000 rows and 50,000 pairs per split. `Overview.sampled` is True if there are more rows.
 
     Args:
-        data: a `Dataset`, or `Splits`, whose parts are also compared with each other.
+        data: a `Dataset`, or `Splits`; splits are also compared with each other.
 
     Example:
         >>> x = np.array([[1, 0], [2, 0], [3, 0]], dtype=np.float32)
@@ -86,7 +86,7 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
         yield from label_findings(part, name)
         if len(part.labels):
             yield from document_findings(part, scans[name], name)
-    # Features are checked in the first split only, the training part: the other splits would repeat its findings.
+    # Features are checked only in the first split (train): the other splits would repeat the findings.
     first = next(iter(parts))
     if len(parts[first].labels):
         yield from feature_findings(scans[first], first)

@@ -1,4 +1,4 @@
-"""Checks of an inspection: each yields findings, with a description of the problem and advice."""
+"""Checks of an inspection. Each check yields findings: the description of a problem, and advice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from rankgrad.data.inspection_scan import Scan
 
 SEVERITIES = ("error", "warning", "note")
 _LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # share of pairs that one feature alone orders correctly
-_FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # common marks of a missing value
+_FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missing value
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem or remark about a data set. Features are numbered from 1, as in LETOR files."""
+    """Problem of a data set, or a note about it. Features are numbered from 1, as in LETOR files."""
 
     severity: str  # "error", "warning" or "note"
     kind: str
@@ -27,7 +27,7 @@ class Finding:
 
 
 def label_findings(data: Dataset, where: str) -> Iterator[Finding]:
-    """Yield findings about labels: nothing to learn from, or values that are not grades."""
+    """Yield findings about labels and list lengths."""
     if len(data.labels) == 0:
         yield Finding("error", "no documents", where, "There is no document.", "Check the files.")
         return
@@ -38,12 +38,12 @@ def label_findings(data: Dataset, where: str) -> Iterator[Finding]:
         return
     if grades[0] < 0:
         what = f"The lowest label is {grades[0]:g}."
-        yield Finding("error", "negative labels", where, what, "Shift or drop them: labels start at 0.")
+        yield Finding("error", "negative labels", where, what, "Shift or remove these labels: labels start at 0.")
     if (grades != np.floor(grades)).any():
         what = "Some labels are not whole numbers."
-        yield Finding("note", "real labels", where, what, "Metrics with gain 2^y - 1 use them unchanged.")
+        yield Finding("note", "real labels", where, what, "Metrics with gain 2^y - 1 use these labels unchanged.")
     if grades[-1] > 31:
-        what = f"The highest label is {grades[-1]:g}: its gain 2^y - 1 outweighs that of all other documents."
+        what = f"The highest label is {grades[-1]:g}: its gain 2^y - 1 is far above all other gains."
         yield Finding("warning", "large labels", where, what, "Use gain='linear', or map the labels to grades.")
     yield from _list_findings(data, where)
 
@@ -53,28 +53,32 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
     empty = empty_lists(data)
     if empty:
         severity = "warning" if empty > lists / 2 else "note"
-        what = f"{_of(empty, lists, 'lists')} hold no relevant document."
+        what = f"{_of(empty, lists, 'lists')} have no relevant document."
         do = "Nothing can be learned from them. The metric option empty= decides how they count in the mean."
         yield Finding(severity, "empty queries", where, what, do)
     starts = data.offsets[:-1][lengths > 0]
     flat = np.maximum.reduceat(data.labels, starts) == np.minimum.reduceat(data.labels, starts)
     same = int((flat & (np.maximum.reduceat(data.labels, starts) > 0) & (lengths[lengths > 0] > 1)).sum())
     if same:
-        what = f"{_of(same, lists, 'lists')} hold one grade only, above 0."
+        what = f"{_of(same, lists, 'lists')} have only one grade, above 0."
         yield Finding(
-            "note", "one grade lists", where, what, "Every order is perfect: nothing can be learned from them."
+            "note",
+            "one grade lists",
+            where,
+            what,
+            "Every order of such a list is perfect: nothing can be learned from it.",
         )
     if single := int((lengths == 1).sum()):
-        what = f"{_of(single, lists, 'lists')} hold a single document."
+        what = f"{_of(single, lists, 'lists')} have a single document."
         do = "Nothing can be learned from them, and they raise the mean of a metric."
         yield Finding("note", "single documents", where, what, do)
     if none := int((lengths == 0).sum()):
-        what = f"{_of(none, lists, 'lists')} hold no document at all."
+        what = f"{_of(none, lists, 'lists')} have no document."
         yield Finding("note", "no documents", where, what, "They count as empty queries.")
 
 
 def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
-    """Yield findings about features: useless ones, ones that reveal the label, and ones that need preprocessing."""
+    """Yield findings about features that are useless, reveal the label, or need preprocessing."""
     width = len(scan.low)
     bad = np.flatnonzero(scan.not_finite)
     if len(bad):
@@ -83,7 +87,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     constant = np.flatnonzero(scan.low == scan.high)
     if len(constant):
         what = f"{_features(constant)} {_are(constant)} constant."
-        yield Finding("note", "constant features", where, what, "Remove them or keep them: standardising makes them 0.")
+        yield Finding("note", "constant features", where, what, "Remove or keep them: standardising makes them 0.")
     copies = _copies(scan, set(constant.tolist()))
     if copies:
         shown = "; ".join(" = ".join(str(j + 1) for j in group) for group in copies[:5])
@@ -93,24 +97,25 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     strength = np.maximum(scan.agreement, 1 - scan.agreement)
     for j in np.flatnonzero(strength >= _POSSIBLE_LEAK) if scan.pairs >= 100 else []:
         certain = strength[j] >= _LEAK
-        what = f"Feature {j + 1} alone orders {strength[j]:.1%} of {scan.pairs:,} pairs as the labels do."
+        order = "the order" if scan.agreement[j] > 0.5 else "the reverse order"
+        what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in {order} of their labels."
         do = "Make sure that its value is known before the label. If it is computed from the label, remove it."
         yield Finding("error" if certain else "warning", "label given away", where, what, do)
     filled = [j for j in range(width) if _has_fill(scan, j)]
     if filled:
-        what = f"{_features(filled)} {_are(filled)} never negative except for one value, which may mark missing values."
-        do = "Replace this value by 0 or the mean before you standardise."
+        what = f"{_features(filled)} {_have(filled)} only one distinct negative value, which may mark missing values."
+        do = "Replace this value by 0 or by the mean before you standardise."
         yield Finding("warning", "missing fills", where, what, do)
     sound = scan.not_finite == 0
     huge = np.flatnonzero(sound & (np.maximum(np.abs(scan.low), np.abs(scan.high)) >= 1e30))
     if len(huge):
         what = f"{_features(huge)} {_have(huge)} values beyond 1e30, which may mark missing values."
-        do = "Replace these values: with them, standardising makes all other values nearly equal."
+        do = "Replace these values. Otherwise standardising makes all other values nearly equal."
         yield Finding("warning", "missing fills", where, what, do)
     heavy = [j for j in range(width) if _is_heavy(scan, j)]
     if heavy:
         what = (
-            f"{_of(len(heavy), width, 'features')} have heavy tails: the largest value is over 1,000 times the median."
+            f"{_of(len(heavy), width, 'features')} have heavy tails: the largest value is above 1,000 times the median."
         )
         yield Finding("note", "heavy tails", where, what, "Preprocess with log1p,standardise.")
 
@@ -127,16 +132,16 @@ def document_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding
     if count := int(contradicts.sum()):
         touched = len(np.unique(lists[1:][contradicts]))
         documents = f"{_count(count, 'document')} in {_count(touched, 'list')}"
-        what = f"{documents} with the features of another document, but another label."
-        do = "No ranker can distinguish them: check for a lost feature, or a join that duplicated rows."
+        what = f"{documents} with the same features as another document of the list, but a different label."
+        do = "No ranker can distinguish them. Check for a missing feature, or for a join that duplicated rows."
         yield Finding("warning", "contradicting documents", where, what, do)
     if count := int((again & ~contradicts).sum()):
-        what = f"{_count(count, 'document')} with the features and the label of another document of the list."
-        yield Finding("note", "duplicate documents", where, what, "Drop the copies if they are the same document.")
+        what = f"{_count(count, 'document')} with the same features and label as another document of the list."
+        yield Finding("note", "duplicate documents", where, what, "Remove the copies if they are the same document.")
 
 
 def shared_findings(one: Dataset, other: Dataset, rows: tuple[Any, Any], where: str) -> Iterator[Finding]:
-    """Yield findings about queries and documents that are in two splits; `rows` are the row hashes of both."""
+    """Yield findings about queries and documents that are in two splits; `rows` has the row hashes of both splits."""
     shared = np.intersect1d(one.qids.astype(str), other.qids.astype(str))
     if len(shared) == 0:
         return
@@ -147,7 +152,7 @@ def shared_findings(one: Dataset, other: Dataset, rows: tuple[Any, Any], where: 
         do = "Split by query again: otherwise the results are too high."
         yield Finding("error", "shared queries", where, what, do)
     else:
-        do = "Ignore this if each file numbers its queries from the start; otherwise split by query again."
+        do = "Ignore this if the queries of each file are numbered separately; otherwise split by query again."
         yield Finding("warning", "shared queries", where, f"{what}, with no document in common.", do)
 
 

@@ -1,4 +1,4 @@
-"""Scan a data set for an inspection: one pass, block by block, with little memory per row and column."""
+"""Scan a data set for an inspection, in one pass over blocks of rows, with little memory."""
 
 from dataclasses import dataclass
 
@@ -7,27 +7,27 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 
-SAMPLE = 50_000  # number of rows, and of pairs, for the statistics on values
+SAMPLE = 50_000  # maximum number of rows, and of pairs, for the statistics of values
 _ROWS = 16_384
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: spreads neighbouring bits
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: a multiplier that mixes bits well
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of one pass: 8 bytes per row, some numbers per column, and a sample of rows and of pairs."""
+    """Result of a scan: a hash per row, some numbers per column, and a sample of rows."""
 
     low: NDArray[np.float32]  # (f,), lowest value
     high: NDArray[np.float32]  # (f,), highest value
     not_finite: NDArray[np.int64]  # (f,), number of values that are NaN or infinite
-    columns: NDArray[np.uint64]  # (f,), hashes, equal for equal columns
-    rows: NDArray[np.uint64]  # (documents,), hashes, equal for equal rows
-    sample: NDArray[np.float32]  # (rows, f), all rows if there are few
-    agreement: NDArray[np.float64]  # (f,), share of pairs of a list that the feature orders as their labels do
-    pairs: int  # number of pairs that `agreement` is computed from
+    columns: NDArray[np.uint64]  # (f,), hash of each column; equal columns have equal hashes
+    rows: NDArray[np.uint64]  # (documents,), hash of each row; equal rows have equal hashes
+    sample: NDArray[np.float32]  # (rows, f), at most `SAMPLE` rows
+    agreement: NDArray[np.float64]  # (f,), share of pairs that the feature puts in the order of their labels
+    pairs: int  # number of pairs from which `agreement` is computed
 
 
 def scan(dataset: Dataset, seed: int = 0) -> Scan:
-    """Scan a data set; rows and columns are compared by 64-bit hashes with random multipliers.
+    """Scan a data set. Rows and columns are compared by 64-bit hashes with random multipliers.
 
     Example:
         >>> x = np.array([[1, 1, 0], [2, 2, 0], [2, 2, 0]], dtype=np.float32)
@@ -43,12 +43,12 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
     rows = np.empty(documents, np.uint64)
     for start in range(0, documents, _ROWS):
         block = np.asarray(dataset.features[start : start + _ROWS]) + np.float32(0)  # -0 becomes 0
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))  # without NaN
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))  # ignores NaN
         not_finite += (~np.isfinite(block)).sum(0)
         bits = block.view(np.uint32).astype(np.uint64) * _MIX
         bits ^= bits >> np.uint64(29)
         rows[start : start + len(block)] = (bits * by_column).sum(1, dtype=np.uint64)
-        # The hash so far is multiplied before the next block is added, so that exchanged blocks give another hash.
+        # The hash is multiplied before the next block is added, so that it depends on the order of the blocks.
         columns = columns * _MIX + (bits * by_row[: len(block), None]).sum(0, dtype=np.uint64)
     chosen = np.arange(documents)
     if documents > SAMPLE:
@@ -62,7 +62,10 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 
 
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
-    """Share of pairs that each feature orders as their labels do (a tie is half, no pair 0.5), and number of pairs."""
+    """Return the share of pairs that each feature puts in the order of their labels, and the number of pairs.
+
+    A pair with equal values counts as half. Without pairs, the share is 0.5.
+    """
     documents, width = dataset.features.shape
     agreed = np.full(width, 0.5)
     if documents == 0:
@@ -71,7 +74,7 @@ def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.f
     one = rng.integers(0, documents, 2 * SAMPLE)
     other = dataset.offsets[owner[one]] + rng.integers(0, dataset.lengths[owner[one]])
     differ = dataset.labels[one] != dataset.labels[other]
-    # Each pair once: in a small set the same few pairs are drawn many times, which is no evidence.
+    # Count each pair once: in a small set, the same few pairs are drawn many times, which adds no evidence.
     one, other = np.unique(np.sort(np.stack([one[differ], other[differ]]), axis=0), axis=1)[:, :SAMPLE]
     if len(one) == 0:
         return agreed, 0

@@ -1,4 +1,4 @@
-"""Load the splits of a benchmark set by its name, of a custom set by its folder, or of a generated set."""
+"""Load the splits of a data set: a benchmark set by name, a custom set by folder, or a generated set."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _LONGEST_PATH = 4096
 
 
 def datasets() -> tuple[BenchmarkFacts, ...]:
-    """Return the sets that `load` knows by name, with the published facts about them.
+    """Return the published facts about the sets that `load` knows by name.
 
     Example:
         >>> [facts.name for facts in datasets()][:3]
@@ -31,7 +31,7 @@ def datasets() -> tuple[BenchmarkFacts, ...]:
     """
     return (
         *BENCHMARKS,
-        BenchmarkFacts("synthetic", note="generated, shaped like web search, best achievable order known"),
+        BenchmarkFacts("synthetic", note="generated, similar to web search, best achievable order known"),
         BenchmarkFacts(
             "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, as large as WEB30K"
         ),
@@ -48,20 +48,20 @@ def load(
     holdout: float | None = None,
     seed: int = 0,
 ) -> Splits:
-    """Load the splits of a set. A benchmark set is checked against its published facts; a difference gives a warning.
+    """Load the splits of a data set; warn if a benchmark set differs from its published facts.
 
     Args:
-        name: a name of `datasets()` in upper or lower case, `synthetic:lists=200,seed=1`, or a folder with train, test
-            and optional validation files.
-        fold: 1 to 5, for sets with folds.
-        root: folder that contains the sets; default: the environment variable `RANKGRAD_DATA`, otherwise the current
-            folder.
-        cache: folder for memory-mapped copies; a second load from it is immediate.
-        missing: as in `read_letor`; None: the default of the set, which is `"error"`, and 0 for Istella, which marks
-            missing values by 1.797e308.
-        holdout: share of the training lists, chosen by `seed`, that becomes the validation part if the files have
-            none; None: the default of the set, which is 0.2 for Istella and otherwise 0. The lists are copied.
-        seed: random seed of the hold-out.
+        name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
+            `synthetic:lists=200,seed=1`; or path of a folder with train, test and optional validation files.
+        fold: number of the fold, 1 to 5, for sets with folds.
+        root: folder that contains the benchmark sets; with None, the folder in the environment variable
+            `RANKGRAD_DATA`, or the current folder if this variable is not set.
+        cache: folder for memory-mapped copies, from which later calls load quickly.
+        missing: number that replaces missing values, or `"error"`, as in `read_letor`. With None, it is 0 for Istella,
+            which marks missing values by 1.797e308, and `"error"` for all other sets.
+        holdout: share of the training lists that becomes the validation part, if the files have no such part. With
+            None, it is 0.2 for Istella and 0 for all other sets. The lists of both parts are then copied.
+        seed: random seed of the choice of held-out lists.
 
     Example:
         >>> load("synthetic:lists=30,features=12").train
@@ -83,7 +83,7 @@ def load(
 def check_source(
     name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None
 ) -> None:
-    """Check that `load` would find the files, or can generate the set; nothing is read or generated."""
+    """Check that `load` finds the files of a set or can generate the set; nothing is read or generated."""
     if _generator(name) is not None:
         return
     facts = _known(name)
@@ -98,7 +98,7 @@ def _key(name: str) -> str:
 
 
 def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
-    """Return the facts of a named set, None for a folder; raise for a name that is neither."""
+    """Return the facts about the benchmark set with this name, or None for a folder; any other name is an error."""
     if isinstance(name, str):
         for facts in BENCHMARKS:
             if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
@@ -111,7 +111,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """Return the function that generates a set of `GENERATED`, with checked options; None for any other name."""
+    """Return a function that generates the set if its name is in `GENERATED`, otherwise None; check the options."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
@@ -148,18 +148,19 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
         wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
     searched = ", ".join(str(place) for place in [*named, top])
     raise FileNotFoundError(
-        f"root must hold {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {searched}. "
+        f"root must contain {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {searched}. "
         f"Put them there, or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA"
     )
 
 
 def _folder_files(folder: Path, fold: int | None) -> SplitFiles:
     if fold is None and has_folds(folder):
-        bad_value("fold", f"be given for {folder}, which holds folds", None)
+        bad_value("fold", f"be given for {folder}, which contains folds", None)
     files = find_files(folder, fold=fold)
     if files is None:
         inside = f"Fold{fold}/train.txt and test.txt, or S1.txt to S5.txt" if fold else "train.txt and test.txt"
-        raise FileNotFoundError(f"{folder} must hold {inside} (plain, .gz or .xz; vali.txt is optional); got none")
+        must = f"contain {inside} (plain, .gz or .xz; vali.txt is optional)"
+        raise FileNotFoundError(f"{folder} must {must}; got a folder without these files")
     return files
 
 
@@ -171,7 +172,7 @@ def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Li
 def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
     sizes: dict[str, int] = {}
     parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
-    # A sparse file has as many features as its largest id. Splits of one set may differ; all get the largest number.
+    # The number of features of a sparse file is its largest id. It may differ per split; all splits get the maximum.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
@@ -200,7 +201,7 @@ def _read_split(
         return None
     place = None
     if cache is not None:
-        # The width is part of the name: a cache with other options would be written again at every load.
+        # The width is part of the name. Otherwise two widths would replace each other's cache at every load.
         place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
 
     def note(summary: ReadSummary) -> None:

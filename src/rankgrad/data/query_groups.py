@@ -1,4 +1,4 @@
-"""Make lists from rows of documents: join the runs of a query, and find or regroup queries that occur again."""
+"""Make lists from rows of documents: join the runs of a query, and find or regroup queries with several runs."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from rankgrad.data.letor.blocks import ParsedBlock
 from rankgrad.data.letor.errors import LetorError
 
 _MOST_PARTS = 16
-_SLAB = 64 << 20  # bytes that are moved at a time when rows are reordered
+_SLAB = 64 << 20  # number of bytes that `reorder` moves at a time
 
 
 class QueryRuns:
@@ -21,7 +21,7 @@ class QueryRuns:
         self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, indices into _paths, query ids
 
     def add(self, path: Path, parsed: ParsedBlock) -> None:
-        """Add the runs of the next block; a run that continues that of the previous block or file is not new."""
+        """Add the runs of the next block. If its first run continues the last run so far, this run is not added."""
         continues = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
         if len(parsed.rows) == continues:
             return
@@ -29,17 +29,17 @@ class QueryRuns:
             self._paths.append(path)
         files = np.full(len(parsed.rows), len(self._paths) - 1)
         self._parts.append([part[continues:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
-        # Many small arrays that stay allocated between freed blocks would leave large holes in the heap.
+        # Join small arrays: between freed blocks, they would fragment the memory.
         if len(self._parts) == _MOST_PARTS:
             self._parts = [self._joined()]
 
     def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """First row and query id of each run; ids are integers if all are integers, otherwise text."""
+        """Return the first row and the query id of each run; the ids are all whole numbers or all text."""
         rows, _, _, qids = self._joined()
         return rows, qids
 
     def check(self) -> None:
-        """Raise if the documents of a query are not consecutive."""
+        """Check that the documents of each query are consecutive."""
         _, lines, files, qids = self._joined()
         origin = origins(qids)
         moved = np.flatnonzero(origin != np.arange(len(qids)))
@@ -61,7 +61,7 @@ class QueryRuns:
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the index of the first run of the same query, for each run.
+    """Return, for each run, the index of the first run of the same query.
 
     Example:
         >>> origins(np.array([7, 9, 7, 8])).tolist()
@@ -74,7 +74,7 @@ def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
 def regroup(
     starts: NDArray[np.int64], qids: NDArray[Any], documents: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Group the runs by query: queries in order of first appearance, documents of a query in order of the file.
+    """Group runs by query. Queries are in the order of their first runs; the documents of a query keep their order.
 
     Returns:
         the old row of each new row, `(documents,)`; the number of documents of each query, `(queries,)`; the index of
@@ -89,7 +89,7 @@ def regroup(
     order = np.argsort(origin, kind="stable")
     lengths = np.diff(starts, append=documents)
     small = np.int32 if documents < 2**31 else np.int64
-    shift = starts[order] - np.cumsum(lengths[order]) + lengths[order]  # (runs,), from new row to old
+    shift = starts[order] - np.cumsum(lengths[order]) + lengths[order]  # (runs,), old row minus new row
     source = np.repeat(shift.astype(small), lengths[order])
     source += np.arange(documents, dtype=small)
     first = np.unique(origin)
@@ -97,7 +97,7 @@ def regroup(
 
 
 def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
-    """Move row `source[i]` to row `i`, in place, a few columns at a time so that no second copy is needed."""
+    """Move row `source[i]` to row `i`, in place; a few columns at a time, so that little memory is needed."""
     table = rows.reshape(len(rows), -1)
     step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
     for column in range(0, table.shape[1], step):

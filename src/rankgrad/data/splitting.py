@@ -1,4 +1,4 @@
-"""Hold out training lists, by the same rule in `rankgrad train`, `Ranker.fit`, recipes and held-out adaptation."""
+"""Hold out training lists; `rankgrad train`, `Ranker.fit`, recipes and held-out adaptation use the same rule."""
 
 import hashlib
 from dataclasses import replace
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.errors import bad_value
 
-HOLDOUT = 0.2  # default share
+HOLDOUT = 0.2  # default share of the training lists
 
 Lists = NDArray[np.int64]
 
@@ -17,13 +17,14 @@ Lists = NDArray[np.int64]
 def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     """Choose lists to hold out by seed and query id; return the indices of the kept and of the held-out lists.
 
-    A hash of the seed and the query id orders the lists, and the first ones are held out. So the choice does not depend
-    on the order of the lists, and changes little when lists are added. Only lists whose labels differ are chosen:
-    others have the same metric in every order. The number of lists is rounded; at least one list is kept.
+    The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
+    not depend on the order of the lists, and it changes little when lists are added. Only lists in which the labels
+    differ are held out, because all other lists have the same metric in every order. The number of held-out lists
+    is rounded. At least one list is kept.
 
     Args:
-        data: the training lists.
-        share: share of the lists whose labels differ, at least 0 and below 1.
+        data: training lists.
+        share: number of lists to hold out, as a share of the lists in which labels differ; at least 0 and below 1.
         seed: random seed of the choice.
 
     Example:
@@ -46,11 +47,11 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """Return the splits with some training lists as validation part, if they have none.
+    """Hold out training lists as the validation part, if the splits have none; return the splits.
 
     Args:
-        splits: with or without a validation part.
-        share: share of the training lists, as in `held_out`.
+        splits: splits with or without a validation part.
+        share: share of the training lists to hold out, as in `held_out`.
         seed: random seed of the choice.
     """
     check_share(share)
@@ -64,11 +65,11 @@ def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
 
 
 def hold_out_as_in_0_1(splits: Splits, share: float) -> Splits:
-    """Return the splits with lists held out as on the command line of version 0.1, for runs that it started.
+    """Hold out lists in the same way as the command line of version 0.1, for runs that version 0.1 started.
 
     Args:
-        splits: with or without a validation part.
-        share: share of all training lists.
+        splits: splits with or without a validation part.
+        share: share of the training lists to hold out.
     """
     if splits.validation is not None or share == 0 or len(splits.train) < 2:
         return splits
@@ -81,7 +82,7 @@ def check_share(share: object) -> None:
     """Check the share of lists to hold out.
 
     Args:
-        share: must be at least 0 and below 1.
+        share: number of at least 0 and below 1.
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         bad_value("holdout", "be a number of at least 0 and below 1", repr(share))
@@ -93,5 +94,5 @@ def _split(splits: Splits, kept: Lists, held: Lists) -> Splits:
 
 
 def _sort_key(seed: int, query: object) -> bytes:
-    """Sort key of a query, for this seed."""
+    """Return the sort key of a query for this seed."""
     return hashlib.blake2b(f"{seed} {query}".encode(), digest_size=8).digest()

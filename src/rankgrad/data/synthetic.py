@@ -1,11 +1,11 @@
-"""Generate lists shaped like web search whose best achievable order is known.
+"""Generate lists that are similar to those of web search, and whose best achievable order is known.
 
 A document's utility `u = f(x)` is a fixed non-linear function of its features. Its label is the grade of
 `u - (mean of u in the list) + (query effect) + noise`. Query effects and list means shift all documents
-of a list equally: they do not change its order, but a pointwise regression has to explain them. The noise is normal,
-hence log-concave. So of two documents, the one with higher utility is at least as likely to have the higher label, for
-all values of the other labels. Therefore no ranker is better in expectation than ranking by `u`, under every metric
-that prefers higher labels first.
+of a list by the same amount. They do not change the order of the list, but a pointwise regression must predict them.
+The noise is normal, hence log-concave. So of two documents, the document with the higher utility is at least as likely
+to have the higher label, for all values of the other labels. Therefore no ranker is better in expectation than the
+order by `u`, for any metric that rewards higher labels at the top.
 """
 
 import inspect
@@ -26,8 +26,8 @@ _PRIORS = {  # share of documents per grade, as in MQ2008 and in web search logs
     3: (0.807, 0.132, 0.061),
     5: (0.515, 0.325, 0.134, 0.018, 0.008),
 }
-_SIGNALS = 10  # columns that the utility depends on
-_ROWS = 8_192  # rows per block: the temporary arrays fit in the cache of one core
+_SIGNALS = 10  # number of columns on which the utility depends
+_ROWS = 8_192  # number of rows per block: the temporary arrays fit in the cache of one core
 
 
 def synthetic(
@@ -40,11 +40,12 @@ def synthetic(
     query_effect: float = 0.8,
     seed: int = 0,
 ) -> Splits:
-    """Generate train, validation and test lists; validation and test have a third as many lists as train.
+    """Generate train, validation and test lists; validation and test have `lists / 3` lists each.
 
-    Lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or bounded,
-    with offsets that differ per query; more than half of them are noisy copies or useless. Every split has `best`, the
-    noiseless utility: scores of the best achievable order (see `achievable`). The same seed gives the same set.
+    List lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or
+    bounded, and their means differ per query. More than half of the features are useless, or noisy copies of other
+    features. Every split has `best`, the utility without noise: scores of the best achievable order (see `achievable`).
+    The same seed gives the same set.
 
     Args:
         lists: number of training lists.
@@ -52,7 +53,7 @@ def synthetic(
         grades: number of different labels: 2, 3 or 5.
         mean_length: mean number of documents per list.
         noise: standard deviation of the label noise; the utility has standard deviation 1 within a list.
-        query_effect: standard deviation of the shift that all documents of a query share.
+        query_effect: standard deviation of a random shift per query, which is equal for all its documents.
         seed: random seed.
 
     Example:
@@ -67,7 +68,7 @@ def synthetic(
     parts: list[Dataset] = []
     thresholds, queries = None, 0
     for split, size, stream in zip(("train", "validation", "test"), (lists, thirds, thirds), seeds, strict=True):
-        # A separate random stream per purpose: other noise or another effect does not change lengths and features.
+        # Lengths, features and labels have separate random streams: `noise` and `query_effect` change only the labels.
         lengths_rng, values_rng, labels_rng = (np.random.default_rng(child) for child in stream.spawn(3))
         lengths = _lengths(lengths_rng, size, mean_length)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -75,7 +76,7 @@ def synthetic(
         relative = utility - np.repeat(np.add.reduceat(utility, offsets[:-1]) / lengths, lengths)
         relative += np.repeat(query_effect * labels_rng.standard_normal(size), lengths)
         relative += noise * labels_rng.standard_normal(len(relative))
-        if thresholds is None:  # from train, the same for all splits
+        if thresholds is None:  # computed from train, used for all splits
             thresholds = np.quantile(relative, np.cumsum(_PRIORS[grades])[:-1])
         labels = np.searchsorted(thresholds, relative).astype(np.float32)
         qids = np.arange(queries, queries + size)
@@ -89,7 +90,7 @@ def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
     """Generate a set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
 
     Args:
-        scale: share of the lists to generate; 1.0 takes 2 GB.
+        scale: number of lists relative to WEB30K; 1.0 needs 2 GB of memory.
         seed: random seed.
 
     Example:
@@ -107,7 +108,7 @@ def web30k(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
 
 
 def check_synthetic(**options: Any) -> None:
-    """Check the options of `synthetic`, and that the lists fit in memory; nothing is generated."""
+    """Check the options of `synthetic`, and check that the lists fit in memory; nothing is generated."""
     given = inspect.signature(synthetic).bind(**options)
     given.apply_defaults()
     seed = given.arguments.pop("seed")
@@ -120,8 +121,8 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
     """Return the value of `metric` for the best achievable order, as a reference for results.
 
     Args:
-        dataset: a data set of `synthetic`, or any other with `best`.
-        metric: text such as `"nDCG@10"`, a metric object, or a function `(scores, labels, offsets=...)`.
+        dataset: data set with `best`, for example a split from `synthetic`.
+        metric: spec such as `"nDCG@10"`, a metric object, or a function `(scores, labels, offsets=...)`.
 
     Example:
         >>> def first(scores, labels, offsets):
@@ -131,7 +132,7 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
         True
     """
     if dataset.best is None:
-        bad_value("dataset", "have scores of the best achievable order, as from synthetic()", "best=None")
+        bad_value("dataset", "have `best`, the scores of the best achievable order (see synthetic())", "best=None")
     measure: Any = metric
     if isinstance(metric, str):
         from rankgrad.metrics import parse_metric
@@ -143,12 +144,12 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
 
 @dataclass(frozen=True)
 class _Simulator:
-    """Parameters that all splits share: the order of the columns, and the formula of the utility."""
+    """Parameters for all splits: the order of the columns, and the formula of the utility."""
 
-    shown: NDArray[np.int64]  # (features,), generated column that each column shows
-    copied: NDArray[np.int64]  # (copies,), signal of each noisy copy
-    weights: NDArray[np.float64]  # (7,), of the terms of the utility
-    scale: float = 1.0  # of the utility
+    shown: NDArray[np.int64]  # (features,), index of the generated column for each column of the result
+    copied: NDArray[np.int64]  # (copies,), index of the signal of each noisy copy
+    weights: NDArray[np.float64]  # (7,), weights of the terms of the utility
+    scale: float = 1.0  # factor of the utility
 
     @staticmethod
     def draw(rng: np.random.Generator, features: int) -> "_Simulator":
@@ -170,7 +171,7 @@ class _Simulator:
         utility = np.empty(len(owner))
         for start in range(0, len(owner), _ROWS):
             block = slice(start, start + _ROWS)
-            # One row per feature: contiguous memory makes this fast; (features, rows).
+            # (features, rows): one row per feature, because operations on contiguous memory are fast.
             made = rng.standard_normal((width, len(owner[block])), dtype=np.float32)
             made += offsets[:, owner[block]]
             made[_SIGNALS : _SIGNALS + len(self.copied)] += made[self.copied]
@@ -181,7 +182,7 @@ class _Simulator:
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Utility of the signals, `(10, rows)`, after rounding: a ranker cannot know what rounding removed."""
+        """Return the utility, `(rows,)`, of the rounded signals, `(10, rows)`: a ranker gets only rounded values."""
         a, w = _unshaped(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
@@ -196,13 +197,13 @@ def _heavy(column: NDArray[np.float32]) -> None:
 
 
 def _counted(column: NDArray[np.float32]) -> None:
-    """Make a column of small whole numbers, like term frequencies."""
+    """Convert a column to small whole numbers, like term frequencies."""
     column += 1.5
     np.floor(np.exp(column, out=column), out=column)
 
 
 def _bounded(column: NDArray[np.float32]) -> None:
-    """Make a column of numbers between 0 and 1, like ratios or probabilities."""
+    """Convert a column to numbers between 0 and 1, like ratios or probabilities."""
     np.negative(column, out=column)
     np.exp(column, out=column)
     column += 1
@@ -215,11 +216,12 @@ def _scaled(column: NDArray[np.float32]) -> None:
     column += 20
 
 
-_SHAPES = (_heavy, _counted, _bounded, _scaled)  # of columns, in turn; each changes normal values in place
+# Column i uses function i modulo 4. Each function changes a column of normal values in place.
+_SHAPES = (_heavy, _counted, _bounded, _scaled)
 
 
 def _unshaped(shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Invert `_SHAPES`, except for rounding; `(signals, rows)`."""
+    """Return the inverse of `_SHAPES` without the rounding, `(signals, rows)`."""
     a = np.empty_like(shown)
     a[0::4] = np.log(shown[0::4]) / 1.5
     a[1::4] = np.log(shown[1::4] + 0.5) - 1.5
@@ -246,4 +248,4 @@ def _check(lists: int, features: int, grades: int, mean_length: float, noise: fl
         bad_value("mean_length", "be at least 1", mean_length)
     if not (noise >= 0 and query_effect >= 0):
         bad_value("noise and query_effect", "be at least 0", (noise, query_effect))
-    check_memory("lists", (round(min(lists * mean_length, 1e18)), features), np.float32, "be fewer")
+    check_memory("lists", (round(min(lists * mean_length, 1e18)), features), np.float32, "use fewer lists")

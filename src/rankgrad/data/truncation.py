@@ -1,4 +1,4 @@
-"""Truncate long lists for training. Never for evaluation: the metric of a truncated list is that of another list."""
+"""Truncate long lists for training. Do not truncate lists for evaluation, because this changes their metrics."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ POLICIES = ("none", "top", "random")
 
 
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
-    """Return the data set with at most `k` documents per list, for training only; their order does not change.
+    """Return the data set with at most `k` documents per list, for training only; the order of documents is kept.
 
-    `"none"` changes nothing. `"top"` keeps the first `k` documents in the given order, or those with the highest `by`.
-    `"random"` draws `k` documents; if it draws no relevant document (label above 0) from a list that has one, a
-    relevant document replaces the last drawn one.
+    `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest `by`.
+    `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a relevant
+    document replaces the last drawn document.
 
     Args:
-        dataset: lists of any length; if none is longer than `k`, the data set is returned unchanged.
+        dataset: data set to truncate; if no list is longer than `k`, it is returned unchanged.
         k: maximum number of documents per list, at least 1.
         policy: `"none"`, `"top"` or `"random"`.
         seed: random seed of the draw.
-        by: for `"top"`: the index of a feature, or scores `(documents,)`.
+        by: index of a feature, or scores `(documents,)`, for the policy `"top"`.
 
     Example:
         >>> data = Dataset(np.eye(4, dtype=np.float32), np.array([0., 0., 0., 1.]), np.array([0, 4]), np.array([1]))
@@ -32,9 +32,9 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
     """
     one_of("policy", policy, POLICIES)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        bad_value("k", "be an integer of at least 1", k)
+        bad_value("k", "be a whole number of at least 1", k)
     if by is not None and policy != "top":
-        bad_value("by", "be None unless policy is 'top'", f"policy {policy!r}")
+        bad_value("by", "be None unless policy is 'top'", f"a value with policy {policy!r}")
     if policy == "none" or not (dataset.lengths > k).any():
         return dataset
     if policy == "random":
@@ -46,11 +46,11 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
 def draw_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows that the policy `"random"` keeps, and their offsets."""
+    """Return the rows that the policy `"random"` keeps, and the offsets of the truncated lists."""
     relevant = labels > 0
     keys = rng.random(len(relevant))
-    # The relevant document with the smallest key becomes first. A draw with a relevant document already has this one,
-    # so only a draw without a relevant document changes.
+    # The relevant document with the smallest key becomes the first of its list. A draw that contains a relevant
+    # document also contains this document. So only a draw without a relevant document changes.
     first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
     keys[first & relevant] = -1.0
     return np.flatnonzero(_ranks(keys, offsets) < k), _truncated_offsets(offsets, k)
@@ -75,7 +75,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
 
 
 def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranks by increasing key within each list, from 0; ties by position, NaN last."""
+    """Return the ranks by increasing key within each list, from 0; ties are ranked by position, NaN last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

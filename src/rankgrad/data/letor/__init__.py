@@ -1,11 +1,11 @@
-"""Read LETOR / SVMLight text: the first pass counts, the second parses; errors name the file, the line and the fix.
+"""Read LETOR / SVMLight text in two passes: count, then parse. Errors name the file, the line and the expected text.
 
 - `reader`: `read_letor`, the entry point.
-- `passes`: both passes over each file, in a few threads.
-- `streams`: plain and compressed files as blocks of whole lines.
-- `blocks` and `parser`: the compiled parser, block by block; `decimals` has its powers of ten.
+- `passes`: the two passes over each file, in a few threads.
+- `streams`: plain and compressed files as blocks of complete lines.
+- `blocks`: counts or parses one block with the compiled `parser`; `decimals`: powers of ten for the parser.
 - `errors`: the explanation of a bad line.
-- `chunks`: `stream_letor`, a file of any size as a series of small data sets.
+- `chunks`: `stream_letor`, which reads a file of any size as a series of small data sets.
 - `summary`: counts of a read.
 """
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rankgrad.data.letor.errors import ParserLimits, explain
 from rankgrad.data.letor.streams import Block
 
-_SLOW_CAPACITY = 4096  # numbers left to Python that one call can hold, beyond those of one line
+_SLOW_CAPACITY = 4096  # number of rows of `slow`, in addition to the rows for one line
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class BlockCounts:
     bytes: int
     lines: int
     documents: int
-    blank: int  # lines without text
-    comments: int  # lines with a comment only
+    blank: int  # number of lines without text
+    comments: int  # number of lines with only a comment
     widest: int  # largest feature id
-    docid_width: int  # characters of the longest document id
-    commented: int  # documents with a comment
+    docid_width: int  # number of characters of the longest document id
+    commented: int  # number of documents with a comment
 
     def __add__(self, other: "BlockCounts") -> "BlockCounts":
         return BlockCounts(
@@ -40,12 +40,12 @@ class BlockCounts:
 
 @dataclass(frozen=True)
 class ParseTarget:
-    """Arrays for the parsed documents."""
+    """Arrays to which the parser writes documents."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     docids: NDArray[np.uint32]  # (documents, width), one character per column; width 0 if ids are not kept
-    fill: float  # replaces values that are not finite, if the limits allow them
+    fill: float  # number that replaces values that are not finite, if `limits` allows such values
     limits: ParserLimits
 
     def rows(self, start: int, stop: int) -> "ParseTarget":
@@ -64,23 +64,23 @@ class BadLine:
 
 @dataclass(frozen=True)
 class ParsedBlock:
-    """Result of the second pass for a block: runs of documents of one query, and counts."""
+    """Result of the second pass for a block: runs of documents with the same query, and counts."""
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
-    lines: NDArray[np.int64]  # (runs,), line of that row in the file
-    qids: NDArray[Any]  # (runs,), integers if each is written as `str` writes it, otherwise text
+    lines: NDArray[np.int64]  # (runs,), number of the line of this row in the file
+    qids: NDArray[Any]  # (runs,), whole numbers if `str(int(id))` equals each id, otherwise text
     documents: int
-    missing: int  # values that were not finite, and were filled
-    replaced: int  # document ids that are not UTF-8
-    fewest: int  # features of the shortest document if every document gives features from 1 without a gap, else 0
+    missing: int  # number of values that were not finite and were replaced by `fill`
+    replaced: int  # number of document ids that are not UTF-8
+    fewest: int  # smallest number of features per document, or 0 if a document omits an id below its largest id
     most: int  # largest feature id
-    bare: int  # documents without a feature
+    bare: int  # number of documents without a feature
     bad_line: BadLine | None  # first line that cannot be parsed
     grew: bool  # True if there are more documents than the first pass counted
 
 
 def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
-    """Count a block in the first pass; feature ids above `limit` are ignored here, and an error in the second pass."""
+    """Count a block in the first pass. Ids above `limit` are ignored; they are an error in the second pass."""
     from rankgrad.data.letor import parser
 
     tally = np.zeros(parser.COUNTS, dtype=np.int64)
@@ -90,7 +90,7 @@ def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
 
 
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
-    """Parse a block in the second pass: fill the rows of `target`, which begins at row `first_row` of the result."""
+    """Parse a block into `target` in the second pass; row 0 of `target` is row `first_row` of the result."""
     from rankgrad.data.letor import parser
 
     text = np.frombuffer(block.text, dtype=np.uint8)
@@ -128,7 +128,7 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
 
 
 def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers that the compiled parser left; return the number of filled values, and the first bad line."""
+    """Convert the numbers in `slow`; return the number of values that were filled, and the first bad line."""
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
         with np.errstate(over="ignore"):
@@ -151,7 +151,7 @@ def _bad_line(block: Block, line: int, start: int, limits: ParserLimits) -> BadL
     wrong, expected = explain(block.text[start : block.text.index(b"\n", start)], limits)
     return BadLine(
         line,
-        f"{wrong}, where the file ends without a newline (is it truncated?)" if block.unterminated else wrong,
+        f"{wrong}, and the file ends without a newline (is it truncated?)" if block.unterminated else wrong,
         expected,
     )
 

@@ -1,4 +1,4 @@
-"""Read LETOR text of any size as a series of small data sets: one pass, with only some lists in memory at a time."""
+"""Read LETOR text of any size as a series of small data sets, in one pass, with only some lists in memory."""
 
 import os
 import warnings
@@ -20,7 +20,7 @@ from rankgrad.data.query_groups import QueryRuns
 
 
 class ChunkRows(NamedTuple):
-    """Consecutive documents of a file, and the lists that begin among them."""
+    """Consecutive documents of a file, and the lists whose first documents are among them."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
@@ -38,17 +38,17 @@ def stream_letor(
     documents: int = 16_384,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Dataset]:
-    """Yield the lists of a LETOR file in order, as data sets of some whole lists each; for scoring, not for training.
+    """Yield the lists of a LETOR file in order, as small data sets of complete lists; for scoring, not for training.
 
-    A bad line raises the same error as in `read_letor`; a query that occurs again is found only at the end of the file.
+    Errors are the same as in `read_letor`. A query that occurs again raises an error only at the end of the file.
 
     Args:
-        path: a file, plain, gzip or xz.
-        features: number of features; a larger id is an error, and features that a line omits are 0.
-        missing: number that replaces NaN, infinities and values too large for float32; "error": they are an error.
-        docids: keep comments as document ids.
+        path: path of a file (plain, gzip or xz).
+        features: number of features. A larger id is an error. Features that a line omits are 0.
+        missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
+        docids: True to keep comments as document ids.
         documents: minimum number of documents in each data set, except the last.
-        progress: called with the number of bytes read so far.
+        progress: function that is called with the number of bytes read so far.
 
     Example:
         >>> path = getfixture("tmp_path") / "test.txt"
@@ -84,7 +84,7 @@ def _blocks(
     runs: QueryRuns,
     progress: Callable[[int], object] | None,
 ) -> Iterator[ChunkRows]:
-    """Yield the blocks of a file that hold documents, parsed in a few threads; raise at the first bad line."""
+    """Parse a file in a few threads, and yield its blocks that contain documents; the first bad line is an error."""
     limits, read = ParserLimits(features, True, fill is not None), 0
 
     def on_read(piece: bytes) -> None:
@@ -122,7 +122,8 @@ def _blocks(
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")
     if widest < features:
-        warnings.warn(f"{path}: no feature id above {widest}; the others of {features} features are 0", stacklevel=3)
+        differs = f"{path} has {widest} features, but the model needs {features}"
+        warnings.warn(f"{differs}; the missing features are set to 0", stacklevel=3)
 
 
 def _joined(parts: list[ChunkRows]) -> ChunkRows:
@@ -143,7 +144,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
 
 
 def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """Return all lists except the last, and a copy of the last, which must not keep the others in memory."""
+    """Return all lists except the last, and a copy of the last list: a view would keep all lists in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
     whole = ChunkRows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])

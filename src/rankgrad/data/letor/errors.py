@@ -1,4 +1,4 @@
-"""Explain the error in a bad line of LETOR text. Slow and thorough: it reads only the one line that is bad."""
+"""Explain the error in a bad line of LETOR text. This code may be slow, because it reads only one line."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-LONGEST_ID = 255  # characters of a query or document id: ids are stored in arrays of fixed width
+LONGEST_ID = 255  # maximum length of a query or document id: ids are stored in arrays of fixed width
 SHAPE = "`label qid:ID feature:value ...`"
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -15,7 +15,7 @@ _DOCID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
 
 
 class LetorError(ValueError):
-    """Error about a file that is not LETOR text: `file:line: what is wrong; expected what`."""
+    """Error about a file that is not LETOR text; the message is `<file>:<line>: <problem>; expected <what>`."""
 
     def __init__(self, path: Path, line: int | None, wrong: str, expected: str) -> None:
         self.path, self.line = path, line
@@ -29,11 +29,11 @@ class ParserLimits:
 
     width: int  # largest feature id
     stated: bool  # True if the caller gave the width, as `features`
-    missing: bool  # True if values that are not finite are filled
+    missing: bool  # True if values that are not finite are replaced, False if they are an error
 
 
 def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
-    """Return what is wrong with a line, and what was expected; the line is given without its newline.
+    """Return the problem of a line, and the text that is expected; `line` does not contain the newline.
 
     Example:
         >>> explain(b"2 qid:7 1:0.5 1:0.25", ParserLimits(136, True, False))
@@ -58,7 +58,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
         last = int(token.partition(b":")[0])
     characters = len(docid(comment))
     if characters > LONGEST_ID:
-        expected = f"a document id of at most {LONGEST_ID}, or docids=False"
+        expected = f"a document id of at most {LONGEST_ID} characters, or docids=False"
         return f"comment is {characters} characters long", expected
     return "line cannot be read", SHAPE
 
@@ -111,7 +111,7 @@ def _qid(tokens: list[bytes]) -> tuple[str, str] | None:
     if size == 0:
         return "qid is empty", "`qid:ID` without spaces"
     if size > LONGEST_ID:
-        return f"qid is {size} bytes long", f"at most {LONGEST_ID}"
+        return f"qid is {size} bytes long", f"at most {LONGEST_ID} bytes"
     return None
 
 
@@ -127,7 +127,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
         return f"feature id {_show(name)} is longer than 18 digits", "ids from 1"
     feature = int(name)
     if feature < 1:
-        return f"feature id {feature}", "ids from 1"
+        return f"feature id {feature} is below 1", "ids from 1"
     if feature == last:
         return f"feature {feature} is given twice", "ids in increasing order"
     if feature < last:
@@ -135,7 +135,10 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if feature > limits.width and limits.stated:
         return f"feature id {feature} is above features={limits.width}", f"ids from 1 to {limits.width}"
     if feature > limits.width:
-        return f"feature id {feature} is above {limits.width}", "smaller ids, or the number of features as features="
+        return (
+            f"feature id {feature} is above {limits.width}",
+            "smaller ids (or set features= to the number of features)",
+        )
     if not value:
         apart = following and b":" not in following[0]
         return (
@@ -148,13 +151,13 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            "a finite number, or a number to fill in as missing=",
+            "a finite number (or set missing= to a number to fill in)",
         )
     return None
 
 
 def _kind(token: bytes) -> str:
-    """Kind of number that a token is, as text for a message."""
+    """Return the kind of number of a token, for a message."""
     if _NOT_FINITE.fullmatch(token):
         return "not finite"
     if not _NUMBER.fullmatch(token):

@@ -1,8 +1,8 @@
 """The Numba parser of LETOR text: `count_lines` for the first pass, `parse_lines` for the second.
 
-Both release the GIL, so they run in several threads. A block is bytes that end in a newline, so no loop below needs to
-check for the end of the text. The parser only reports *that* a line is bad; `rankgrad.data.letor.errors` reads the line
-again, slowly, and explains the error.
+Both release the GIL, so they run in several threads. A block ends with a newline, so no loop below checks for the end
+of the text. The parser only finds a bad line. `rankgrad.data.letor.errors` reads this line again and explains the
+error.
 
 Compiled code is cached on disk under a hash of `_SOURCES`: all code that is compiled must be in these files.
 """
@@ -20,18 +20,18 @@ from rankgrad.data.letor.decimals import EXACT_POWERS, HIGHEST, LOWEST, powers_o
 from rankgrad.data.letor.errors import LONGEST_ID
 from rankgrad.kernels.numba_cache import folder_of, keep
 
-# Why `parse_lines` returned: end of the block, `slow` is full, no row is left for a document, or a bad line.
+# Reasons why `parse_lines` returns: end of the block, `slow` is full, no row is left for a document, bad line.
 DONE, FULL, NO_ROW, BAD = range(4)
 
 # Index of each count in the tally of `count_lines`.
 LINES, DOCUMENTS, BLANK, COMMENTS, WIDEST, DOCID_WIDTH, COMMENTED, COUNTS = range(8)
 
-# Index of each number in the state of `parse_lines`, which is kept from call to call for one block.
+# Index of each number in the state of `parse_lines`, which all calls for one block use.
 AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, BARE, TEXT_IDS, REPLACED, STATES = range(12)
 
 _NUMBER, _NOT_FINITE, _TOO_LONG, _NO_NUMBER = range(4)
 _TAB, _NEWLINE, _RETURN, _SPACE, _HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = (ord(c) for c in "\t\n\r #+-.0:")
-_LOWER = 0x20  # the bit that turns an ASCII letter to lower case
+_LOWER = 0x20  # bit that makes an ASCII letter lower case
 _UPPER_FIVE, _LOWER_FIVE = powers_of_five()
 _NAN, _INF, _INITY, _DOCID = tuple(b"nan"), tuple(b"inf"), tuple(b"inity"), tuple(b"docid")
 
@@ -46,7 +46,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_inner
 def _product(a, b):
-    """Upper and lower 64 bits of the product of two 64-bit numbers."""
+    """Return the upper and the lower 64 bits of the product of two 64-bit numbers."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
@@ -56,7 +56,7 @@ def _product(a, b):
 
 @_inner
 def _nearest_double(mantissa, exponent):
-    """`mantissa * 10**exponent` correctly rounded, and True if 128 bits were enough to decide the rounding."""
+    """Return the correctly rounded `mantissa * 10**exponent`, and True if 128 bits were enough for the rounding."""
     shift = np.uint64(0)
     for step in (32, 16, 8, 4, 2, 1):
         if mantissa >> np.uint64(64 - step) == np.uint64(0):
@@ -73,19 +73,19 @@ def _nearest_double(mantissa, exponent):
     top = high >> np.uint64(63)
     drop = top + np.uint64(9)
     bits = high >> drop
-    # Exactly half way between two doubles: round to the even one.
+    # Exactly in the middle between two doubles: round to the even double.
     if low <= np.uint64(1) and -4 <= exponent <= 23 and bits & np.uint64(3) == np.uint64(1) and bits << drop == high:
         bits &= ~np.uint64(1)
     bits = (bits + (bits & np.uint64(1))) >> np.uint64(1)
     # 217706 / 2**16 approximates log2(10) well enough for every exponent of the table.
     power = ((217706 * exponent) >> 16) + 63 + np.int64(top) - np.int64(shift)
-    # Added, not combined by `or`: bits that were rounded up to 2**53 must carry into the exponent.
+    # Add, do not use `or`: if the bits were rounded up to 2**53, the exponent must increase by 1.
     return np.uint64((np.uint64(power + 1022) << np.uint64(52)) + bits).view(np.float64), True
 
 
 @_inner
 def _word(text, at, word):
-    """End of `word`, given in lower case, if the text at `at` is this word in any case; otherwise -1."""
+    """Return the end of `word` if it is at `at`, otherwise -1; `word` is in lower case, the text in any case."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -124,8 +124,8 @@ def _number(text, at):
         return (_NOT_FINITE, 0.0, end) if end > 0 else (_NO_NUMBER, 0.0, at)
     if text[at] | _LOWER == 101:  # e
         at += 1
-        falling = text[at] == _MINUS
-        if falling or text[at] == _PLUS:
+        negative_power = text[at] == _MINUS
+        if negative_power or text[at] == _PLUS:
             at += 1
         first = at
         power, at = _digits(text, at, np.uint64(0))
@@ -133,7 +133,7 @@ def _number(text, at):
             return _NO_NUMBER, 0.0, at
         if at - first > 18:
             return _TOO_LONG, 0.0, at
-        exponent = -np.int64(power) if falling else np.int64(power)
+        exponent = -np.int64(power) if negative_power else np.int64(power)
     exponent -= fraction
     if digits > 19:
         while text[start] == _ZERO or text[start] == _POINT:
@@ -161,13 +161,13 @@ def _number(text, at):
 
 @_inner
 def _blank(c):
-    """True if a byte separates the tokens of a line."""
+    """Return True if a byte separates the tokens of a line."""
     return c == _SPACE or (_TAB <= c <= _RETURN and c != _NEWLINE)
 
 
 @_inner
 def _skip(text, at):
-    """Position after the blanks at `at`; -1 if a carriage return among them does not end the line."""
+    """Return the position after the blanks at `at`, or -1 if they contain a carriage return inside the line."""
     while _blank(text[at]):
         if text[at] == _RETURN and text[at + 1] != _NEWLINE:
             return -1
@@ -182,7 +182,7 @@ def _ends_token(c):
 
 @_inner
 def _character(text, at, stop):
-    """The UTF-8 character at `at` and the start of the next one; -1 and the next byte if it is not UTF-8."""
+    """Return the UTF-8 character at `at` and the position after it; if it is not UTF-8, -1 and the next position."""
     first = np.int64(text[at])
     if first < 0x80:
         return first, at + 1
@@ -194,7 +194,7 @@ def _character(text, at, stop):
         if text[i] & 0xC0 != 0x80:
             return -1, at + 1
         value = value << 6 | (np.int64(text[i]) & 0x3F)
-    # Encoding longer than needed, half of a surrogate pair, or beyond Unicode.
+    # Not valid: an encoding longer than needed, half of a surrogate pair, or a number beyond Unicode.
     if (more == 2 and value < 0x800) or 0xD800 <= value <= 0xDFFF or (more == 3 and not 0x10000 <= value <= 0x10FFFF):
         return -1, at + 1
     return value, at + 1 + more
@@ -202,7 +202,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """Bounds of the document id in the comment at `at`, end of the line, and True if the comment is valid."""
+    """Return start and stop of the document id in the comment at `at`, the end of the line, and True if it is valid."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -231,9 +231,9 @@ def _docid(text, at):
 
 @_compiled
 def count_lines(text, docids, tally):
-    """Count the lines of a block; find the largest feature id, at most `tally[WIDEST]`, and the longest document id.
+    """Count the lines of a block; find the largest feature id up to `tally[WIDEST]`, and the longest document id.
 
-    Ids increase along a line, so the last pair of each line is enough; `parse_lines` finds a line where they do not.
+    Feature ids increase within a line, so only the last id of a line is read. `parse_lines` checks that they increase.
     """
     limit, at = tally[WIDEST], 0
     tally[:] = 0
@@ -274,7 +274,7 @@ def count_lines(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """0: a whole number, written as `str` writes it; 1: other text; -1: not valid text, or too long."""
+    """Return 0 for a whole number such as `12`, 1 for other text such as `012`, -1 for an id that is not valid."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)
@@ -292,10 +292,11 @@ def _qid_kind(text, start, stop):
 
 @_compiled
 def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
-    """Parse lines from `state[AT]` on, until the block ends, a line is bad, or `slow` may be too small for its numbers.
+    """Parse lines from `state[AT]`; return `DONE`, `FULL`, `NO_ROW` or `BAD`.
 
-    `starts` has one row per list: row, line, bounds of the qid in the text. `slow` has one row per number that is left
-    to Python: row, column (-1: the label), bounds in the text, line, start of the line.
+    `starts` has one row per list: row, line, start and stop of the qid in the text. `slow` has one row per number that
+    Python converts: row, column (-1 for the label), start and stop in the text, line, start of the line. `FULL` is
+    returned if `slow` may be too small for the numbers of the next line.
     """
     qid, qid_stop = 0, -1
     if state[LISTS] > 0:
@@ -356,7 +357,7 @@ def parse_lines(text, state, features, labels, docids, fill, strict, starts, slo
             start = at
             digits, at = _digits(text, at, np.uint64(0))
             feature = np.int64(digits)
-            # The length is checked because a longer id could overflow to a valid one.
+            # The length is checked because a longer id could overflow to a valid id.
             if text[at] != _COLON or not last < feature <= width or at - start > 18:
                 return BAD
             start = at + 1

@@ -1,7 +1,8 @@
 """Read each file in two passes, in a few threads, with a bounded number of blocks in memory.
 
 The first pass counts documents, features and the length of document ids, so that the result is allocated once with its
-exact size, in memory or mapped to a file. The second pass parses into it. So the memory is that of the result.
+exact size, in memory or mapped to a file. The second pass writes to it. So a read needs little memory in
+addition to its result.
 """
 
 import os
@@ -27,9 +28,12 @@ from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.query_groups import QueryRuns, regroup, reorder
 
-LARGEST_ID = 1_000_000  # of a feature, if the caller does not give `features`: one typo could cost terabytes
-MOST_THREADS = 8  # each holds one or two blocks
-_ENOUGH = 10  # number of values without a gap, or of comments, before a last line with fewer is an error
+# Largest feature id if the caller does not give `features`: with a typo, the matrix could need terabytes.
+LARGEST_ID = 1_000_000
+MOST_THREADS = 8  # each thread has one or two blocks in memory
+# A truncated last line is an error if the lines before it have at least this number of values or comments. With fewer,
+# it is a warning.
+_ENOUGH = 10
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
 _In = TypeVar("_In")
@@ -42,7 +46,7 @@ class ReadOptions:
 
     features: int | None
     regroup: bool
-    missing: float | None  # None: missing values are an error
+    missing: float | None  # number that replaces missing values; None if they are an error
     docids: bool
 
     def to_json(self) -> dict[str, Any]:
@@ -56,9 +60,10 @@ def read_files(
     progress: Callable[[int, int], object] | None = None,
     hashes: list[Callable[[bytes], object]] | None = None,
 ) -> tuple[dict[str, Any], ReadSummary]:
-    """Read files into the arrays of a data set, made by `new(name, shape, dtype)`; return the arrays and a summary.
+    """Read files; return the arrays of a data set and a summary.
 
-    `hashes` has one function per file, which gets the bytes of the file, as they are on disk, once.
+    `new(name, shape, dtype)` must return an array of zeros. `hashes` has one function per file, which is called once
+    with each piece of the file, before decompression.
     """
     begun = time.perf_counter()
     stamps = [_stamp(path) for path in files]
@@ -79,7 +84,12 @@ def read_files(
         if _stamp(path) != stamp or reading.row != total.documents:
             raise _changed(path)
     if not (options.features or total.widest):
-        raise LetorError(files[0], None, "no document has a feature", "`feature:value` pairs, or features=")
+        raise LetorError(
+            files[0],
+            None,
+            "no document has a feature",
+            "`feature:value` pairs (or set features= to the number of features)",
+        )
     arrays, moved = reading.group(target, new)
     summary = ReadSummary(
         files=tuple(str(path) for path in files),
@@ -99,13 +109,13 @@ def read_files(
 
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an array of zeros; raise if it does not fit in memory."""
-    check_memory(name, shape, dtype, "be written to a folder given as cache")
+    """Return an array of zeros; an array that does not fit in memory is an error."""
+    check_memory(name, shape, dtype, "or give a folder as cache")
     return np.zeros(shape, dtype)
 
 
 class _Reading:
-    """State of a read: the number of rows, and the lists so far."""
+    """State of a read: counts and query runs so far."""
 
     def __init__(self, options: ReadOptions, pool: Executor) -> None:
         self.options, self.pool = options, pool
@@ -125,7 +135,7 @@ class _Reading:
     def parse(
         self, path: Path, on_read: Callable[[bytes], None], counted: list[BlockCounts], target: ParseTarget
     ) -> None:
-        """Parse a file into its rows, in the second pass; raise at the first bad line."""
+        """Parse a file into `target`, in the second pass; the first bad line is an error."""
 
         def parse(job: tuple[Block, int, int]) -> tuple[Block, ParsedBlock]:
             block, start, stop = job
@@ -175,10 +185,11 @@ class _Reading:
 
 
 class LineShape:
-    """Properties that all lines of a file share, to detect a truncated last line.
+    """Common properties of all lines of a file, to detect a truncated last line.
 
-    A last line is known to be truncated only if it has less than all lines before it. Truncation inside the last value
-    or comment is not detected, nor truncation of a file whose lines differ.
+    The last line is truncated if it has fewer features than every line before it, or if it is the only line without a
+    comment. Truncation inside the last value or comment is not detected. If the lines of a file have different
+    features, truncation is also not detected.
     """
 
     def __init__(self) -> None:
@@ -192,7 +203,7 @@ class LineShape:
         self._fewest, self._most = min(self._fewest, parsed.fewest), max(self._most, parsed.most)
 
     def truncated(self, path: Path, block: Block, parsed: ParsedBlock, counted: BlockCounts) -> BadLine | None:
-        """Return the error if a last line without a newline is truncated; if that is uncertain, only warn."""
+        """Return the error if a last line without a newline is truncated; if this is uncertain, only warn."""
         if (
             not block.unterminated
             or parsed.bad_line
@@ -202,15 +213,15 @@ class LineShape:
         ):
             return None
         if self._fewest == self._most > parsed.most == parsed.fewest:
-            wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most} as on every line before"
+            wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most}, as on every line before"
             sure = self._documents * self._most >= _ENOUGH
         elif self._commented == self._documents:
-            wrong, expected, sure = "no comment", "one as on every line before", self._documents >= _ENOUGH
+            wrong, expected, sure = "no comment", "a comment, as on every line before", self._documents >= _ENOUGH
         elif parsed.bare and not self._bare:
-            wrong, expected, sure = "no feature", "some as on every line before", False
+            wrong, expected, sure = "no feature", "features, as on every line before", False
         else:
             return None
-        bad = BadLine(block.line, f"{wrong}, where the file ends without a newline (is it truncated?)", expected)
+        bad = BadLine(block.line, f"{wrong}, and the file ends without a newline (is it truncated?)", expected)
         if sure:
             return bad
         warnings.warn(f"{path}:{bad.line}: {bad.wrong}; expected {bad.expected}", stacklevel=2)
@@ -218,7 +229,7 @@ class LineShape:
 
 
 def _widest(files: list[Path], counts: list[list[BlockCounts]], widest: int) -> tuple[Path, int | None]:
-    """Return the file and the first line with the largest feature id; the file is read again up to its block."""
+    """Return the file and the first line with the largest feature id; the file is read again up to this line."""
     for path, counted in zip(files, counts, strict=True):
         for here, block in zip(counted, blocks(path, lambda piece: None), strict=False):
             if here.widest == widest:
@@ -241,7 +252,7 @@ def _allocate(total: BlockCounts, reading: _Reading, new: New) -> ParseTarget:
 
 
 class _Meter:
-    """Counts the bytes that are read, and reports the progress."""
+    """Counter of the bytes that are read; it reports the progress."""
 
     def __init__(self, total: int, progress: Callable[[int, int], object] | None) -> None:
         self.done, self.total, self.progress = 0, total, progress
@@ -269,7 +280,7 @@ def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) 
 
 
 def threads() -> int:
-    """Number of threads for parsing."""
+    """Return the number of threads for parsing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 
@@ -280,4 +291,4 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _changed(path: Path) -> LetorError:
-    return LetorError(path, None, "changed while it was read", "a file that nobody is writing to")
+    return LetorError(path, None, "changed while it was read", "a file to which no other process writes")

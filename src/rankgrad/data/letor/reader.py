@@ -34,24 +34,25 @@ def read_letor(
     report: Callable[[ReadSummary], object] | None = None,
     progress: _Progress | None = None,
 ) -> Dataset:
-    """Read LETOR / SVMLight files, plain, gzip or xz, several as one; a bad line raises a `LetorError`.
+    """Read LETOR / SVMLight files (plain, gzip or xz) as one data set; a bad line raises a `LetorError`.
 
     Features that a line omits are 0. A value is `float(text)` rounded to float32. The documents of a query are on
-    consecutive lines; a list may continue from the end of one file to the start of the next. A last line without a
-    newline that has less than all lines before it is truncated: an error, or a warning if the file is small or sparse.
+    consecutive lines. A list may continue from the end of one file to the start of the next. A last line without
+    a newline is truncated if it has fewer features than every line before it, or if it is the only line without a
+    comment. This is an error, or a warning if the file is small or sparse.
 
     Args:
-        paths: a file, or files in order.
-        features: number of features; None: the largest id in the files, but an error if the matrix would be large and
-            almost all 0.
-        regroup: group the documents by query, in order of first appearance; False: a query that occurs again is an
-            error.
-        missing: number that replaces NaN, infinities and values too large for float32; "error": they are an error.
-        docids: keep comments as document ids: the value of `docid =`, otherwise the whole comment.
-        cache: folder for the arrays; later calls map them from it if sources and options are the same.
-        verify: compare hashes of the whole sources and cache, not only of their first and last megabytes.
-        report: called with a `ReadSummary`, for example `print`.
-        progress: called with the number of bytes done and the total number of bytes.
+        paths: path of a file, or paths of several files in order.
+        features: number of features; None for the largest id in the files. With None, a matrix that is large and almost
+            all 0 is an error.
+        regroup: True to group the documents by query, with queries in the order of their first documents; with False, a
+            query that occurs again is an error.
+        missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
+        docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
+        cache: folder for a cache of the arrays. Later calls map the arrays from it if files and options are the same.
+        verify: True to compare a hash of each complete file and array, not only of its first and last megabyte.
+        report: function that is called with a `ReadSummary`, for example `print`.
+        progress: function that is called with the number of bytes read so far and the total number of bytes.
 
     Example:
         >>> path = getfixture("tmp_path") / "train.txt"
@@ -62,7 +63,7 @@ def read_letor(
     files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     options = ReadOptions(_width(features), regroup, fill_value(missing), docids)
     if not files:
-        bad_value("paths", "name at least one file", "none")
+        bad_value("paths", "contain at least one file", "an empty sequence")
     for path in files:
         check_file(path)
     name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
@@ -84,10 +85,10 @@ def _through_cache(
     try:
         manifest = caches.read_manifest(folder)
         if manifest["options"] != options.to_json():
-            raise caches.CacheError(folder, "made with other options", "those of this call")
+            raise caches.CacheError(folder, "made with different options", "the options of this call")
         if not caches.all_match(files, manifest["sources"], verify):
             raise caches.CacheError(
-                folder, "made from other files, or the files have changed", "the files of this call"
+                folder, "made from different files, or the files have changed", "the files of this call"
             )
         data, summary = caches.load_cache(folder, manifest, verify)
         return data, replace(summary, seconds=time.perf_counter() - begun)
@@ -102,7 +103,7 @@ def _through_cache(
             for path, digest in zip(files, hashes, strict=True)
         ]
         writer.finish(name, options.to_json(), sources, summary)
-        # Mapped before the rename, after which another writer could replace it; a map survives the rename.
+        # Map the arrays before the rename: after it, another process could replace the cache. A map remains valid.
         data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
     return data, summary
 
@@ -118,11 +119,11 @@ def _width(features: int | None) -> int | None:
 
 
 def fill_value(missing: float | str) -> float | None:
-    """Return the number to fill in, or None if missing values are an error."""
+    """Return the number that replaces missing values, or None if they are an error."""
     if missing == "error":
         return None
     if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
-        bad_value("missing", 'be a number to fill in or "error"', repr(missing))
+        bad_value("missing", "be a number to fill in or 'error'", repr(missing))
     if math.isinf(missing):
         bad_value("missing", "be finite or NaN", missing)
     return float(missing)

@@ -1,4 +1,4 @@
-"""Read plain or compressed text files of any size as blocks of whole lines, a few megabytes at a time."""
+"""Read plain or compressed text files of any size as blocks of complete lines, a few megabytes per block."""
 
 import lzma
 import zlib
@@ -12,9 +12,8 @@ from rankgrad.data.letor.errors import LetorError
 BLOCK = 4 << 20
 LONGEST_LINE = 28 << 20
 _PIECE = 1 << 20
-_XZ_MEMORY = (
-    1 << 29
-)  # limit on the dictionary of a file: `xz -9` needs an eighth of it, a hostile header asks for 4 GiB
+# Maximum number of bytes for the decoder of xz: `xz -9` needs an eighth of it; a malicious header could require 4 GiB.
+_XZ_MEMORY = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # UTF-8 byte order mark
 
 _FOREIGN = {
@@ -28,11 +27,11 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of a file, each ended by a newline."""
+    """Complete lines of a file, each with a newline at its end."""
 
     text: bytes
     line: int  # number of the first line in the file, from 1
-    unterminated: bool = False  # True for a last line that had no newline in the file; it is alone in its block
+    unterminated: bool = False  # True if the block is only the last line, and the file has no newline there
 
 
 def check_file(path: Path) -> None:
@@ -42,13 +41,15 @@ def check_file(path: Path) -> None:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a file of LETOR text")
     if not path.is_file():
-        raise LetorError(path, None, "not a regular file", "one that can be read twice: first to count, then to parse")
+        raise LetorError(
+            path, None, "not a regular file", "a file that can be read twice: first to count, then to parse"
+        )
 
 
 def blocks(path: Path, on_read: Callable[[bytes], None]) -> Iterator[Block]:
     """Yield the lines of a file in blocks of about `BLOCK` bytes; gzip and xz are detected by the first bytes.
 
-    `on_read` is called with every piece of the file as it is on disk, before decompression.
+    `on_read` is called with every piece of the file, before decompression.
     """
     parts: list[bytes | memoryview] = []
     size, line = 0, 1
@@ -115,12 +116,12 @@ def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterato
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more consecutive streams; the size of a piece is bounded at any compression ratio."""
+    """Decompress one or more consecutive streams; the pieces have a limited size for every compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):
             if engine is None:
-                waiting = waiting.lstrip(b"\0")  # padding after a stream is legal
+                waiting = waiting.lstrip(b"\0")  # padding after a stream is allowed
                 if not waiting:
                     break
                 engine = new()
@@ -135,6 +136,6 @@ def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iter
 
 def _broken(error: Exception) -> tuple[str, str]:
     if isinstance(error, EOFError):
-        return f"{error} data ends early", "the whole file; is it still being copied?"
+        return f"{error} data ends early", "the complete file (is it still being copied?)"
     kind = "gzip" if isinstance(error, zlib.error) else "xz"
     return f"{kind} data is damaged ({error})", f"an undamaged {kind} file"

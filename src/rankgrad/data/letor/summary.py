@@ -1,4 +1,4 @@
-"""Summary of a read: its counts, and their text form."""
+"""Summary of a read: counts, and their form as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """Counts of what `read_letor` read; `print` shows them as text.
+    """Counts of the lines and documents that `read_letor` read; `print` shows them as text.
 
     Example:
         >>> print(ReadSummary(("a.txt",), 2_000_000, 7, 5, 2, 46, 1, 1, missing=3, seconds=0.5))
@@ -18,17 +18,17 @@ class ReadSummary:
 
     files: tuple[str, ...]  # paths of the files, in the order of reading
     bytes: int  # number of bytes of text, after decompression
-    lines: int  # number of lines, of all kinds
+    lines: int  # number of lines of all kinds
     documents: int  # number of documents
     lists: int  # number of lists, one per query
     features: int  # number of features per document
     blank_lines: int  # number of lines without text
     comment_lines: int  # number of lines that begin with #
-    missing: int = 0  # number of values that were not finite and were filled
+    missing: int = 0  # number of values that were not finite and were replaced
     regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
     seconds: float = 0.0  # duration of the read
-    cached: bool = False  # True if mapped from a cache; the other numbers are those of its first read
+    cached: bool = False  # True if the arrays are mapped from a cache; the counts are those of the first read
 
     @property
     def megabytes_per_second(self) -> float:
@@ -45,7 +45,7 @@ class ReadSummary:
         if self.missing:
             rows.append(f"{_count(self.missing, 'missing value')} filled")
         if self.regrouped:
-            rows.append(f"{_count(self.regrouped, 'run')} of documents moved to join their query")
+            rows.append(f"{_count(self.regrouped, 'run')} of documents moved to the other documents of their query")
         if self.replaced_docids:
             rows.append(f"{_count(self.replaced_docids, 'document id')} with bytes that are not UTF-8, shown as \ufffd")
         size = f"{self.bytes / 1e6:,.1f} MB"

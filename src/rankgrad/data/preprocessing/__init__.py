@@ -1,4 +1,4 @@
-"""Preprocess features: `pipeline` fits the `steps` on the training data, applies them in order, and saves them."""
+"""Preprocess features. `pipeline` fits `steps` on the training data, applies them in order, and saves them."""
 
 from rankgrad.data.preprocessing.pipeline import Preprocessing
 

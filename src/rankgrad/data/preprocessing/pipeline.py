@@ -1,4 +1,4 @@
-"""A sequence of preprocessing steps: fitted on the training data, saved with the model, applied to all data."""
+"""A sequence of preprocessing steps: fitted on the training data, saved with the model, and applied to all data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_STEPS = 100
-_ROWS = 32_768  # rows per block; lists are not divided, so a longer list is a block by itself
+_ROWS = 32_768  # maximum number of rows per block; a longer list is a separate block
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +55,15 @@ class Preprocessing:
         'log1p,standardise'
     """
 
-    steps: tuple[PreprocessingStep, ...] = ()  # applied in this order; fitted or not
+    steps: tuple[PreprocessingStep, ...] = ()  # steps in the order in which they are applied, fitted or not
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
-        """Parse the text of a sequence of steps; `none` or an empty text means no step.
+        """Return the steps that a text describes; `none` and an empty text have no step.
 
         Args:
-            text: names, separated by commas; the first option of a step follows `=` (`clip=10`), several options are in
-                brackets (`quantile(output=uniform, sample=1000)`). Case does not matter.
+            text: names of steps, separated by commas. The value of the first option follows `=` (`clip=10`). Several
+                options are in brackets (`quantile(output=uniform, sample=1000)`). Upper and lower case are the same.
         """
         steps: list[PreprocessingStep] = []
         for spec in sequence("preprocessing", text):
@@ -71,7 +71,7 @@ class Preprocessing:
             if spec == ("none", None, {}):
                 continue
             if steps and name in _settings(steps[-1]):
-                must = f"put several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
+                must = f"have several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
                 bad_value("preprocessing", must, show(text))
             one_of("preprocessing", name, KINDS)
             steps.append(_make(name, no_cutoff("preprocessing", spec, text).options))
@@ -83,7 +83,7 @@ class Preprocessing:
         return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Preprocessing":
-        """Return a fitted copy; each step is fitted on the output of the steps before it. Use training data only.
+        """Return a copy that is fitted on training data; each step is fitted on the output of the steps before it.
 
         Args:
             dataset: training lists.
@@ -95,12 +95,12 @@ class Preprocessing:
         return Preprocessing(done)
 
     def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
-        """Return the features after all steps, float32.
+        """Return the features after all steps, as float32.
 
         Args:
-            features: `(documents, f)`, or padded `(..., n, f)` with a mask; NumPy or PyTorch.
-            offsets: `(lists + 1,)`, for flat lists.
-            mask: `(..., n)`, for padded lists; the output at padding is undefined.
+            features: features of flat lists, `(documents, f)`, or of padded lists, `(..., n, f)`; NumPy or PyTorch.
+            offsets: offsets of flat lists, `(lists + 1,)`.
+            mask: mask of padded lists, `(..., n)`; the output at padding is undefined.
         """
         if is_tensor(features):
             return self._apply(features.float(), offsets, mask)
@@ -147,7 +147,7 @@ class Preprocessing:
         return x
 
     def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
-        """Yield the transformed rows, some whole lists at a time; without offsets, some rows at a time."""
+        """Yield the transformed rows in blocks of complete lists; without offsets, in blocks of rows."""
         if offsets is None:
             for start in range(0, len(features), _ROWS):
                 yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
@@ -166,7 +166,7 @@ def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
     defaults = _settings(kind())
     if "" in options:
         if not defaults:
-            bad_value("preprocessing", f"give no option to {name}", show(str(options[""])))
+            bad_value("preprocessing", f"have no option for {name}", show(str(options[""])))
         options = {next(iter(defaults)): options[""]}
     known_options(name, options, defaults)
     given: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _settings(step: PreprocessingStep) -> dict[str, Any]:
 
 
 def _text(step: PreprocessingStep) -> str:
-    """Text of a step: `clip=3`, or with brackets if an option other than the first differs from its default."""
+    """Return the text of a step: `clip=3`, or with brackets if an option after the first differs from its default."""
     defaults = _settings(type(step)())
     options = {
         option: write_number(value) if isinstance(value, float) else value

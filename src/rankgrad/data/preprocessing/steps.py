@@ -1,8 +1,8 @@
-"""The steps of preprocessing; `pipeline` combines them.
+"""The preprocessing steps; `pipeline` combines them.
 
-A step is a small frozen object. `fit` returns a fitted copy; statistics are computed in float64, block by block, so
-mapped data is never copied as a whole. `transform` takes NumPy arrays or PyTorch tensors and returns float32 of the
-same type, by plain arithmetic. A feature that is constant in training becomes 0, never NaN.
+A step is a small frozen object. `fit` returns a fitted copy. Statistics are computed in float64 and block by block, so
+mapped data is never copied as a whole. `transform` takes NumPy arrays or PyTorch tensors, and returns float32 values of
+the same type. A feature that is constant in the training data becomes 0, never NaN.
 """
 
 import sys
@@ -21,31 +21,31 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_tensor(x: Any) -> bool:
-    """True if `x` is a PyTorch tensor. PyTorch is not imported: reading data must not need its memory."""
+    """Return True if `x` is a PyTorch tensor; does not import PyTorch, which needs much memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class PreprocessingStep:
-    """One step. The fields are its options, and the arrays that are named in `fitted`, which are None before `fit`."""
+    """One preprocessing step. `fitted` names the fields that `fit` computes; all other fields are options."""
 
     name: ClassVar[str] = ""
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
-        """Return a copy that is fitted on the training data, given as blocks of rows `(rows, f)`."""
+        """Return a copy that is fitted on the training data; `blocks` are the blocks of its rows, `(rows, f)`."""
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """Transform `x (..., f)`; steps that work per list need `offsets` (flat lists) or `mask` (padded lists)."""
+        """Return the transformed `x (..., f)`; steps per list need `offsets` (flat lists) or `mask` (padded lists)."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
-        """Return a fitted array, of the type and on the device of `like`."""
+        """Return a fitted array with the type and the device of `like`."""
         value = getattr(self, name)
         if value is None:
-            bad_value("steps", "be fitted before transform", f"an unfitted {self.name!r}")
+            bad_value("steps", "be fitted before transform", f"the step {self.name!r}, which is not fitted")
         if value.shape[-1] != like.shape[-1]:
             bad_value("features", f"have {value.shape[-1]} columns, as in training", like.shape[-1])
         if not is_tensor(like):
@@ -75,7 +75,7 @@ class Standardise(PreprocessingStep):
             low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
             count += rows
         if count == 0:
-            bad_value("dataset", "hold at least one document to fit on", "none")
+            bad_value("dataset", "contain at least one document", "none")
         spread = np.sqrt(np.asarray(squares) / count)
         varies = np.asarray(high) > np.asarray(low)
         inverse = np.minimum(np.divide(1, spread, out=np.zeros_like(spread), where=varies & (spread > 0)), _LARGEST)
@@ -87,7 +87,7 @@ class Standardise(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class StandardisePerQuery(PreprocessingStep):
-    """Scale each feature to mean 0 and standard deviation 1 within its list; 0 if a list has a single value."""
+    """Scale each feature to mean 0 and standard deviation 1 within each list; a constant feature becomes 0."""
 
     name: ClassVar[str] = "standardise_per_query"
 
@@ -110,7 +110,7 @@ class StandardisePerQuery(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class SignedLog1p(PreprocessingStep):
-    """`sign(x) log(1 + |x|)`: reduces heavy tails, keeps sign and zero."""
+    """Replace x by `sign(x) log(1 + |x|)`, which reduces heavy tails and keeps sign and zero."""
 
     name: ClassVar[str] = "log1p"
 
@@ -137,17 +137,17 @@ class Clip(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class Quantile(PreprocessingStep):
-    """Map each feature to its quantile in training, as a normal score or a number from 0 to 1.
+    """Replace each value by its quantile in the training data, as a normal score or a number from 0 to 1.
 
-    The map is linear between `knots` and constant outside of them. A value that many documents share maps to the
-    middle of its quantiles. Knots are computed from at most `sample` rows, drawn at random.
+    The function is linear between `knots` and constant outside them. If many documents have the same value, this value
+    becomes the middle of its quantiles. Knots are computed from at most `sample` rows, drawn at random.
     """
 
     name: ClassVar[str] = "quantile"
     fitted: ClassVar[tuple[str, ...]] = ("knots", "values")
     output: str = "normal"
     sample: int = 50_000
-    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; the last is repeated if a feature has fewer
+    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; if there are fewer, the last is repeated
     values: NDArray[np.float32] | None = None  # (knots, f), output at the knots
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ KINDS: dict[str, type[PreprocessingStep]] = {
 
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
-    """Index of the list of each row, `(rows,)`, and number of rows of each list, at least 1, `(lists, 1)`."""
+    """Return the index of the list of each row, `(rows,)`, and the length of each list, at least 1, `(lists, 1)`."""
     if is_tensor(x):
         import torch
 
@@ -211,7 +211,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
-    """Sums over each list, `(lists, f)`; 0 for a list without documents."""
+    """Return the sums over each list, `(lists, f)`; 0 for a list without documents."""
     if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
@@ -222,7 +222,7 @@ def _sums(x: Array, owner: Array, count: Array) -> Array:
 
 
 def _sampled(blocks: Iterable[NDArray[np.float32]], size: int) -> NDArray[np.float32]:
-    """Draw at most `size` rows, each equally likely, in one pass; always the same rows."""
+    """Draw at most `size` rows at random in one pass; every call with the same blocks draws the same rows."""
     rng, kept, keys = np.random.default_rng(0), None, np.zeros(0)
     for block in blocks:
         keys = np.concatenate([keys, rng.random(len(block))])
@@ -231,5 +231,5 @@ def _sampled(blocks: Iterable[NDArray[np.float32]], size: int) -> NDArray[np.flo
             chosen = np.argpartition(keys, size)[:size]
             keys, kept = keys[chosen], kept[chosen]
     if kept is None:
-        bad_value("dataset", "hold at least one document to fit on", "none")
+        bad_value("dataset", "contain at least one document", "none")
     return kept
