@@ -93,7 +93,7 @@ def _list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the matrix. Scores of different segments are so far apart that entries between segments are negligible."""
+    """Allocate the matrix. Scores of two segments are so far apart that entries between the segments are negligible."""
     m = len(score)
     cut = 40.0 if like.itemsize == 4 else 80.0
     x, spread = np.empty(m), np.empty(m)
@@ -198,7 +198,10 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 
 @helper
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
-    """Return the value, the sum over r of the derivative by the logit (r, j), and the same sum with the factor (j - r)."""
+    """Return the value, and two sums over r for each j.
+
+    The first sum is over the derivatives by the logits (r, j). The second is over these derivatives times (j - r).
+    """
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype
     u, v = np.empty((rounds + 1, tall), dtype), np.empty((rounds + 1, wide), dtype)

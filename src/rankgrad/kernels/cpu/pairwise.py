@@ -29,7 +29,7 @@ UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A loss and its options, in the form that the kernel takes. Tables have one entry per rank or distance of ranks."""
+    """A loss and its options, in the form that the kernel takes. Tables have an entry per rank or distance of ranks."""
 
     kind: int
     gained: int
@@ -103,7 +103,7 @@ def _plan(
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
     within = rank <= (k or UNCUT)
-    # For two ranks with distance d, step[WIDTH + d] is the difference of the discounts of ranks d and d + 1; 0 for d = 0.
+    # For two ranks with distance d > 0, step[WIDTH + d] is the difference of the discounts of ranks d and d + 1.
     step = np.concatenate([np.zeros(WIDTH + 1), inverse[:-1] - inverse[1:]])
     rows = k if k and not sound else UNCUT
     columns = k if k and pairs == Pairs.BOTH else UNCUT

@@ -65,8 +65,10 @@ def _list(l, given, out, tables, numbers):
     top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
     descending(scores, score_bits, place)
     lowest = np.float64(scores[place[m - 1]])  # float() would keep float32
-    seen, group = np.empty(m), np.empty(m, np.int64)  # per document: relative label, or 1 if relevant; group
-    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)  # per group: alpha (score - lowest); sums of 1 and `seen`
+    # Per document: label minus the highest label (NDCG), or 1 if relevant; index of its group of equal scores.
+    seen, group = np.empty(m), np.empty(m, np.int64)
+    # Per group: alpha times (score minus the lowest score); number of documents; sum of `seen`.
+    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)
     groups = 0
     for i in range(m):
         if i == 0 or scores[place[i]] != scores[place[i - 1]]:

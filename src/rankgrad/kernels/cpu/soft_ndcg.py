@@ -189,7 +189,10 @@ def _product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Compute value and slopes of a list. Its soft ranks are the point of the permutahedron nearest to -s / temperature."""
+    """Compute value and slopes of a list.
+
+    The soft ranks of the list are the point of the permutahedron that is nearest to -s / temperature.
+    """
     score_bits, label_bits, discount = tables
     k, beta, temperature, entropic = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
