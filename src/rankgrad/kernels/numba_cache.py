@@ -1,4 +1,4 @@
-"""Stores functions that Numba has compiled in a `CacheFolder`.
+"""Stores the compiled functions of Numba in a `CacheFolder`.
 
 Numba's built-in cache has three problems. It runs any code that its files contain. It raises an error if a file is
 damaged or the disk is full. It numbers its files, so two processes that compile at the same time can use the same

@@ -180,7 +180,7 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss by the leaf `scores`, which is stored in the graph.
+    """Return the gradient of a reduced loss by the leaf `scores`. The graph already contains this gradient.
 
     Returns None if there are other operations between `scores` and the loss.
     """

@@ -138,7 +138,7 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
         fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    if several and numba.threading_layer() == "workqueue":  # ends the process if two threads call it
+    if several and numba.threading_layer() == "workqueue":  # it ends the process if two threads use it at once
         with _one_at_a_time:
             compiled(*arguments)
     else:

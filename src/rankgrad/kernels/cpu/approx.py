@@ -130,7 +130,7 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and compute their powers. Set arrays to 0 that are only partly written later."""
+    """Gather the documents of a list and compute their powers. Set the arrays to 0 that are partly filled later."""
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
@@ -201,7 +201,7 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Set masked slopes to 0. Compute the derivative by alpha from the slopes: the value depends only on alpha s."""
+    """Set masked slopes to 0. Compute the derivative by alpha from the slopes, because alpha occurs only in alpha s."""
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
     slopes, extras = out[2], out[3]

@@ -29,7 +29,7 @@ def _float_of_bits(context: Any, bits: Any) -> Any:
 
 @helper
 def exp(x):
-    """Return exp(x) in float64 for x <= 700, correct to 14 digits. For x < -700, return exp(-700), almost 0."""
+    """Return exp(x) in float64 for x <= 700, correct to 14 digits. For x < -700, return exp(-700)."""
     y = max(x, -700.0) * _LOG2_E
     whole = math.floor(y + 0.5)
     f = y - whole

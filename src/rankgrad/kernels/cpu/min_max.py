@@ -31,7 +31,10 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """Return the lowest and the highest number. Both are NaN if a number is NaN. An empty array has inf and -inf."""
+    """Return the lowest and the highest number. Both are NaN if a number is NaN.
+
+    For an empty array, they are inf and -inf.
+    """
     low, high = np.inf, -np.inf
     for i in range(len(values)):
         low, high = _lower(low, values[i]), _higher(high, values[i])

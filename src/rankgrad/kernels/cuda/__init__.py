@@ -17,7 +17,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 class Layout:
-    """Layout of the lists, for kernels: offsets or the length of all lists, and the grids of programs."""
+    """Layout of the lists, for kernels: offsets or a common length of the lists, and the grids of programs."""
 
     def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
         self.documents = scores.shape[0]

@@ -19,7 +19,7 @@ from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
 from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
 ROWS, COLUMNS = 32, 64
-TILE, WIDEST = 1024, 2048  # documents per tile: if the length of the lists is not known; maximum
+TILE, WIDEST = 1024, 2048  # documents per tile: TILE if the length of lists is not known, otherwise at most WIDEST
 COUNTED = 2048
 
 # The first arguments of every kernel: scores, labels, weights, mask, offsets, documents, lists, n.
@@ -152,8 +152,8 @@ def _nothing(scores):
 def _counts(weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
     """Return the weight of the choice of each document, which is in a group of `size` ties.
 
-    For p-ListMLE, rank 0, 1, ... has the share 1, 1/2, ..., and `last` is the share of the last rank. Ties have the
-    mean of their shares.
+    For p-ListMLE, the ranks 0, 1, 2, ... have the shares 1, 1/2, 1/4, ... `last` is the share of the last rank. Ties
+    have the mean of their shares.
     """
     v = last * 0.0 + 1.0
     if POSITION_AWARE:

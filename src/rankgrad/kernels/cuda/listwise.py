@@ -17,7 +17,7 @@ from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
-TILE, WIDEST = 1024, 4096  # documents per tile: if the length of the lists is not known; maximum
+TILE, WIDEST = 1024, 4096  # documents per tile: TILE if the length of lists is not known, otherwise at most WIDEST
 
 
 def run(

@@ -162,7 +162,10 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return the factors of the rows, from their products `dot`. In mode READ, also return factors of gains and values."""
+    """Return factors of the rows, computed from their products `dot`.
+
+    In mode READ, also return the factors of the gains and the parts of the value.
+    """
     none = dot * 0.0
     if MODE == FORTH:
         scaled = tl.where(dot > 0.0, 1.0 / tl.where(dot > 0.0, dot, 1.0), 0.0)
@@ -264,7 +267,7 @@ def _neural(
     SPLIT: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     l, part, visit = tl.program_id(0), 0, 0
-    if SPLIT > 1:  # as in `sinkhorn.py`; the counters of `sinkhorn.py` come first
+    if SPLIT > 1:  # as in `sinkhorn.py`; the first counters belong to `sinkhorn.py`
         ticket = tl.atomic_add(counters + first + 1 + lists, 1)
         l, part = ticket // SPLIT, ticket % SPLIT
     counter = counters + first + 2 + lists + l

@@ -1,8 +1,8 @@
 """Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
-There are three launches. The first finds ranks and the ideal order by counting; a loss without a cutoff and a metric
-does not need it. The second computes each pair twice, once for each of its documents, so that one program computes the
-whole sum of a document. The third computes one value per list.
+There are three launches. The first finds ranks and the ideal order by counting. It is not needed for a loss that has
+neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one program
+computes the whole sum of a document. The third computes one value per list.
 """
 
 import numpy as np
