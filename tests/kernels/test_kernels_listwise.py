@@ -230,7 +230,7 @@ def test_compiled_losses_check_their_offsets(offsets):
     """Traced code cannot read values; the kernel would read beyond the documents."""
     compiled = torch.compile(losses.softmax, fullgraph=True, backend="aot_eager")
     with pytest.raises(
-        ValueError, match=r"^offsets must run from 0 to the number of documents, 9, and never decrease; got"
+        ValueError, match=r"^offsets must run from 0 to the number of documents, 9, and must not decrease; got"
     ):
         compiled(torch.randn(9), torch.ones(9), offsets=torch.tensor(offsets))
 

@@ -12,7 +12,7 @@ class OnceOnly(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """Return the gradient unchanged; in the graph it depends on its source."""
+        """Return the gradient unchanged. In the graph, the result depends on `source`."""
         return gradient.view_as(gradient)
 
     @staticmethod
@@ -22,14 +22,14 @@ class OnceOnly(torch.autograd.Function):
 
 
 def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
-    """Multiply each document's slope, `(D,)`, by the factor of its list, `(L,)`."""
+    """Multiply the slope of each document, `slopes (D,)`, by the factor of its list, `factors (L,)`."""
     if offsets is None:
         return (slopes.view(-1, n) * factors[:, None]).view(-1)
     return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
 
 
 def is_source(node: Any, function: type, scores: Tensor) -> bool:
-    """Return True if `node` is of this autograd function, and its first tensor is the leaf `scores` itself."""
+    """Return True if `node` belongs to this autograd function, and the first input of the function is `scores`."""
     if getattr(node, "_forward_cls", None) is not function:
         return False
     return getattr(node.next_functions[0][0], "variable", None) is scores

@@ -1,11 +1,12 @@
 """Stores compiled code on disk, in a folder that only this user can write to. Each entry has a checksum.
 
-To load compiled code means to run it. So a folder is not used if it belongs to another user, if others can write to it,
-or if it is a symbolic link. An entry with a wrong checksum counts as missing: it is compiled again and replaced. If
-nothing can be stored, every process compiles the code again, and one message on stderr gives the reason.
+Compiled code that is loaded is also run. So a folder is not used if it belongs to another user, if other users can
+write to it, or if it is a symbolic link. An entry with a wrong checksum counts as missing: it is compiled again and
+replaced. If code cannot be stored, every process compiles it again, and prints the reason to stderr once.
 
-The folder is in `RANKGRAD_CACHE`, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in `~/.cache/rankgrad`. This file
-imports only the standard library: `native` runs it as a program, which compiles a file and stores the result.
+The folder is in `$RANKGRAD_CACHE` if this variable is set, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in
+`~/.cache/rankgrad`. This file imports only the standard library, because `native` runs it as a program that compiles a
+file and stores the result.
 """
 
 import hashlib
@@ -24,7 +25,10 @@ _reported = False
 
 
 class CacheFolder:
-    """A folder of entries, each a name and bytes. No method raises `OSError`: missing code is compiled again."""
+    """A folder of entries, which have a name and contain bytes.
+
+    No method raises `OSError`, because code that cannot be read is compiled again.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -32,7 +36,7 @@ class CacheFolder:
 
     @classmethod
     def of(cls, kind: str, *contents: bytes) -> "CacheFolder":
-        """Return the folder for code that is compiled from these contents."""
+        """Return the folder for code that is compiled from sources with these contents."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
         try:
             return cls(_root() / f"{kind}-{digest[:16]}")
@@ -41,13 +45,13 @@ class CacheFolder:
             return cls(None)
 
     def read(self, name: str) -> bytes | None:
-        """Return the entry of this name, or None if it is missing or damaged."""
+        """Return the content of the entry with this name, or None if the entry is missing or damaged."""
         if self.path is None:
             return None
         try:
             with _opened(self.path) as parent:
                 content = _content(self.path, name, parent)
-        except FileNotFoundError:  # nothing was stored yet
+        except FileNotFoundError:  # no entry was stored yet
             return None
         except OSError as error:
             _report(error)
@@ -56,7 +60,7 @@ class CacheFolder:
         return content if digest == _digest(name, content) else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Store an entry atomically. It replaces an earlier entry of this name."""
+        """Write an entry atomically. It replaces an earlier entry with the same name."""
         self.kept = False
         if self.path is None:
             return
@@ -83,7 +87,7 @@ def _digest(name: str, content: bytes) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """Yield a descriptor of the folder. It refers to the same folder even if another one is put at its path meanwhile.
+    """Yield a descriptor of the folder. It refers to this folder even if another folder is put at the path later.
 
     Yields None on Windows, where folders have no such descriptors and a user's profile is private.
     """
@@ -103,7 +107,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """Return the content of a file; empty if it is not a file or cannot be read."""
+    """Return the content of a file, or empty bytes if it is not a file or cannot be read."""
 
     def opener(place: str, flags: int) -> int:
         # Do not follow a link, and do not wait for the writer of a pipe.
@@ -115,7 +119,7 @@ def _content(path: Path, name: str, parent: int | None) -> bytes:
 
 
 def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
-    """Write a temporary file, and rename it."""
+    """Write a temporary file and rename it to `name`."""
     part = _place(path, f"{uuid.uuid4().hex}.part", parent)
     try:
         with open(part, "xb", opener=partial(os.open, mode=0o600, dir_fd=parent)) as file:
@@ -132,7 +136,7 @@ def _place(path: Path, name: str, parent: int | None) -> str:
 
 
 def _report(error: Exception) -> None:
-    """Print once per process why compiled code is not stored."""
+    """Print the reason why compiled code cannot be stored, once per process."""
     global _reported
     if not _reported:
         _reported = True
@@ -141,7 +145,7 @@ def _report(error: Exception) -> None:
 
 
 def main() -> None:
-    """Run a compiler and store its output. Arguments: FOLDER NAME COMMAND..., without the option for the output."""
+    """Run a compiler and store its output. The arguments are FOLDER NAME COMMAND...; COMMAND is run with `-o FILE`."""
     folder, name, *command = sys.argv[1:]
     with tempfile.TemporaryDirectory() as made:
         built = Path(made) / name

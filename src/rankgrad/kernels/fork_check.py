@@ -1,8 +1,9 @@
-"""Records if this process is a forked child. OpenMP threads do not survive a fork, and nothing restarts them.
+"""Records whether this process is a forked child, in which kernels must run in one thread.
 
-GNU's OpenMP would wait for them forever, and Numba would end the process. So kernels in a forked child run in one
-thread. If kernels started threads before the fork, PyTorch, which shares these threads, would also wait. So PyTorch is
-set to one thread, as in a worker of its `DataLoader`. `import rankgrad` imports this module, so that no fork is missed.
+A forked child has no OpenMP threads, and they are not started again. GNU's OpenMP would wait for them forever, and
+Numba would end the process. PyTorch uses the same threads. If kernels started them before the fork, PyTorch would also
+wait in the child. So PyTorch is then set to one thread, as in a worker of its `DataLoader`. `import rankgrad` imports
+this module, so that every later fork is recorded.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Stores functions compiled by Numba in a folder of `rankgrad.kernels.cache_folder`.
+"""Stores the compiled functions of Numba in a `CacheFolder`.
 
-Numba's built-in cache runs any code that its files contain. It raises an error if a file is damaged or the disk is
-full. It numbers its files, so two processes that compile at the same time can confuse their files. Here each signature
-has a separate file.
+Numba's built-in cache has three problems. It runs any code that its files contain. It raises an error if a file is
+damaged or the disk is full. It numbers its files, so two processes that compile at the same time can use the same
+number. Here each file has a checksum, and each signature has a separate file.
 """
 
 import hashlib
@@ -22,7 +22,10 @@ from rankgrad.kernels.cache_folder import CacheFolder
 
 
 def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
-    """Return the folder for functions of these files. All are hashed: a function's key ignores what it calls."""
+    """Return the folder for functions of these files.
+
+    All files are hashed, because the key of a function does not depend on the functions that it calls.
+    """
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
     return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
 
@@ -34,7 +37,7 @@ def keep(compiled: Any, folder: CacheFolder) -> Any:
 
 
 class _FolderCache(FunctionCache):
-    """Numba cache with files in a `CacheFolder`. It uses only the key of Numba's cache: a function and its types."""
+    """Cache for Numba with files in a `CacheFolder`. Only the keys are the same as in Numba's built-in cache."""
 
     def __init__(self, function: Callable[..., Any], folder: CacheFolder) -> None:
         self._py_func, self._folder = function, folder
@@ -56,7 +59,7 @@ class _FolderCache(FunctionCache):
         try:
             known, parts = pickle.loads(content)
             return CompileResult._rebuild(target_context, *parts) if known == key else None
-        except Exception:  # then Numba compiles it again
+        except Exception:  # Numba then compiles the function again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

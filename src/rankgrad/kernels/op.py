@@ -1,13 +1,14 @@
 """One PyTorch operator for all fused losses: `torch.ops.rankgrad.loss`.
 
-The documents of all lists are one flat sequence. List `l` is `offsets[l]:offsets[l + 1]`, or, without offsets,
-`l * n:(l + 1) * n`. `mask` excludes documents, at any positions. The operator returns, for L lists and D documents,
+The documents of all lists are one flat sequence. List `l` is the slice `offsets[l]:offsets[l + 1]`. Without offsets it
+is the slice `l * n:(l + 1) * n`. `mask` can exclude any documents. For L lists and D documents, the operator returns
 
-- `values (L,)`, one per list, and `signal (L,)`, True if the list has signal,
-- `slopes (D,)`, the derivative of its list's value by each score, 0 if masked,
-- `extras (L, P)`, the derivative of each list's value by the P `params` of the loss.
+- `values (L,)`: value of each list,
+- `signal (L,)`: True if the list has signal,
+- `slopes (D,)`: derivative of the value of a list by the score of each of its documents, 0 for masked documents,
+- `extras (L, P)`: derivatives of the value of each list by the P `params` of the loss.
 
-So the backward pass is one product. A second derivative is an error: the slopes are numbers, not a graph.
+So the backward pass is one product. A second derivative is an error, because the slopes are numbers without a graph.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from torch import Tensor
 from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.options import OPTIONS, KernelOptions
 
-# File of each loss in `cpu/` and `cuda/`.
+# Family of each loss, which is the name of its file in `cpu/` and `cuda/`.
 FAMILIES = {
     "approx_ap": "approx",
     "approx_mrr": "approx",
@@ -65,33 +66,33 @@ def _module(device: str, family: str) -> Any:
 
 
 def on_cpu(*arguments: Any) -> Outputs:
-    """Run the operator on the CPU, with checked arguments and the options of the family."""
+    """Run the operator on the CPU. The arguments must be checked; the options are an object of the family's class."""
     return _run("cpu", *arguments)
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the operator on the CPU as compiled code calls it: the values of the offsets are not checked yet."""
+    """Run the operator on the CPU for compiled code. First check the offsets, which compiled code does not check."""
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
         if first != 0 or last != documents or bool((offsets.diff() < 0).any()):
-            must = f"offsets must run from 0 to the number of documents, {documents}, and never decrease"
+            must = f"offsets must run from 0 to the number of documents, {documents}, and must not decrease"
             raise ValueError(f"{must}; got {offsets.tolist() if offsets.numel() < 20 else f'{first} to {last}'}")
     return on_cpu(name, scores, *_unflattened(name, *others))
 
 
 def on_cuda(*arguments: Any) -> Outputs:
-    """Run the operator on a GPU, with the options of the family."""
+    """Run the operator on a GPU. The options are an object of the family's class."""
     return _run("cuda", *arguments)
 
 
 def _registered_on_cuda(name: str, *others: Any) -> Outputs:
-    """Run the operator on a GPU as compiled code calls it."""
+    """Run the operator on a GPU for compiled code."""
     return on_cuda(name, *_unflattened(name, *others))
 
 
 def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
-    """Return the last arguments of the operator, with the family's options instead of their numbers."""
+    """Return the arguments, with an object of the family's class instead of the numbers of the options."""
     *first, numbers, gradient = others
     return *first, _options(FAMILIES[name], tuple(numbers)), gradient
 
@@ -137,9 +138,10 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
 
 
 class Loss(torch.autograd.Function):
-    """The operator and the reduction, for eager mode on the CPU: a third of the overhead of the registered operator.
+    """The operator and the reduction in one autograd function, for eager mode on the CPU.
 
-    `params` are numbers or tensors. Input tensors keep their shape.
+    It has a third of the overhead of the registered operator. `params` are numbers or tensors. The input tensors are
+    not flattened by the caller.
     """
 
     @staticmethod
@@ -149,8 +151,8 @@ class Loss(torch.autograd.Function):
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
         arguments = (*flat, offsets, n, _as_tensor(params, scores), options, gradient)
         value, signal, slopes, extras = on_cpu(name, *arguments)
-        # NumPy counts in less time than the overhead of a PyTorch call.
-        share = 1.0 / max(int(np.count_nonzero(signal.numpy())), 1) if reduction == "mean" else 1.0  # per list
+        # Counting with NumPy takes less time than the overhead of a PyTorch call.
+        share = 1.0 / max(int(np.count_nonzero(signal.numpy())), 1) if reduction == "mean" else 1.0  # weight of a list
         if reduction != "none":
             value = value.sum() * share
         ctx.save_for_backward(slopes, extras, offsets, scores, *(p for p in params if isinstance(p, Tensor)))
@@ -178,7 +180,10 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss by the leaf `scores`, from the graph; None if the graph has other nodes."""
+    """Return the gradient of a reduced loss by the leaf `scores`. The graph already contains this gradient.
+
+    Returns None if there are other operations between `scores` and the loss.
+    """
     if value.is_cuda:
         from rankgrad.kernels.cuda.reduce import held_slopes
 
@@ -195,7 +200,7 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
 
 
 def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
-    """Params as one tensor for the operator: numbers in float64 on the CPU, where kernels can read them."""
+    """Return the params as one tensor. Numbers are in float64 on the CPU, where kernels can read them."""
     if not params:
         return scores.new_empty(0)
     if isinstance(params[0], Tensor):
@@ -222,9 +227,9 @@ def loss(
     params: Sequence[Any],
     options: KernelOptions,
 ) -> Tensor:
-    """Return the reduced loss of lists in either layout, differentiable by `scores` and by `params`.
+    """Return the reduced loss of padded or flat lists, differentiable by `scores` and by `params`.
 
-    The params are all numbers or all tensors. With reduction `"none"` the result is one value per list, `(L,)`.
+    The params are all numbers or all tensors. With reduction `"none"`, the result has one value per list, `(L,)`.
     """
     gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
     n = scores.shape[-1] if offsets is None else 0

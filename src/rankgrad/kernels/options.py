@@ -1,7 +1,7 @@
-"""Typed options of the kernels: one frozen dataclass per family, built by the loss and read by its kernels.
+"""Typed options of the kernels: one frozen dataclass per family. A loss makes the options, and its kernels read them.
 
-The operator's schema has only numbers. So `op.py` flattens the options before the call, and the class of the family
-restores them inside it.
+The schema of the operator has only numbers. So `op.py` converts the options to numbers before it calls the operator.
+The operator converts the numbers back, with the class of the family.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ import torch
 
 
 class Pairs(IntEnum):
-    """Pairs that count under a cutoff: those with one document in the top k, or with both."""
+    """Pairs that count with a cutoff k: at least one document is in the top k (ANY), or both are (BOTH)."""
 
     ANY = 0
     BOTH = 1
 
 
 class Gains(IntEnum):
-    """Gain of a label y: 2^y - 1, or y."""
+    """Gain of a label y: 2^y - 1 (EXP) or y (LINEAR)."""
 
     EXP = 0
     LINEAR = 1
@@ -37,31 +37,31 @@ class Scheme(IntEnum):
 
 
 class Truncation(IntEnum):
-    """Treatment of pairs beyond the cutoff: they are dropped, or weighted up."""
+    """Treatment of pairs beyond the cutoff: they are left out (HEURISTIC) or have a higher weight (SOUND)."""
 
     HEURISTIC = 0
     SOUND = 1
 
 
 class Targets(IntEnum):
-    """Target distribution of ListNet: labels divided by their sum, or their softmax."""
+    """Target distribution of ListNet: labels divided by their sum (SUM), or softmax of the labels (SOFTMAX)."""
 
     SUM = 0
     SOFTMAX = 1
 
 
 class Ties(IntEnum):
-    """Order of equal labels in the likelihoods: by position, or chosen together."""
+    """Treatment of equal labels in the likelihoods: ordered by position (POSITION), or chosen together (TOGETHER)."""
 
     POSITION = 0
     TOGETHER = 1
 
 
 class ParamForm(IntEnum):
-    """Meaning of the three params of the sigmoid-rank kernels.
+    """Meaning of the three params of the family `approx`.
 
-    FIXED: log of the gain base, slope of the curved discount (0: the printed form), alpha. LEARNED: LearnDCG's raw
-    parameters with the printed discount; LEARNED_CURVED: with the curved one.
+    FIXED: logarithm of the gain base, slope of the curved discount (0 for the log discount), alpha. LEARNED: raw
+    parameters of LearnDCG with the log discount. LEARNED_CURVED: raw parameters of LearnDCG with the curved discount.
     """
 
     FIXED = 0
@@ -76,7 +76,7 @@ class Regularisation(IntEnum):
     ENTROPIC = 1
 
 
-# By type of a field: its name in an error; the accepted types; the method that converts other types to it.
+# For each type of a field: its description in an error, the accepted types, the method that converts other types to it.
 _WORDS = {float: "a number", int: "a whole number", bool: "True or False"}
 _TAKEN: dict[type, Any] = {float: (float, int)}
 _CONVERTS = {float: "__float__", int: "__index__"}
@@ -84,10 +84,10 @@ Self = TypeVar("Self", bound="KernelOptions")
 
 
 class KernelOptions:
-    """Base class of all options: checks the type of each field, and converts to the numbers of the schema and back.
+    """Base class of all options. It checks the type of each field, and converts the fields to numbers and back.
 
-    A number may also have another type, such as one of NumPy, or be a tensor of one element. Its value is read only
-    when the options are settled or flattened, because reading may wait for the device.
+    A number may also have a type of NumPy, or be a tensor with one element. Its value is read only in `settled` and
+    `flat`, because reading may wait for the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -113,31 +113,31 @@ class KernelOptions:
                 raise TypeError(f"{name} must be {_WORDS.get(kind, kind.__name__)}; got {value!r}")
 
     def values(self) -> tuple[Any, ...]:
-        """Values of the fields, in their order."""
+        """Return the values of the fields, in the order of the fields."""
         return tuple([getattr(self, name) for name in self.names])
 
     def exact(self) -> bool:
-        """Return True if each field has exactly its declared type; always False while compiling.
+        """Return True if each field has exactly its declared type. Return False while `torch.compile` traces the code.
 
-        This takes less than a microsecond; each call of a loss does it. `torch.compile` cannot trace `vars`.
+        Each call of a loss calls this method, which takes less than a microsecond. `torch.compile` cannot trace `vars`.
         """
         return not torch.compiler.is_compiling() and tuple(map(type, vars(self).values())) == self.kinds
 
     def settled(self: Self) -> Self:
-        """Return the same options with tensors and numbers of other types replaced by their values."""
+        """Return the same options, in which each field has exactly its declared type."""
         return self if self.exact() else self.of(self.flat())
 
     def flat(self) -> tuple[float, ...]:
-        """Return the fields as the numbers of the operator's schema."""
-        # The plus sign turns an enum member into a number; `torch.compile` cannot convert the member itself.
+        """Return the fields as numbers, for the schema of the operator."""
+        # The plus sign converts an enum member to a number, because `torch.compile` cannot trace `float(member)`.
         return tuple([float(+value) for value in self.values()])
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
-        """Return the options from which `flat` made these numbers.
+        """Return the options for numbers that `flat` has returned.
 
         Args:
-            numbers: one per field.
+            numbers: one number per field.
         """
         if len(numbers) != len(cls.kinds):
             raise ValueError(f"{cls.__name__} must have {len(cls.kinds)} numbers; got {len(numbers)}")
@@ -146,43 +146,43 @@ class KernelOptions:
 
 @dataclass(frozen=True)
 class PairwiseOptions(KernelOptions):
-    """Options of `pairwise`: ranknet, hinge, lambdarank, lambdaloss."""
+    """Options of the family `pairwise`: ranknet, hinge, lambdarank, lambdaloss."""
 
-    sigma: float = 1.0  # steepness of the logistic
-    margin: float = 1.0  # of the hinge
-    k: int = 0  # 0: the whole list
+    sigma: float = 1.0  # steepness of the logistic function
+    margin: float = 1.0  # margin of the hinge loss
+    k: int = 0  # cutoff; 0 for the whole list
     pairs: Pairs = Pairs.ANY
     gain: Gains = Gains.EXP
     scheme: Scheme = Scheme.NDCG2
     truncation: Truncation = Truncation.HEURISTIC
-    mu: float = 10.0  # of ndcg2pp
+    mu: float = 10.0  # weight of the ndcg2 term in the scheme ndcg2pp
 
 
 @dataclass(frozen=True)
 class ListwiseOptions(KernelOptions):
-    """Options of `listwise`: softmax cross entropies and Plackett-Luce likelihoods."""
+    """Options of the family `listwise`: softmax cross entropies and Plackett-Luce likelihoods."""
 
-    targets: Targets = Targets.SUM  # of listnet
-    gamma: float = 0.0  # of xe_ndcg
-    epsilon: float = 0.0  # of poly1_softmax
-    ties: Ties = Ties.TOGETHER  # of listmle, p_listmle
+    targets: Targets = Targets.SUM  # target distribution of listnet
+    gamma: float = 0.0  # number that xe_ndcg subtracts from 2^y
+    epsilon: float = 0.0  # weight of the additional term of poly1_softmax
+    ties: Ties = Ties.TOGETHER  # treatment of equal labels in listmle and p_listmle
 
 
 @dataclass(frozen=True)
 class ApproxOptions(KernelOptions):
-    """Options of `approx`: metrics at sigmoid ranks."""
+    """Options of the family `approx`: metrics computed from sigmoid ranks."""
 
-    k: int = 0  # 0: the whole list
-    beta: float = 10.0  # sharpness of the cutoff
-    threshold: float = 0.0  # a label above it is relevant
+    k: int = 0  # cutoff; 0 for the whole list
+    beta: float = 10.0  # sharpness of the soft cutoff
+    threshold: float = 0.0  # documents with a higher label are relevant
     form: ParamForm = ParamForm.FIXED
 
 
 @dataclass(frozen=True)
 class NeuralNDCGOptions(KernelOptions):
-    """Options of `neural_ndcg`."""
+    """Options of the family `neural_ndcg`."""
 
-    k: int = 0  # 0: the whole list
+    k: int = 0  # cutoff; 0 for the whole list
     temperature: float = 1.0
     transposed: bool = False
     sinkhorn_rounds: int = 30
@@ -190,26 +190,26 @@ class NeuralNDCGOptions(KernelOptions):
 
 @dataclass(frozen=True)
 class SoftNDCGOptions(KernelOptions):
-    """Options of `soft_ndcg`: NDCG at the soft ranks of SoftSort and FastSort."""
+    """Options of the family `soft_ndcg`: NDCG computed from the soft ranks of SoftSort and FastSort."""
 
-    k: int = 0  # 0: the whole list
-    beta: float = 10.0  # sharpness of the cutoff
+    k: int = 0  # cutoff; 0 for the whole list
+    beta: float = 10.0  # sharpness of the soft cutoff
     temperature: float = 1.0
-    p: int = 1  # power of the distances, of SoftSort
-    regularisation: Regularisation = Regularisation.L2  # of FastSort
+    p: int = 1  # power of the distances in SoftSort
+    regularisation: Regularisation = Regularisation.L2  # regularisation of FastSort
 
 
 @dataclass(frozen=True)
 class SmoothIOptions(KernelOptions):
-    """Options of `smooth`: metrics on SmoothI's rank indicators."""
+    """Options of the family `smoothi`: metrics computed from SmoothI's rank indicators."""
 
-    k: int = 0  # 0: the whole list
+    k: int = 0  # cutoff; 0 for the whole list
     alpha: float = 1.0
     delta: float = 0.1
-    threshold: float = 0.0  # a label above it is relevant
+    threshold: float = 0.0  # documents with a higher label are relevant
 
 
-# By family: the name of the kernels' file.
+# Options of each family. The key is the family, which is the name of the file of its kernels.
 OPTIONS: dict[str, type[KernelOptions]] = {
     "approx": ApproxOptions,
     "listwise": ListwiseOptions,

@@ -1,7 +1,7 @@
-"""Kernels for the CPU, compiled by Numba and stored on disk under a hash of all of them.
+"""Kernels for the CPU. Numba compiles them, and the compiled code is stored on disk under a hash of all their files.
 
-The number of threads is `torch.get_num_threads()`. Results do not depend on it: one thread computes all sums of a
-document, in a fixed order. A forked child runs kernels in one thread.
+The number of threads is `torch.get_num_threads()`. Results do not depend on it, because every sum is computed in a
+fixed order. A forked child runs kernels in one thread.
 """
 
 import sys
@@ -38,17 +38,18 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call. To save time it has no wrapper for Python: a call from Python crashes.
+    """Compile a function that only kernels call.
 
-    LLVM inlines it. Numba's inlining took four times as long.
+    It has no wrapper for Python, to save time, so a call from Python crashes. LLVM inlines the function. With Numba's
+    inlining, compilation took four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 class FlatLists(NamedTuple):
-    """Lists as arrays: the first argument of every kernel. Without a mask or weights, those arrays are empty.
+    """Lists as arrays, for kernels. Without a mask, the array `mask` is empty. Without weights, `weights` is empty.
 
-    Kernels take plain tuples of them: Numba needs longer to infer the type of a named tuple.
+    Kernels take a plain tuple of these arrays, because Numba needs more time to infer the type of a named tuple.
     """
 
     scores: NDArray[Any]  # (D,), float32 or float64
@@ -67,7 +68,7 @@ class FlatLists(NamedTuple):
         offsets: Tensor | None,
         n: int,
     ) -> "FlatLists":
-        """Convert the operator's arguments to arrays."""
+        """Convert the arguments of the operator to arrays."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
         return cls(
@@ -90,7 +91,7 @@ class FlatLists(NamedTuple):
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return the tensor as an array, in the same memory if possible. A check costs less than a call without effect."""
+    """Return the tensor as an array, in the same memory if possible. The checks take less time than needless calls."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -99,7 +100,7 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
 
 
 class KernelOutputs(NamedTuple):
-    """The arrays that a kernel fills and the operator returns."""
+    """Arrays that a kernel fills and the operator returns."""
 
     values: NDArray[Any]  # (L,)
     signal: NDArray[np.bool_]  # (L,)
@@ -122,12 +123,12 @@ class KernelOutputs(NamedTuple):
 
 @lru_cache(maxsize=4)
 def discounts(ranks: int) -> NDArray[np.float64]:
-    """1 / log2(1 + rank), from rank 1."""
+    """Return 1 / log2(1 + rank) for ranks from 1 to `ranks`."""
     return 1.0 / np.log2(np.arange(2.0, ranks + 2.0))
 
 
 def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
-    """Call a kernel with as many threads as PyTorch uses. Print a message if a long compilation came first."""
+    """Call a kernel with as many threads as PyTorch uses. Print a message if the call included a long compilation."""
     threads = torch.get_num_threads()
     several = False
     if parallel:
@@ -137,14 +138,14 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
         fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    if several and numba.threading_layer() == "workqueue":  # it ends the process if two threads call it at once
+    if several and numba.threading_layer() == "workqueue":  # it ends the process if two threads use it at once
         with _one_at_a_time:
             compiled(*arguments)
     else:
         compiled(*arguments)
     seconds = time.perf_counter() - started
     if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)  # Numba also changes PyTorch's number of OpenMP threads when it starts
+        torch.set_num_threads(threads)  # when Numba starts, it also changes the number of threads of PyTorch
     if seconds > 2 and len(compiled.overloads) > known:
         name = compiled.py_func.__module__.rsplit(".", 1)[-1]
         where = f"; stored in {_FOLDER.path}" if _FOLDER.kept else ""

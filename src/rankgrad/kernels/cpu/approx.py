@@ -1,8 +1,9 @@
-"""Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
+"""Metrics computed from sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
-With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j): n exponentials and n^2 divisions, which the
-compiler vectorises. If scores are so far apart that e would overflow, pairs are computed one by one. Relevant documents
-are gathered first: only their ranks count, and only pairs with one of them have a derivative.
+With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j). So a list needs n exponentials and n^2
+divisions, which the compiler vectorises. If scores are so far apart that e would overflow, a sigmoid is computed for
+each pair. In the work arrays the relevant documents come first. Only their ranks count, and only pairs with a relevant
+document have a derivative.
 """
 
 import math
@@ -22,12 +23,12 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.cpu.sigmoid_ranks import cross_slopes, far_rank, far_slope, near_rank, near_slope
 from rankgrad.kernels.options import ApproxOptions, ParamForm
 
-# Not Python integers: Numba would compile a helper again for each.
+# NumPy integers, because Numba would compile a helper again for each Python integer.
 NDCG, PRECISION, RECIPROCAL, AVERAGE = np.arange(4)
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
-TINY = 1e-30  # replaces a slope that softplus has rounded to 0
-LONG = 1024  # lists with more documents are shared between threads
-ROWS, FIRST = np.int64(16), np.int64(0)  # rows of its pair matrix per task, and the first task
+TINY = 1e-30  # replaces a slope of the discount that softplus has rounded to 0
+LONG = 1024  # a list with more documents is computed by several threads
+ROWS, FIRST = np.int64(16), np.int64(0)  # number of rows per task of a long list; index of the first task
 
 
 def run(
@@ -55,7 +56,10 @@ def run(
 
 
 def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
-    """Return log of the gain base, slope of the discount (0: printed), alpha; and their derivatives by `params`."""
+    """Return the numbers of the formula, and their derivatives by `params`.
+
+    The numbers are the logarithm of the gain base, the slope of the discount (0 for the log discount) and alpha.
+    """
     if form == ParamForm.FIXED:
         return params, [1.0, 1.0, 1.0]
     soft = [max(raw, 0.0) + math.log1p(math.exp(-abs(raw))) for raw in params]
@@ -65,26 +69,26 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
 
 
 def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
-    """Allocate work arrays of the kernel, per document if not stated otherwise."""
+    """Allocate the work arrays of the kernel, with one entry per document or per list."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
         np.empty(documents, np.int64),  # place: original position of a gathered document
-        np.empty(documents),  # score: s; centred, unless the list is wide
-        np.empty(documents, dtype),  # power: exp(alpha s)
+        np.empty(documents),  # score: score, minus the middle of the scores of its list unless the list is wide
+        np.empty(documents, dtype),  # power: exp(alpha score)
         np.empty(lists, np.int64),  # count: number of documents of a list
-        np.empty(lists, np.int64),  # hits: number of relevant ones, which come first
-        np.empty(lists, np.bool_),  # wide: True if powers of a list would overflow
-        np.empty(documents),  # rank
-        np.empty(documents),  # above: rank among the relevant ones only, for average precision
+        np.empty(lists, np.int64),  # hits: number of relevant documents of a list, which come first
+        np.empty(lists, np.bool_),  # wide: True if the powers of a list would overflow
+        np.empty(documents),  # rank: soft rank
+        np.empty(documents),  # above: soft rank among the relevant documents, for average precision
         np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
-        np.empty(documents, dtype),  # by_above
-        np.empty(documents),  # direct: derivative by each score that is not through its rank, or already computed
+        np.empty(documents, dtype),  # by_above: derivative of the value by each `above`
+        np.empty(documents),  # direct: part of the derivative by each score that is computed before `_slope_rows`
     )
 
 
 @cache
 def _approx(code: int) -> Any:
-    """Return the kernel of one metric. Numba finds it on disk by the only number in its closure."""
+    """Return the kernel of one metric. Its closure has only one number, by which Numba finds the kernel on disk."""
 
     @kernel
     def approx(given, out, told, one, work):
@@ -95,7 +99,7 @@ def _approx(code: int) -> Any:
             longest = max(longest, offsets[l + 1] - offsets[l])
         sums = ideal_discounts(longest if k <= 0 else min(longest, int(k)), slope)
         numbers = (k, beta, threshold, log_base, slope, alpha, sums)
-        # One parallel region for all lists except long ones: on a busy machine each region waits for the slowest core.
+        # One parallel region for all lists that are not long, because each region waits for the slowest core.
         if code == NDCG:
             spread(_ndcg, len(values), (given, work, out, numbers, one))
         elif code == PRECISION:
@@ -126,7 +130,7 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and compute their powers; clear the arrays that are only partly written later."""
+    """Gather the documents of a list and compute their powers. Set the arrays to 0 that are partly filled later."""
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
@@ -164,7 +168,7 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
     """Compute the derivative of the list's value by the scores of a block of its documents.
 
-    An irrelevant document has pairs only with relevant ones. If `crossed`, these pairs are already in `direct`.
+    An irrelevant document has pairs only with relevant documents. If `crossed`, `direct` already contains these pairs.
     """
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
@@ -188,7 +192,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the pairs of a relevant and an irrelevant document of a list to `direct` of both."""
+    """Add the pairs of a relevant and an irrelevant document to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -197,7 +201,7 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Compute the derivative by alpha from those by the scores: only alpha s enters. Clear masked slopes."""
+    """Set masked slopes to 0. Compute the derivative by alpha from the slopes, because alpha occurs only in alpha s."""
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
     slopes, extras = out[2], out[3]
@@ -214,7 +218,10 @@ def _by_alpha(l, given, work, out, code, alpha):
 
 @helper
 def _gather(labels, mask, first, last, place, threshold):
-    """Write the positions of real documents to `place[first:]`, relevant ones first. Return the numbers of both."""
+    """Write the positions of the real documents to `place[first:]`, relevant documents first.
+
+    Returns the number of real documents and the number of relevant documents.
+    """
     hits = 0
     for i in range(first, last):
         if (len(mask) == 0 or mask[i]) and labels[i] > threshold:
@@ -230,9 +237,10 @@ def _gather(labels, mask, first, last, place, threshold):
 
 @helper
 def _centre(scores, place, first, count, score, most):
-    """Fill `score`, centred at the middle of its range if that is at most `most`. Return True if the range is wider.
+    """Copy the scores to `score`, minus the middle of their range if the range is at most `most`.
 
-    Centring a wider range could lose the difference of scores that are near each other.
+    Returns True if the range is wider. Then the subtraction could lose the difference of two scores that are almost
+    equal, so it is not done.
     """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):
@@ -246,7 +254,11 @@ def _centre(scores, place, first, count, score, most):
 
 
 def _list_of(code: int) -> tuple[Any, Any]:
-    """Return two functions for one metric: all steps of a list that is not long; its value and derivatives by ranks."""
+    """Return two functions for one metric.
+
+    The first function prepares a list and, if it is not long, does all other steps. The second function computes the
+    value of a list and its derivatives by the ranks.
+    """
 
     @helper
     def value(l, given, work, out, numbers):

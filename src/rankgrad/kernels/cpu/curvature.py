@@ -1,6 +1,6 @@
-"""Slopes and curvatures of the pairwise losses, for boosting: the pairs of `pair_loops.py`, without values.
+"""Computes slopes and curvatures of the pairwise losses, for boosting, with the loops of `pair_loops.py`.
 
-With the symbols of `pairwise.py`, the derivatives by the score of either document of a pair i, j are
+With the symbols of `pairwise.py`, the derivatives of a pair i, j by the scores of its documents are
 
     d value / d s_j = -d value / d s_i = sigma (A q - B),
     d2 value / d s_j^2 = d2 value / d s_i^2 = sigma^2 A q (1 - q).
@@ -19,7 +19,7 @@ from rankgrad.kernels.cpu.pairwise import logarithm, plan_of
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import PairwiseOptions
 
-ALONE = np.int64(1)  # number of strips: a list is one task
+ALONE = np.int64(1)  # number of tasks per list
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
     offsets: NDArray[np.int64],
     options: PairwiseOptions,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return slope and curvature of each document, `(D,)`, for a loss of `pairwise.py` except `hinge`."""
+    """Return the slopes `(D,)` and the curvatures `(D,)`, for a loss of `pairwise.py` other than `hinge`."""
     dtype = scores.dtype
     nothing = np.empty(0, dtype)
     heavy = nothing if weights is None else np.ascontiguousarray(weights, dtype)
@@ -46,7 +46,7 @@ def run(
 
 @cache
 def _curvature(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs; as in `pair_loops.py`, its closure holds only a number."""
+    """Return the kernel for one way to weight pairs. As in `pair_loops.py`, its closure has only one number."""
 
     @kernel
     def curvature_of_kind(given, chosen, c, documents, place, slopes, bends):
@@ -66,7 +66,7 @@ def _curvature(kind: int) -> Any:
 
 
 def _task_of(kind: int) -> Any:
-    """Return a task: all pairs of a list."""
+    """Return the function that computes all pairs of a list."""
     walk = walk_of(kind, curved=True)
 
     @helper

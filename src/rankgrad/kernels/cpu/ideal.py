@@ -1,4 +1,4 @@
-"""First steps of the kernels of NDCG and similar metrics: find the real documents of a list, normalise their gains."""
+"""First steps of the kernels of NDCG and similar metrics: find the real documents of a list and normalise the gains."""
 
 import math
 
@@ -13,10 +13,10 @@ _LOG_2 = math.log(2.0)
 
 @helper
 def begin(l, given, out, threshold):
-    """Return the positions of the real documents of a list, and the number of relevant ones.
+    """Return the positions of the real documents of a list, and the number of its relevant documents.
 
-    Returns no positions if the list has no signal or a score is not finite. Initialises the outputs: value and slopes
-    are 0, or NaN if a score is not finite.
+    Returns no positions if the list has no signal or if a score is not finite. Also initialises the outputs: the value
+    and the slopes are 0, or NaN if a score is not finite.
     """
     scores, labels, mask, offsets = given
     values, signal, slopes = out
@@ -39,7 +39,7 @@ def begin(l, given, out, threshold):
 
 @helper
 def ideal_dcg(labels, label_bits, place, discount, linear):
-    """Return the highest label at `place`, and the ideal DCG with `discount`, in the gains of `shares`."""
+    """Return the highest label of the documents at `place`, and their ideal DCG. The gains are as in `shares`."""
     order = place.copy()
     by_label(labels, label_bits, order)
     top = float(labels[order[0]])
@@ -55,9 +55,9 @@ def ideal_dcg(labels, label_bits, place, discount, linear):
 
 @helper
 def shares(labels, label_bits, place, discount, linear, share):
-    """Fill `share` with the gains of the documents at `place`, divided by their ideal DCG; 0 if that is 0.
+    """Fill `share` with the gains of the documents at `place`, divided by the ideal DCG, or with 0 if that is 0.
 
-    A gain is 2^y - 1, divided by 2^max(y), which cancels; or y.
+    If `linear`, a gain is y. Otherwise it is (2^y - 1) / 2^max(y); the ideal DCG has the same divisor, which cancels.
     """
     top, ideal = ideal_dcg(labels, label_bits, place, discount, linear)
     unit, least = 1.0 / ideal if ideal > 0.0 else 0.0, exp(-top * _LOG_2)
@@ -69,7 +69,10 @@ def shares(labels, label_bits, place, discount, linear, share):
 
 @helper
 def descending_gains(l, given, out, score_bits, label_bits, discount, k):
-    """Like `begin`, in descending order of scores. Also return the scores, and the gains divided by the ideal DCG@k."""
+    """Return positions, scores and gains of the documents, in descending order of scores.
+
+    The positions are those of `begin`. The gains are divided by the ideal DCG@k.
+    """
     place, _ = begin(l, given, out, 0.0)
     m = len(place)
     score, gain = np.empty(m), np.empty(m)

@@ -1,8 +1,8 @@
-"""Losses in which a document competes with those of no higher label: Plackett-Luce likelihood, unique softmax.
+"""Plackett-Luce likelihood and unique softmax: a document competes only with documents whose label is not higher.
 
-They take a list in descending order of labels `y`: scores `s`, their powers `e`, weights of the documents `t`. They
-fill the derivatives `d` and return the value. The `far_` forms are exact for scores so far apart that e would underflow
-in a sum without a larger term.
+The functions take the documents of a list in descending order of their labels `y`: scores `s`, exponentials `e` of the
+scores, and weights `t`. They fill `d` with the derivatives and return the value. The functions `far_...` are for scores
+that are so far apart that all terms of a sum of `e` could underflow.
 """
 
 import math
@@ -15,7 +15,11 @@ from rankgrad.kernels.cpu.exponential import exp
 
 @helper
 def plackett_luce(y, s, e, t, d, weighted, together):
-    """Choose documents of one label one after the other, or `together`: each from its ties and all that remain."""
+    """Compute the value and the derivatives of the Plackett-Luce likelihood.
+
+    If `together`, a document is chosen from all documents with the same label or a lower one. Otherwise documents with
+    the same label are chosen one after the other.
+    """
     value = remaining = 0.0
     product = 1.0
     last = len(s)
@@ -29,7 +33,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
                 if t[i] != 0.0:
                     value += t[i] * math.log(remaining)
             else:
-                # One logarithm for many factors.
+                # Multiply the sums, so that one logarithm is computed for many of them.
                 product *= remaining
                 if not 1e-200 < product < 1e200:
                     value += math.log(product)
@@ -51,7 +55,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 
 @helper
 def far_plackett_luce(y, s, e, t, d, together):
-    """Compute the same with each remaining sum as e^top * rest: `d` stores top, `e` stores rest."""
+    """Compute the same, with the sum over the remaining documents as e^top * rest. `d` stores top, `e` stores rest."""
     value, top, remaining = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -64,7 +68,7 @@ def far_plackett_luce(y, s, e, t, d, together):
             value += t[i] * (math.log(remaining) + (top - s[i]))
             d[i], e[i] = top, remaining
         last = first
-    chosen = 0.0  # relative to the remaining sum, which only decreases from here on
+    chosen = 0.0  # relative to the sum over the remaining documents, which decreases from document to document
     before, left = d[0], e[0]
     first = 0
     while first < len(s):
@@ -81,6 +85,7 @@ def far_plackett_luce(y, s, e, t, d, together):
 
 @helper
 def unique(y, s, e, t, d):
+    """Compute the value and the derivatives of unique softmax. A `field` is the sum in which a document competes."""
     value = below = 0.0
     last = len(s)
     while last > 0:
@@ -109,7 +114,7 @@ def unique(y, s, e, t, d):
 
 @helper
 def far_unique(y, s, e, t, d):
-    """Compute the same with each field as e^top * rest: `d` stores top, `e` stores rest."""
+    """Compute the same as `unique`, with each field as e^top * rest. `d` stores top, `e` stores rest."""
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -123,7 +128,7 @@ def far_unique(y, s, e, t, d):
             below = (below * exp(top - higher) if below > 0.0 else 0.0) + exp(s[i] - higher)
             top = higher
         last = first
-    # Sum of t / field over the higher labels, as e^-level times `above`.
+    # The sum of t / field over the documents with higher labels is e^-level * above.
     level, above = np.inf, 0.0
     first = 0
     while first < len(s):
@@ -144,7 +149,10 @@ def far_unique(y, s, e, t, d):
 
 @helper
 def position_weights(y, t, together):
-    """Fill `t` with the weight of each rank: about half of the weight before it. Ties get the mean of their weights."""
+    """Fill `t` with the weight of each rank, which is about half of the weight of the rank before.
+
+    If `together`, tied documents have the mean of their weights.
+    """
     share, least = 1.0, 2.0 ** (1.0 - len(y))
     first = 0
     while first < len(y):
@@ -159,7 +167,7 @@ def position_weights(y, t, together):
 
 @helper
 def _tied_from(y, last):
-    """Return the start of the run of equal labels that ends before `last`."""
+    """Return the start of the group of equal labels that ends before `last`."""
     first = last - 1
     while first > 0 and y[first - 1] == y[last - 1]:
         first -= 1
@@ -168,7 +176,7 @@ def _tied_from(y, last):
 
 @helper
 def _tied_until(y, first):
-    """Return the end of the run of equal labels that starts at `first`."""
+    """Return the end of the group of equal labels that starts at `first`."""
     last = first + 1
     while last < len(y) and y[last] == y[first]:
         last += 1

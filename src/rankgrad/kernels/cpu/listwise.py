@@ -1,8 +1,8 @@
 """Softmax cross entropies and Plackett-Luce likelihoods, in O(n).
 
 Each document has e_i = exp(s_i - highest s), computed by a polynomial that the compiler vectorises. The cross entropies
-need the sum of these over the list. The losses in `likelihood.py`, where a document competes only with those of no
-higher label, need cumulative sums from the lowest label up.
+need the sum of e_i over the list. In the losses of `likelihood.py`, a document competes only with documents whose label
+is not higher. So these losses need cumulative sums, from the lowest label to the highest.
 """
 
 import math
@@ -29,10 +29,10 @@ _CODES = {
     "listmle": LISTMLE,
     "p_listmle": P_LISTMLE,
 }
-SMALL = 30_000  # for fewer documents in a batch, waking threads costs more than it saves
-WIDE = 200.0  # range of scores up to which sums of e, and products of two of them, do not underflow
+SMALL = 30_000  # for fewer documents in a batch, one thread is faster than several
+WIDE = 200.0  # largest range of scores for which sums of e, and products of two sums, do not underflow
 
-FIRST = np.int64(0)  # task; not a Python integer: Numba would compile again for it
+FIRST = np.int64(0)  # index of the first task; Numba would compile again for a Python integer
 LOG_2 = math.log(2.0)
 
 
@@ -70,7 +70,7 @@ def _listwise(given, out, code, numbers, tasks):
 
 @helper
 def _some(task, tasks, given, out, code, numbers):
-    """Compute the lists of one task, in scratch arrays of the length of the longest."""
+    """Compute the lists of one task. The scratch arrays are as long as the longest of these lists."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
     gamma, epsilon, softmax_targets, together = numbers
@@ -80,15 +80,15 @@ def _some(task, tasks, given, out, code, numbers):
         longest = max(longest, offsets[l + 1] - offsets[l])
     place = np.empty(longest, np.int64)  # original position of a gathered document
     label = np.empty(longest, np.float64)
-    score = np.empty(longest, np.float64)  # minus the highest score of the list
-    power = np.empty(longest, np.float64)  # e
+    score = np.empty(longest, np.float64)  # score, usually minus the highest score of the list
+    power = np.empty(longest, np.float64)  # exp(score)
     target = np.empty(longest, np.float64)  # target or weight of a document
     slope = np.empty(longest, np.float64)
     for l in range(from_list, to_list):
         first, last = offsets[l], offsets[l + 1]
         count = last - first if len(mask) == 0 else _places(mask, first, last, place)
         here, y, s, e, t, d = place[:count], label[:count], score[:count], power[:count], target[:count], slope[:count]
-        whole = count == last - first  # positions need no lookup
+        whole = count == last - first  # True if all documents are real; then `place` is not needed
         _take(labels, whole, first, here, y)
         low, high = extremes(y)
         signal[l] = (low < high) if code >= LISTMLE else high > 0.0
@@ -106,7 +106,7 @@ def _some(task, tasks, given, out, code, numbers):
             _take(labels, whole, first, here, y)
         _take(scores, whole, first, here, s)
         lowest, highest = extremes(s)
-        near = not highest - lowest > WIDE  # also for NaN, which makes every sum of the list NaN
+        near = not highest - lowest > WIDE  # also True for NaN, which makes every sum of the list NaN
         if near or code < UNIQUE:
             for i in range(count):
                 s[i] -= highest
@@ -130,7 +130,7 @@ def _some(task, tasks, given, out, code, numbers):
 
 @helper
 def _places(mask, first, last, place):
-    """Write the positions of the real documents; return their number."""
+    """Write the positions of the real documents to `place`, and return their number."""
     count = 0
     for i in range(first, last):
         place[count] = i
@@ -140,7 +140,7 @@ def _places(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Copy the values of the documents at `place`; for a whole list, of those from `first` on."""
+    """Copy the values of the documents at `place` to `out`. If `whole`, copy consecutive values from `first`."""
     if whole:
         values = values[first : first + len(out)]
         for i in range(len(out)):

@@ -1,4 +1,7 @@
-"""Metrics at soft ranks: minus the value of a list, and its derivative by the rank of each relevant document."""
+"""Metrics computed from soft ranks.
+
+The functions return minus the metric of a list, and compute its derivative by the rank of each relevant document.
+"""
 
 import math
 
@@ -8,12 +11,12 @@ from rankgrad.kernels.cpu import helper
 from rankgrad.kernels.cpu.order import descending
 from rankgrad.kernels.cpu.sigmoid_ranks import sigmoid
 
-MANY = 32  # number of different labels that are looked up
+MANY = 32  # maximum number of different labels for which each gain is computed only once
 
 
 @helper
 def cut(rank, k, beta):
-    """Return the soft cutoff and its derivative by the rank."""
+    """Return the weight of a rank under the soft cutoff, and its derivative by the rank."""
     if k <= 0:
         return 1.0, 0.0
     inside = sigmoid(beta * (k + 0.5 - rank))
@@ -22,10 +25,13 @@ def cut(rank, k, beta):
 
 @helper
 def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
-    """Return minus NDCG and its derivatives by log of the gain base and by slope of the discount; fill `by_rank`."""
+    """Return minus NDCG, and its derivatives by the logarithm of the gain base and by the slope of the discount.
+
+    Also fill `by_rank` with the derivatives by the ranks.
+    """
     if last == first:
         return 0.0, 0.0, 0.0
-    # Labels usually have few grades: each gain is computed once, and the ideal order needs no sort of documents.
+    # Labels usually have few grades. So each gain is computed once, and for the ideal order only grades are sorted.
     grades, grade_bits = np.empty(last - first, labels.dtype), np.empty(last - first, label_bits.dtype)
     counts = np.zeros(last - first, np.int64)
     grade = np.empty(last - first, np.int64)
@@ -36,7 +42,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
         while g < found and grades[g] != y:
             g += 1
             if g == MANY:
-                g = found  # too many: a lookup costs more than computing the gain again
+                g = found  # too many grades: computing the gain again takes less time than a search
         if g == found:
             grades[found], grade_bits[found] = y, label_bits[place[i]]
             found += 1
@@ -75,7 +81,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return cumulative sums of 1 / d(r) and of its derivative by the slope; entry r is the sum of r ranks."""
+    """Return cumulative sums of 1 / d(r) and of its derivative by the slope. Entry r is the sum over r ranks."""
     sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
     for r in range(1, longest + 1):
         d, _, by_slope = _discount(float(r), slope)
@@ -86,7 +92,7 @@ def ideal_discounts(longest, slope):
 
 @helper
 def _gain(y, top, log_base):
-    """Return (b^y - 1) / (b^top - 1) and its derivative by log b; at b = 1 the limit, y / top."""
+    """Return (b^y - 1) / (b^top - 1) and its derivative by log b. For b near 1, a series gives both."""
     if log_base < 1e-5:
         return y / top * (1.0 + 0.5 * (y - top) * log_base), 0.5 * y / top * (y - top)
     small = math.expm1(-top * log_base)
@@ -98,7 +104,7 @@ def _gain(y, top, log_base):
 
 @helper
 def _discount(r, slope):
-    """Return d(r) and its derivatives by r and by the slope; slope 0 means the printed form, ln(1 + r)."""
+    """Return the discount d(r) and its derivatives by r and by the slope. Slope 0 means the log discount, ln(1 + r)."""
     if slope == 0.0:
         return math.log1p(r), 1.0 / (1.0 + r), 0.0
     if slope < 1e-5:

@@ -1,4 +1,4 @@
-"""Minimum and maximum of an array, by instructions that LLVM vectorises, unlike Numba's `min` and `max`."""
+"""Minimum and maximum of an array, in a form that LLVM vectorises. It does not vectorise Numba's `min` and `max`."""
 
 from typing import Any
 
@@ -31,7 +31,10 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """Return the lowest and the highest number: both NaN if a number is NaN; inf and -inf if the array is empty."""
+    """Return the lowest and the highest number. Both are NaN if a number is NaN.
+
+    For an empty array, they are inf and -inf.
+    """
     low, high = np.inf, -np.inf
     for i in range(len(values)):
         low, high = _lower(low, values[i]), _higher(high, values[i])

@@ -1,13 +1,15 @@
-"""NeuralNDCG: NDCG of gains sorted by NeuralSort, with its matrix K scaled by Sinkhorn's rounds.
+"""NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
-With the documents in descending order, the logits of row r decrease from document r to both sides, by gaps times odd
-numbers. So the softmax of a row is a band around the diagonal: entries outside are too small to count. The band is
-stored in blocks of four rows, up to 4 MB per list. For longer lists, every sweep computes it again.
+Documents are in descending order of scores. In row r, the logits decrease from document r to both sides. Each decrease
+is the gap of two neighbouring scores times an odd number. So the softmax of a row is a band around the diagonal, and
+entries outside the band are negligible. The band is stored in blocks of four rows if it takes at most 4 MB. Otherwise
+every sweep computes it again.
 
-A round, `v = 1 / (K' u)`, then `u = 1 / (K v)`, is one sweep over the rows: when the sum of a row is known, the row is
-added to the sums of columns for the next round. The backward pass does the same sweeps in reverse, and needs no second
-matrix. K enters through its logits, whose derivative by a score is the distance to the diagonal: so a sweep also adds
-up rows times that distance. The other terms cancel, because scaling the columns of K changes nothing.
+A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. It is one sweep over the rows: when the sum of a row is
+known, the row is added to the sums of columns for the next round. The backward pass does the same sweeps in reverse
+order and needs no second matrix. The value depends on the scores through the logits of K. The derivative of a logit by
+a score contains the distance to the diagonal, so a sweep also adds up rows times this distance. The other terms cancel,
+because scaling the columns of K does not change the result.
 """
 
 from typing import Any, NamedTuple
@@ -22,24 +24,24 @@ from rankgrad.kernels.cpu.order import bits
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import NeuralNDCGOptions
 
-MATRIX_BYTES = 4 << 20  # largest matrix that is stored for a list
-WIDE = 16  # entries per vector instruction; bands begin and end at multiples of it
-# Modes of a sweep: use of the sums of rows. Not Python integers: Numba would compile again for each.
+MATRIX_BYTES = 4 << 20  # maximum size of a matrix that is stored
+WIDE = 16  # number of entries per vector instruction; blocks begin and end at multiples of it
+# Modes of a sweep, which decide the factors of rows. NumPy integers: Numba would compile again for each Python integer.
 FIRST, GIVEN, SCALE, BACK, END = np.arange(5)
 
 
 class BandMatrix(NamedTuple):
     """The matrix of a list in blocks of four rows, with columns in descending order of scores."""
 
-    cells: Any  # the blocks one after the other, each (4, width); or only the latest
+    cells: Any  # all blocks one after the other, each (4, width), or only the latest block
     at: Any  # (blocks,), start of each block in cells
-    low: Any  # (blocks,), the first column of each
-    width: Any  # (blocks,)
-    begin: Any  # (m,), first entry of a row that counts
-    end: Any  # (m,), end of the entries that count
-    x: Any  # (m,), scores minus the highest of their segment, divided by the temperature
+    low: Any  # (blocks,), first column of each block
+    width: Any  # (blocks,), number of columns of each block
+    begin: Any  # (m,), start of the entries of each row that are not negligible
+    end: Any  # (m,), end of these entries
+    x: Any  # (m,), scores minus the highest score of their segment, divided by the temperature
     spread: Any  # (m,), sums of distances to all other scores, up to a constant per segment
-    index: Any  # (columns,), numbers of the columns
+    index: Any  # (columns,), 0, 1, 2, ... in the dtype of the scores
 
 
 def run(
@@ -91,7 +93,7 @@ def _list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the matrix. Scores of different segments are so far apart that no entry between segments counts."""
+    """Allocate the matrix. Scores of two segments are so far apart that entries between the segments are negligible."""
     m = len(score)
     cut = 40.0 if like.itemsize == 4 else 80.0
     x, spread = np.empty(m), np.empty(m)
@@ -153,10 +155,10 @@ def _fill(band, b, block):
 
 @helper
 def _sweep(band, vector, mode, own, extra, factor, near, far):
-    """Multiply rows by `vector`, and turn the products into factors of the rows as `mode` requires.
+    """Multiply the rows by `vector`, and compute a factor for each row from its product, as `mode` requires.
 
-    Then `near` is the sum of factors times rows, and `far` the sum of factors times rows times distances (column minus
-    row).
+    Then fill `near` with the sum over rows of factor times row. Fill `far` with the sum over rows of factor times row
+    times distance, where the distance of an entry is its column minus its row.
     """
     for j in range(len(near)):
         near[j] = 0.0
@@ -196,7 +198,10 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 
 @helper
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
-    """Return the value; the sums over r of the derivative by the logit (r, j), and of the same times (j - r)."""
+    """Return the value, and two sums over r for each j.
+
+    The first sum is over the derivatives by the logits (r, j). The second is over these derivatives times (j - r).
+    """
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype
     u, v = np.empty((rounds + 1, tall), dtype), np.empty((rounds + 1, wide), dtype)
@@ -209,7 +214,8 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
     for j in range(wide):
         v[0, j] = 1.0
     _sweep(band, near, FIRST, near, near, u[0], near, far)
-    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
+    # v[t] scales columns to sum 1 after rows were scaled by u[t - 1]. u[t] scales rows to sum 1 after columns were
+    # scaled by v[t]. The transposed form omits the last u.
     for t in range(1, rounds + 1):
         for j in range(wide):
             v[t, j] = 1.0 / near[j] if near[j] > 0 else 0.0
@@ -235,7 +241,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         by_v[j] = gained[j] * near[j]
         moved[j] = v[rounds, j] * gained[j] * far[j]
         whole[j] = by_v[j] if rounds == 0 else 0.0
-    # From the last u or v backwards. `extra` holds the derivative by a u that is not processed yet.
+    # From the last u or v to the first. `extra` is the derivative by a u that is not processed yet.
     if last_u == rounds and rounds > 0:
         for r in range(tall):
             factor[r] = -extra[r] * u[rounds, r] * u[rounds, r]
@@ -264,7 +270,11 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
 
 @helper
 def _by_score(score, whole, moved, slope):
-    """Compute slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative."""
+    """Compute the slopes from the derivatives by the logits.
+
+    The logit of rank r and document j is (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative of
+    |s_j - s_k| is 0.
+    """
     m = len(score)
     total = before = 0.0
     for j in range(m):
@@ -276,7 +286,8 @@ def _by_score(score, whole, moved, slope):
             tied += whole[end]
             end += 1
         for j in range(start, end):
-            # Without ties, the number of documents below minus those above is the factor of s_j in the diagonal logit.
+            # The factor of s_j in the logit on the diagonal, minus (number of documents below - number above). It is 0
+            # without ties.
             uneven = (m - 1 - 2 * j) - ((m - end) - start)
             slope[j] = 2.0 * moved[j] + uneven * whole[j] + before - (total - before - tied)
         before += tied

@@ -1,4 +1,4 @@
-"""Sorting for kernels: a radix sort on the bytes of the numbers, in time linear in their count."""
+"""Sorting for kernels: a radix sort by the bytes of the values. Its time is linear in the number of documents."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.cpu import helper
 
-GRADES = 32  # labels below this are sorted by counting
-FEW = 16  # up to this many values, insertion sort is faster
+GRADES = 32  # whole labels below this number are sorted by counting
+FEW = 16  # for up to this number of documents, insertion sort is faster
 
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the same memory as signed integers; `descending` needs them in addition to the values."""
+    """Return the bits of the values as signed integers, in the same memory. `descending` takes values and bits."""
     return values.view(np.int32 if values.itemsize == 4 else np.int64)
 
 
 @helper
 def descending(values, bits, place):
-    """Sort the positions in `place` by descending `values`; ties keep their order, NaN comes last."""
+    """Sort the positions in `place` by descending `values`. Ties keep their order, and NaN comes last."""
     count = len(place)
     keys, moved_keys = np.empty(count, np.int64), np.empty(count, np.int64)
     moved_place = np.empty_like(place)
@@ -26,9 +26,9 @@ def descending(values, bits, place):
     for i in range(count):
         value, key = values[place[i]], np.int64(bits[place[i]])
         if value == 0.0:
-            key = np.int64(0)  # -0.0 ties with 0.0
-        # As an integer, the bits of a float >= 0 increase with the float; those of a float < 0 decrease. Reverse both
-        # for a descending order, and flip the sign bit, because bytes are compared as unsigned.
+            key = np.int64(0)  # -0.0 is equal to 0.0
+        # Keys are compared as unsigned integers, in ascending order. The bits of a float >= 0 increase with the float,
+        # so they are inverted. The bits of a float < 0 decrease, as required. The sign bit puts them last.
         key = key ^ highest if key >= 0 else (key & highest) ^ ~highest
         keys[i] = key if value == value else np.int64(-1)
     if count <= FEW:
@@ -62,7 +62,7 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """Sort like `descending`, by labels. Most labels are small whole numbers, for which counting is faster."""
+    """Sort by labels, as `descending` does. Most labels are small whole numbers, for which counting is faster."""
     begin = np.zeros(GRADES, np.int64)
     for i in range(len(place)):
         label = labels[place[i]]
@@ -71,7 +71,7 @@ def by_label(labels, label_bits, place):
             return
         begin[np.int64(label)] += 1
     total = len(place)
-    for grade in range(GRADES):  # the highest comes first
+    for grade in range(GRADES):  # the highest grade comes first
         total -= begin[grade]
         begin[grade] = total
     moved = place.copy()

@@ -1,7 +1,7 @@
-"""Loops over the pairs of a list, compiled for each way to weight them; `pairwise.py` has the formulas.
+"""Loops over the pairs of a list. They are compiled for each way to weight pairs. The formulas are in `pairwise.py`.
 
-Pairs are processed in tiles of a fixed width, which become vector instructions without a remainder. Lists are padded at
-their end with values that add nothing, and pairs on the wrong side of the diagonal are multiplied by 0.
+Pairs are processed in tiles of a fixed width, so that the compiler uses only vector instructions. Lists are padded at
+their end with documents that add 0, and pairs on the wrong side of the diagonal are multiplied by 0.
 """
 
 import math
@@ -15,18 +15,19 @@ from rankgrad.kernels.cpu.ideal import shares
 from rankgrad.kernels.cpu.order import descending
 from rankgrad.kernels.cpu.parallel import spread
 
-# Weight of a pair. ORDERED: 1 if labels differ. HINGE: the same, with a hinge instead of a logistic. SWAPPED: change of
-# the metric by a swap. STEPPED: the same with steps and lifts. EVERY: the worth of the winner, for both orders.
-ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # not Python integers: Numba would compile again for each
+# Weight of a pair. ORDERED: 1 if the labels differ. HINGE: the same, with the hinge loss instead of the logistic loss.
+# SWAPPED: change of the metric if the two documents are swapped. STEPPED: the same with `step` and `lift` of `Plan`.
+# EVERY: gain times worth of the document that should win, for both orders of the two documents.
+ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # Numba would compile again for each Python integer
 FIRST = np.int64(0)
-LABEL, EXPONENTIAL, LINEAR = range(3)  # gain of a document; the last two divided by the ideal DCG
-# Size of a tile: two AVX-512 vectors wide; few enough rows that sums in float32 stay short.
+LABEL, EXPONENTIAL, LINEAR = range(3)  # gain of a document; EXPONENTIAL and LINEAR are divided by the ideal DCG
+# Size of a tile. The width is two AVX-512 vectors of float32. With few rows, sums in float32 have few terms.
 ROWS, WIDTH = np.int64(64), np.int64(32)
 
 
 @cache
 def pairwise(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs. Numba finds it on disk by the only number in its closure."""
+    """Return the kernel for one way to weight pairs. Its closure has one number, by which Numba finds it on disk."""
 
     @kernel
     def kernel_of_kind(given, out, chosen, c, documents, work):
@@ -56,7 +57,10 @@ def pairwise(kind: int) -> Any:
 
 @helper
 def sort_list(l, kind, given, chosen, documents, place):
-    """Sort a list by score and store the data of its pairs in that order. Return the number of documents with pairs."""
+    """Sort a list by score, and store the data of its documents in this order.
+
+    Returns the number of documents that are in a pair.
+    """
     scores, labels, weights, mask, offsets, score_bits, label_bits = given
     gained, _, columns, ideal, worth, _, _, steep = chosen
     first, count, different = offsets[l], FIRST, False
@@ -81,7 +85,7 @@ def sort_list(l, kind, given, chosen, documents, place):
         score[i] = scores[place[i]]
         weight[i] = weights[place[i]] if len(weights) > 0 else 1.0
         highest = max(highest, gain[i])
-    if kind == EVERY:  # a pair has the weight of its winner
+    if kind == EVERY:  # the weight of a pair is the weight of its winner
         highest -= highest
         for i in range(count):
             gain[i] *= worth[i] * weight[i]
@@ -110,7 +114,7 @@ def _near(score, count, steep):
 
 @helper
 def _powers(score, i, left, right, steep, power):
-    """Compute exponentials relative to document i, for scores that are too far apart for one common scale."""
+    """Compute the exponentials of score differences to document i, because the scores of the list are too far apart."""
     for j in range(left, right):
         power[j] = math.exp(float(steep) * (float(score[j]) - float(score[i]))) if j > i else 0.0
     power[i] = 1.0
@@ -133,7 +137,10 @@ def _finish(l, kind, offsets, steep, work, out):
 
 
 def _task_of(kind: int) -> Any:
-    """Return a task: every `strips`-th block of rows of a list. A task with a whole list also sorts and finishes it."""
+    """Return the function of a task, which processes every `strips`-th block of rows of a list.
+
+    If a list has only one task, the task also sorts the list and stores its results.
+    """
     walk = walk_of(kind, curved=False)
 
     @helper
@@ -156,7 +163,7 @@ def _task_of(kind: int) -> Any:
 
 @helper
 def _aligned(count, like):
-    """Allocate an array that begins at a cache line: a vector in two lines is loaded and stored twice."""
+    """Allocate an array that begins at a cache line, because a vector in two cache lines needs two memory accesses."""
     memory = np.empty(count + 64 // like.itemsize, like.dtype)
     begin = (64 - memory.ctypes.data % 64) % 64 // like.itemsize
     return memory[begin : begin + count]
@@ -165,8 +172,8 @@ def _aligned(count, like):
 def walk_of(kind: int, curved: bool) -> Any:
     """Return the loop over the tiles of a list, for one way to weight pairs.
 
-    It takes every `strips`-th block of rows, from block `strip` on. It adds the slopes to `pull` and returns the value.
-    If `curved`, it adds the curvatures to `bend` instead of computing the value.
+    The loop processes every `strips`-th block of rows, starting at block `strip`. It adds the slopes to `pull` and
+    returns the value. If `curved`, it adds the curvatures to `bend` instead of computing the value.
     """
     tile = _tile_of(kind, curved)
 
@@ -177,7 +184,7 @@ def walk_of(kind: int, curved: bool) -> Any:
         near = n == 0 or _near(score, n, steep)
         if not near:
             power = np.zeros(n + WIDTH, dtype)
-        # Per tile: its part of `pull`, its values, and 1 for each column that is later than a row.
+        # For a tile: its part of `pull`; its values or curvatures; 1 for columns after the row, 0 for other columns.
         share, heap, later = _aligned(WIDTH, score), _aligned(WIDTH, score), _aligned(2 * WIDTH, score)
         later[:WIDTH] = 0.0
         later[WIDTH:] = 1.0
@@ -205,7 +212,7 @@ def walk_of(kind: int, curved: bool) -> Any:
 
 
 def _tile_of(kind: int, curved: bool) -> Any:
-    """Return the loops over a tile of pairs, for one way to weight them: the inner loop has no branches."""
+    """Return the loops over a tile of pairs, for one way to weight pairs. So the inner loop has no branches."""
 
     @helper
     def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull, bend):
@@ -223,7 +230,7 @@ def _tile_of(kind: int, curved: bool) -> Any:
             step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
             push = lean = zero
             for j in range(WIDTH):
-                # A: weight of the pair; B: the same if the later document should come first, otherwise 0.
+                # A: weight of the pair; B: the part of A with which the later document should come first.
                 if kind == EVERY:
                     B = gain[j] * later[j]
                     A = own_gain * later[j] + B

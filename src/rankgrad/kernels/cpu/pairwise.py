@@ -1,12 +1,13 @@
-"""Losses over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
+"""Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
-Documents are sorted by score, so ranks are positions, and each pair is processed once, from its earlier document. Let q
-be the probability that the later document (j) wins against the earlier one (i): q = e_j / (e_i + e_j) <= 1/2 with
-e = exp(sigma s), n exponentials for n^2 pairs. If A and B are the weights of "i over j or j over i" and of "j over i",
+Documents are sorted by score. So ranks are positions, and each pair is processed once, with its earlier document i and
+its later document j. With e = exp(sigma s), the probability that j wins is q = e_j / (e_i + e_j) <= 1/2. So n^2 pairs
+need only n exponentials. Let B be the weight with which j should win, and A the sum of the weights with which i or j
+should win. Then
 
-    value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B),
+    value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B).
 
-and a polynomial gives the logarithm. If e would overflow, an exponential is computed for each pair.
+A polynomial gives the logarithm. If e would overflow, an exponential is computed for each pair.
 """
 
 from functools import cache, lru_cache
@@ -23,21 +24,21 @@ from rankgrad.kernels.cpu.pair_loops import EVERY, EXPONENTIAL, HINGE, LABEL, LI
 from rankgrad.kernels.cpu.pair_loops import pairwise as compiled
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
-LONG, STRIPS = 1024, 4  # longer lists are split into this many tasks, each with separate sums
+LONG, STRIPS = 1024, 4  # a list with more than LONG documents has STRIPS tasks, each with separate sums
 UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A loss with its options, as the kernel takes it. Tables are indexed by rank or distance of ranks, from 0."""
+    """A loss and its options, in the form that the kernel takes. Tables have an entry per rank or distance of ranks."""
 
     kind: int
     gained: int
     rows: int  # only pairs whose earlier document is in the first `rows` ranks count
     columns: int  # only pairs whose later document is in the first `columns` ranks count
-    ideal: NDArray[Any]  # factor of a gain at a rank, in the ideal DCG
-    # STEPPED: the weight of ranks i < j is |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
+    ideal: NDArray[Any]  # discount of each rank in the ideal DCG, 0 after the cutoff
+    # STEPPED: the weight of the pair of ranks i < j is |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
     # SWAPPED: the same without step and lift.
-    # EVERY: the weight of a pair is gain_i worth_i of the document that should win; each document should win all pairs.
+    # EVERY: each pair counts twice, because each of its documents i should win. The weight is gain_i worth_i.
     worth: NDArray[Any]
     step: NDArray[Any]
     lift: NDArray[Any]
@@ -68,7 +69,7 @@ def run(
 
 
 def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
-    """Allocate work arrays: documents by rank; then their positions, number per list, and tasks of the lists."""
+    """Allocate the work arrays: data of the documents by rank; then positions, numbers of documents, and tasks."""
     lengths = np.diff(flat.offsets)
     strips = np.where(lengths <= LONG, 1, STRIPS)
     tasks, begin = np.zeros(len(lengths) + 1, np.int64), np.zeros(len(lengths) + 1, np.int64)
@@ -102,7 +103,7 @@ def _plan(
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
     within = rank <= (k or UNCUT)
-    # Difference of the discounts at distance d and d + 1, by the distance d of two ranks; 0 for d = 0.
+    # For two ranks with distance d > 0, step[WIDTH + d] is the difference of the discounts of ranks d and d + 1.
     step = np.concatenate([np.zeros(WIDTH + 1), inverse[:-1] - inverse[1:]])
     rows = k if k and not sound else UNCUT
     columns = k if k and pairs == Pairs.BOTH else UNCUT
@@ -121,14 +122,17 @@ def _plan(
     elif scheme == Scheme.ARP2:
         gained, step = LABEL, np.ones(len(step))
     if sound:
-        lift = np.where(within, 1.0, 1.0 / (1.0 - np.minimum(inverse, 0.75)))  # rank 1 is never the later one
+        lift = np.where(within, 1.0, 1.0 / (1.0 - np.minimum(inverse, 0.75)))  # rank 1 is never the later rank
     tables = [table.astype(dtype) for table in (inverse * within, worth, step, lift)]
     return Plan(kind, gained, rows, columns, *tables)
 
 
 @cache
 def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Coefficients of -log(1 - q), q in [0, 1/2]: in powers of q (float32), or odd powers of q / (2 - q) (float64)."""
+    """Return the coefficients of a polynomial that approximates -log(1 - q) for q in [0, 1/2].
+
+    It is a polynomial in q (float32), or in odd powers of q / (2 - q) (float64).
+    """
     if dtype.itemsize == 4:
         fitted = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 9, domain=[0, 1 / 2])
     else:

@@ -1,8 +1,8 @@
 """A parallel loop for kernels. Numba's `prange` compiles the body of a loop four times; this loop compiles it once.
 
 Tasks are not assigned to threads in advance: a free thread takes the next task. So lists of different lengths, and
-cores that are busy with other work, cause no delay. If a task fails, the loop raises an error. Inside a parallel region
-Numba would ignore the error, and the results would be undefined.
+cores that are busy with other work, cause no delay. If a task fails, the loop raises an error. Numba itself ignores
+errors inside a parallel region, and the results are then undefined.
 """
 
 from typing import Any
@@ -55,11 +55,11 @@ def _threads(context: Any) -> Any:
 
 @numba.njit(parallel=True)
 def _each(task, data, counter, count):
-    if _threads() == 1:  # without OpenMP, which in a forked child waits for threads of the parent
+    if _threads() == 1:  # OpenMP is not used: in a forked child it would wait for threads of the parent
         for index in range(count):
             _call(task, data, index)
     else:
-        for _ in prange(count):  # a thread does all of its work in its first iteration; its others are empty
+        for _ in prange(count):  # a thread does all its tasks in its first iteration; the others are empty
             index = _next(counter)
             while index < count:
                 _call(task, data, index)
@@ -67,7 +67,7 @@ def _each(task, data, counter, count):
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return arrays, in tuples of any depth, without reference counts: threads would compete for the counters."""
+    """Remove the reference counts of arrays, also in nested tuples, because threads would compete for the counters."""
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = array.parent = cgutils.get_null_value(array.meminfo.type)
@@ -81,7 +81,7 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
-    """Call `function(i, *arguments)` for every i below `count`, distributed over the threads; `arguments` is a tuple.
+    """Call `function(i, *arguments)` for every i below `count`, in several threads. `arguments` is a tuple.
 
     Raises MemoryError if a task failed, because only an allocation can fail in a kernel.
     """
@@ -94,7 +94,7 @@ def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
         task = ir.Function(builder.module, _TASK, builder.module.get_unique_name("task"))
         task.linkage = "internal"
         inside = ir.IRBuilder(task.append_basic_block())
-        shared_type = ir.LiteralStructType([values[2].type, _WORD])  # the arguments; 1 if a task failed
+        shared_type = ir.LiteralStructType([values[2].type, _WORD])  # arguments; 1 if a task failed, else 0
         shared = inside.inttoptr(task.args[0], shared_type.as_pointer())
         packed = inside.load(cgutils.gep_inbounds(inside, shared, 0, 0))
         compiled = function.dispatcher.get_compile_result(inner)

@@ -1,4 +1,8 @@
-"""Soft ranks, which are sums of sigmoids over a list, and their derivatives: by division of powers, or pair by pair."""
+"""Soft ranks, which are sums of sigmoids over a list, and their derivatives.
+
+The functions `near_...` divide powers e^x. For scores that are far apart, the functions `far_...` compute a sigmoid for
+each pair.
+"""
 
 import math
 
@@ -17,10 +21,13 @@ def sigmoid(x):
 
 @helper
 def near_rank(power, own, one):
-    """Return a rank by division. `one` is 1 in the dtype of the powers: a plain 1 would make the sum float64."""
+    """Return a soft rank, computed by division of powers.
+
+    `one` is 1 in the dtype of the powers: with a plain 1, the sum would be in float64.
+    """
     total = 0.5
-    for start in range(0, len(power), 4096):  # sums of float32 stay short
-        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises loops over a slice from 0
+    for start in range(0, len(power), 4096):  # so that sums in float32 have few terms
+        part, piece = one - one, power[start : start + 4096]  # LLVM vectorises loops over a slice
         for j in range(len(piece)):
             part += piece[j] / (own + piece[j])
         total += part
@@ -29,7 +36,7 @@ def near_rank(power, own, one):
 
 @helper
 def near_slope(power, by_rank, own, own_by_rank, one):
-    """Return the sum over j of sigmoid'(j - i) (by_rank_j - by_rank_i)."""
+    """Return the sum over j of sigmoid'(x_j - x_i) (by_rank_j - by_rank_i), where `power` is e^x."""
     total = 0.0
     for start in range(0, len(power), 4096):
         part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
@@ -42,10 +49,13 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the pairs of documents with `others`, whose ranks do not count, to the slopes of both, by one division."""
+    """Add the pairs of each document with each of `others` to the slopes of both, with one division per pair.
+
+    The ranks of `others` do not count.
+    """
     zero = one - one
     column = np.empty(len(others), others.dtype)
-    for top in range(0, len(power), 64):  # sums of float32 stay short
+    for top in range(0, len(power), 64):  # so that sums in float32 have few terms
         column[:] = zero
         for i in range(top, min(top + 64, len(power))):
             own, change, row = power[i], by_rank[i], zero

@@ -1,10 +1,11 @@
-"""Metrics on SmoothI's rank indicators, with the product in them held constant.
+"""Metrics computed from SmoothI's rank indicators. The derivative treats the product in an indicator as a constant.
 
-Each rank is a softmax over the list. Its part of the value and of the slopes is added immediately, and nothing else of
-it is stored. A large alpha amplifies the smallest difference from rank to rank. So documents of equal score share one
-indicator, and sums run in the order of the scores: the result does not depend on the order of the documents. In average
-precision the factor of a rank contains a sum over the later ranks. It is the sum over all ranks minus that over the
-earlier ones. So the slopes are two sums, which are added when the total is known.
+The indicator of a rank is a softmax over the list. Its part of the value and of the slopes is added immediately, and
+the indicator is not stored. With a large alpha, tiny differences grow from rank to rank. So documents with equal scores
+share one indicator, and sums are computed in the order of the scores. Then the result does not depend on the order of
+the documents. In average precision, the factor of a rank contains a sum over the later ranks. It is the sum over all
+ranks minus the sum over the earlier ranks. So a slope has two parts, which are added when the sum over all ranks is
+known.
 """
 
 import math
@@ -64,8 +65,10 @@ def _list(l, given, out, tables, numbers):
     top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
     descending(scores, score_bits, place)
     lowest = np.float64(scores[place[m - 1]])  # float() would keep float32
-    seen, group = np.empty(m), np.empty(m, np.int64)  # per document: label minus the highest, or 1 if relevant
-    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)  # per group: alpha times the shifted score; two sums
+    # Per document: label minus the highest label (NDCG), or 1 if relevant; index of its group of equal scores.
+    seen, group = np.empty(m), np.empty(m, np.int64)
+    # Per group: alpha times (score minus the lowest score); number of documents; sum of `seen`.
+    x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)
     groups = 0
     for i in range(m):
         if i == 0 or scores[place[i]] != scores[place[i - 1]]:
@@ -84,7 +87,7 @@ def _list(l, given, out, tables, numbers):
         total = 0.0
         for g in range(groups):
             total += seen_by[g] * by_seen[g] - size[g] * by_all[g]
-        # Scores are shifted by the lowest one. The documents that have it share the derivative of the shift.
+        # The lowest score is subtracted from all scores. The documents with the lowest score share its derivative.
         by_all[groups - 1] += total / size[groups - 1]
         for i in range(m):
             slopes[place[i]] = scale * alpha * (seen[i] * by_seen[group[i]] - by_all[group[i]])
@@ -93,7 +96,10 @@ def _list(l, given, out, tables, numbers):
 
 @helper
 def _ranks(of_groups, discount, code, depth, delta, top, unit):
-    """Return the metric up to a factor. Its derivative by a document's x is `seen * by_seen - by_all` of its group."""
+    """Return the metric, up to a factor, and two arrays with one entry per group: `by_seen` and `by_all`.
+
+    The derivative of the metric by the x of a document is `seen * by_seen - by_all`.
+    """
     x, size, seen_by = of_groups
     groups = len(x)
     left, indicator = np.empty(groups), np.empty(groups)
@@ -103,9 +109,9 @@ def _ranks(of_groups, discount, code, depth, delta, top, unit):
         left[g], by_seen[g], by_all[g], later_seen[g], later_all[g] = 1.0, 0.0, 0.0, 0.0, 0.0
     value = above = steps = 0.0
     for r in range(1, depth + 1):
-        highest = 0.0 if x[0] <= 300.0 else -np.inf  # exponentials of small numbers need no shift
+        highest = 0.0 if x[0] <= 300.0 else -np.inf  # for small numbers, the maximum need not be subtracted
         for g in range(groups):
-            indicator[g] = x[g] * left[g]  # rounded once, so that its difference to the highest is exact
+            indicator[g] = x[g] * left[g]  # rounded here, so that its difference to the highest is exact
         for g in range(groups if highest < 0.0 else 0):
             highest = max(highest, indicator[g])
         mass = mean = 0.0

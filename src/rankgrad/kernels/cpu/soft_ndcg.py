@@ -1,8 +1,9 @@
-"""NDCG at soft ranks: SoftSort and FastSort. All numbers are in float64; documents are in descending order.
+"""NDCG computed from the soft ranks of SoftSort and FastSort, in float64. Documents are in descending order of scores.
 
-SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1 an
-entry is a product over the gaps between i and j. So a product with the matrix is two cumulative sums, O(n) in total.
-For p = 2 the entries that count are a band. FastSort pools adjacent violators on a stack.
+SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1, an
+entry is a product over the gaps between i and j. So the product of the matrix and a vector needs two cumulative sums,
+in O(n). For p = 2, only entries in a band around the diagonal count. FastSort uses the algorithm "pool adjacent
+violators", with a stack.
 """
 
 import math
@@ -18,7 +19,7 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import Regularisation, SoftNDCGOptions
 
 _LOG_2 = math.log(2.0)
-# Matrix to multiply with. Not Python booleans: Numba would compile again for each.
+# Matrix for `_product`. NumPy booleans, because Numba would compile again for each Python boolean.
 ENTRIES, DERIVATIVES = np.bool_(False), np.bool_(True)
 
 
@@ -65,7 +66,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus NDCG at the ranks; fill `by_rank` with its derivatives."""
+    """Return minus NDCG, computed from the ranks, and fill `by_rank` with its derivatives."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -81,7 +82,7 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 @helper
 def _softsort_list(l, given, out, tables, numbers):
-    """Compute value and slopes at the mean ranks of the columns of SoftSort's matrix."""
+    """Compute value and slopes of a list. Its soft ranks are the mean ranks of the columns of SoftSort's matrix."""
     score_bits, label_bits, discount = tables
     k, beta, temperature, p = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -89,7 +90,7 @@ def _softsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     per_unit = 1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature)
-    reach = np.empty((2, m))  # p = 1: exp of minus the scaled gap before a document; p = 2: its scaled score
+    reach = np.empty((2, m))  # for p = 1: exp(-scaled gap before a document); for p = 2: its scaled score
     for i in range(m):
         reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
         reach[1, i] = score[i] * per_unit
@@ -112,7 +113,7 @@ def _softsort_list(l, given, out, tables, numbers):
     _product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
         vectors[5, i] = -(made[3, i] + own[i] * made[4, i]) * vectors[1, i] * vectors[1, i]
-    # An entry occurs twice, at (i, j) and at (j, i), each time between two of the vectors.
+    # An entry is in the matrix twice, at (i, j) and at (j, i). Each time it is multiplied by two of the vectors.
     _product(vectors, made, score, reach, p, DERIVATIVES)
     for i in range(m):
         pairs = (
@@ -127,10 +128,10 @@ def _softsort_list(l, given, out, tables, numbers):
 
 @helper
 def _own_ranks(score):
-    """Return the rank of each document in descending order. Tied documents have the mean of their ranks.
+    """Return the rank of each document in descending order of scores. Tied documents have the mean of their ranks.
 
-    Values are linear in the ranks of tied documents, so the mean does not change them. But tied documents then share
-    the derivative of their ranks, so the result does not depend on their order in the input.
+    The mean does not change the soft ranks, in which tied documents have the same weight. But it makes the slopes
+    independent of the order of tied documents in the input.
     """
     rank = np.empty(len(score))
     first = 0
@@ -143,7 +144,10 @@ def _own_ranks(score):
 
 @helper
 def _product(given, made, score, reach, p, slanted):
-    """Multiply the matrix e, or if `slanted` the derivative of e(i, j) by x_i, with vectors, `(vectors, m)`."""
+    """Multiply a matrix by the vectors `given (vectors, m)`, and write the products to `made`.
+
+    The matrix is e or, if `slanted`, the derivative of e(i, j) by x_i.
+    """
     m = len(score)
     if p == 1:
         for a in range(len(given)):
@@ -185,7 +189,10 @@ def _product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Compute value and slopes at the point of the permutahedron nearest to -s / temperature."""
+    """Compute value and slopes of a list.
+
+    The soft ranks of the list are the point of the permutahedron that is nearest to -s / temperature.
+    """
     score_bits, label_bits, discount = tables
     k, beta, temperature, entropic = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -193,7 +200,7 @@ def _fastsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
-    pooled, ranks = np.empty(m), np.empty(m)  # sums per block: z minus its first z (entropic: exponentials); ranks
+    pooled, ranks = np.empty(m), np.empty(m)  # sums per block: of z - first z (entropic: of its exp); of the ranks
     level = m * 2.0**-52  # tolerance for rounding errors: blocks at the same level are not merged
     blocks = 0
     for i in range(m):  # from the lowest score, which has rank m

@@ -1,8 +1,8 @@
-"""Kernels for NVIDIA GPUs, in Triton: no synchronisation with the CPU, a fixed number of launches.
+"""Kernels for NVIDIA GPUs, in Triton. They do not synchronise with the CPU, and the number of launches is fixed.
 
 Only NeuralNDCG uses atomics. A program takes a block of documents (rows) and loops over the documents of their lists
-(columns). A block of a padded batch has documents of one list. A block of a flat batch may have several lists, and each
-row finds its list in the offsets, so that the length of the longest list need not be known.
+(columns). In a padded batch, a block has documents of one list. In a flat batch, a block may have documents of several
+lists, and each row finds its list in the offsets. So the length of the longest list need not be known.
 """
 
 import os
@@ -17,37 +17,37 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 class Layout:
-    """Layout of the lists, as kernels take it: offsets or a stride, and the grid of row blocks."""
+    """Layout of the lists, for kernels: offsets or a common length of the lists, and the grids of programs."""
 
     def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
         self.documents = scores.shape[0]
         self.padded = offsets is None
         self.n = n
-        self.offsets = scores if offsets is None else offsets  # never read when padded
+        self.offsets = scores if offsets is None else offsets  # not read if padded
         self.lists = self.documents // n if offsets is None else offsets.shape[0] - 1
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return `offsets, documents, lists, n`, the arguments of `rows` and `list_bounds`."""
+        """Return `offsets, documents, lists, n`, which kernels pass to `rows` and `list_bounds`."""
         return self.offsets, self.documents, self.lists, self.n
 
     def constants(self) -> dict[str, Any]:
-        """Return `PADDED` and `STEPS`, the compile-time arguments of the same functions."""
+        """Return the compile-time arguments `PADDED` and `STEPS`, which kernels pass to the same functions."""
         return {"PADDED": self.padded, "STEPS": 0 if self.padded else max(self.lists, 1).bit_length() + 1}
 
     def row_grid(self, rows: int) -> tuple[int]:
-        """Grid with one program per block of rows."""
+        """Return the grid with one program per block of rows."""
         if self.padded:
             return (self.lists * triton.cdiv(self.n, rows),)
         return (max(triton.cdiv(self.documents, rows), 1),)
 
     def list_grid(self) -> tuple[int]:
-        """Grid with one program per list."""
+        """Return the grid with one program per list."""
         return (max(self.lists, 1),)
 
 
 @triton.jit
 def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr):
-    """Return the documents of this program, `(ROWS,)`, True for each that exists, and the bounds of its list."""
+    """Return four arrays `(ROWS,)`: documents of this program; True if the document exists; start, end of its list."""
     if PADDED:
         blocks = tl.cdiv(n, ROWS)
         first = (tl.program_id(0) // blocks) * n
@@ -59,7 +59,7 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
     real = row < documents
     low = tl.zeros([ROWS], tl.int32)
     high = low + lists
-    for _ in range(STEPS):  # the last list that begins at or before the row; earlier ones there are empty
+    for _ in range(STEPS):  # find the last list that begins at or before the row
         middle = (low + high) // 2
         begins = tl.load(offsets + middle, mask=real, other=0)
         low = tl.where(begins <= row, middle, low)
@@ -71,7 +71,7 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
 
 @triton.jit
 def list_bounds(offsets, l, n, PADDED: tl.constexpr):
-    """Return the bounds of a list."""
+    """Return the start and the end of a list."""
     if PADDED:
         return l * n, l * n + n
     return tl.load(offsets + l).to(tl.int32), tl.load(offsets + l + 1).to(tl.int32)
@@ -87,7 +87,7 @@ def present(mask, where, inside, MASKED: tl.constexpr):
 
 @triton.jit
 def reciprocal(x):
-    """Return 1 / x, correct except for the last bit, in one instruction if there is one."""
+    """Return 1 / x, correct except for the last bit. In float32 it is one instruction."""
     if INTERPRETED or x.dtype == tl.float64:
         return 1.0 / x
     else:
@@ -98,7 +98,7 @@ def reciprocal(x):
 
 @triton.jit
 def power(x):
-    """Return 2^x, in one instruction if there is one; then subnormal results are 0."""
+    """Return 2^x. In float32 it is one instruction, and subnormal results are 0."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.exp2(x)
     else:
@@ -109,7 +109,7 @@ def power(x):
 
 @triton.jit
 def logarithm(x):
-    """Return log2(x) for x >= 2, in one instruction if there is one."""
+    """Return log2(x) for x >= 2. In float32 it is one instruction."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.log2(x)
     else:
@@ -137,6 +137,6 @@ def expm1(x):
 
 
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the tensor as kernels take it: contiguous, in this dtype. No copy is made if it is already so."""
+    """Return a tensor for kernels: contiguous, in this dtype, without a graph. It is copied only if necessary."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

@@ -1,7 +1,7 @@
-"""Metrics at sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
+"""Metrics computed from sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
-Three launches: soft ranks (and the ideal order, by counting); per list the value and its derivative by each rank; the
-derivative by each score.
+There are three launches. The first computes the soft ranks and, if necessary, the ideal order. The second computes the
+value of each list and its derivative by each rank. The third computes the derivative by each score.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ def run(
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
     form, threshold = options.form, options.threshold
-    # Raw params are read on the device; numbers that are known here are passed as arguments.
+    # Raw params of LearnDCG are read on the device. Numbers are passed as arguments.
     raw = (scores, scores, scores)
     numbers = [0.0] * 6
     if not form:
@@ -62,7 +62,7 @@ def run(
     given = (*layout.arguments(), as_bytes(mask, scores), *raw, *numbers)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
     constants = {"CODE": code, "MASKED": mask is not None, "FORM": int(form), **layout.constants()}
-    constants["SORTED"] = layout.padded and n <= tile  # the ideal order by sorting a tile, otherwise by counting pairs
+    constants["SORTED"] = layout.padded and n <= tile  # ideal order: sort a tile (True) or count pairs (False)
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
     rows_of_lists, lists = layout.row_grid(ROWS), layout.list_grid()
     launch(
@@ -118,7 +118,7 @@ def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
 
 @triton.jit
 def _powers(scores, where, real, alpha):
-    """Return scores as exponents of 2: sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)). Padding is -inf."""
+    """Return x, the scores as exponents of 2: sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)). Padding is -inf."""
     s = tl.load(scores + where, mask=real, other=0.0)
     return tl.where(real, s * (alpha * 1.4426950408889634), -float("inf"))
 
@@ -148,7 +148,7 @@ def _ranks(
         there = present(mask, j, j < last, MASKED)
         x_j = _powers(scores, j, there, sharp)
         gap = x_i[:, None] - x_j[None, :]
-        gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that nothing below becomes infinite
+        gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that no result below is infinite
         odds = power(gap)
         chance = reciprocal(1.0 + odds)  # negligible for padding
         if not PADDED:
@@ -167,7 +167,7 @@ def _ranks(
                 above_it = above_it & mine
             better += above_it.to(tl.int32)
     tl.store(rank + i, tl.sum(ahead, 1) + 0.5, mask=inside)
-    if FORM > 0 and GRADIENT:  # the derivative by alpha: only alpha s enters
+    if FORM > 0 and GRADIENT:  # derivative of the rank by alpha: the rank depends only on alpha s
         tl.store(turn + i, tl.sum(turning, 1) * 0.6931471805599453 / sharp, mask=inside)
     if CODE == 3:
         tl.store(above + i, tl.sum(ahead_relevant, 1) + 0.5, mask=inside)
@@ -177,7 +177,7 @@ def _ranks(
 
 @triton.jit
 def _cut(rank, k, beta):
-    """Return the soft cutoff and its derivative by the rank."""
+    """Return the weight of a rank under the soft cutoff, and its derivative by the rank."""
     x = beta * (k + 0.5 - rank)
     small = tl.exp(-tl.abs(x))
     some = k > 0
@@ -188,7 +188,7 @@ def _cut(rank, k, beta):
 
 @triton.jit
 def _gain(y, top, log_base):
-    """Return (b^y - 1) / (b^top - 1) and its derivative by log b; at b = 1 the limit, y / top."""
+    """Return (b^y - 1) / (b^top - 1) and its derivative by log b. For b near 1, a series gives both."""
     near = log_base < 1e-4
     base = tl.where(near, 1.0, log_base)
     whole = expm1(-top * base)
@@ -202,7 +202,7 @@ def _gain(y, top, log_base):
 
 @triton.jit
 def _discount(r, slope):
-    """Return d(r) and its derivatives by r and by the slope; slope 0 means the printed form, ln(1 + r)."""
+    """Return the discount d(r) and its derivatives by r and by the slope. Slope 0 means the log discount, ln(1 + r)."""
     printed = slope == 0.0
     near = slope < 1e-4
     u = tl.where(near, 1.0, slope)

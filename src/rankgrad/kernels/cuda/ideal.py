@@ -1,4 +1,4 @@
-"""Ideal order for the kernels of NDCG and similar metrics: the place of each document in it, and the ideal DCG."""
+"""Ideal order of a list, for NDCG and similar metrics: the place of each document in this order, and the ideal DCG."""
 
 import struct
 
@@ -9,14 +9,14 @@ from rankgrad.kernels.cuda import present, rows
 
 
 def split(number: float) -> tuple[float, float]:
-    """Split a number into its float32 value, which Triton takes, and the remainder in float64."""
+    """Return the float32 value of a number, and the remainder. Triton takes only float32, and kernels add the two."""
     most: float = struct.unpack("f", struct.pack("f", number))[0]
     return most, number - most
 
 
 @triton.jit
 def ahead(key_j, key_i, j, i):
-    """Return True if j comes before i in descending order of their keys, ties by position, `(rows, columns)`."""
+    """Return True if j comes before i in descending order of keys, `(rows, columns)`. Ties are ordered by position."""
     return (key_j[None, :] > key_i[:, None]) | ((key_j[None, :] == key_i[:, None]) & (j[None, :] < i[:, None]))
 
 
@@ -25,7 +25,7 @@ def places(
     labels, mask, offsets, documents, lists, n, best,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Fill `best` with the place of each document, from 1, in descending order of labels."""
+    """Fill `best` with the place of each document in descending order of labels. Places begin at 1."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0.0)
@@ -43,13 +43,16 @@ def places(
 
 @triton.jit
 def gain(y, top):
-    """Return (2^y - 1) / 2^top; exactly 0 for y = 0."""
+    """Return (2^y - 1) / 2^top. The result is exactly 0 for y = 0."""
     return tl.exp2(y - top) - tl.exp2(-top)
 
 
 @triton.jit
 def ideal_dcg(labels, best, mask, start, end, k, MASKED: tl.constexpr, TILE: tl.constexpr):
-    """Return the highest label y of a list, and its ideal DCG@k (k = 0: whole list) divided by 2^y; 1 if that is 0."""
+    """Return the highest label y of a list, and the ideal DCG@k of the list divided by 2^y, or 1 if it is 0.
+
+    With k = 0, the whole list counts.
+    """
     top = tl.full([], 0.0, labels.dtype.element_ty)
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)

@@ -1,8 +1,9 @@
-"""Losses in which a document competes with those of lower label: ListMLE, its position-aware form, unique softmax.
+"""ListMLE, p-ListMLE and unique softmax: a document competes only with documents whose label is not higher.
 
-ListMLE: an order by label, then one program per list. The program scans the list from the end for the sums that remain
-before each choice, and from the front for the slopes. Up to `COUNTED` documents per list, the order is counted, pair by
-pair, in one launch. For longer lists, PyTorch sorts. Unique softmax is two passes over the pairs of a list, and a sum.
+ListMLE sorts the documents by label. Then one program per list scans the list twice. The scan from the end computes the
+sum over the remaining documents before each choice. The scan from the front computes the slopes. For lists with up to
+`COUNTED` documents, one launch finds the order by counting pairs. For longer lists, PyTorch sorts. Unique softmax needs
+two passes over the pairs of a list, and one sum per list.
 
 A sum of exponentials is stored as e^top * rest, where top is its largest exponent. So no significant term underflows.
 """
@@ -18,7 +19,7 @@ from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
 from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
 ROWS, COLUMNS = 32, 64
-TILE, WIDEST = 1024, 2048  # documents at a time: if the length of lists is not known; at most
+TILE, WIDEST = 1024, 2048  # documents per tile: TILE if the length of lists is not known, otherwise at most WIDEST
 COUNTED = 2048
 
 # The first arguments of every kernel: scores, labels, weights, mask, offsets, documents, lists, n.
@@ -35,7 +36,10 @@ def plackett_luce(
     position_aware: bool,
     together: bool,
 ) -> None:
-    """Fill values, signal and slopes of (P-)ListMLE, with ties by position or together."""
+    """Compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
+
+    If `together`, tied documents are chosen together. Otherwise they are ordered by position.
+    """
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
@@ -44,7 +48,7 @@ def plackett_luce(
     else:
         order = sorted_order(layout, labels.to(scores.dtype), mask)
     top, rest = allocate(scores, layout.documents), allocate(scores, layout.documents)
-    # Results of the scan from the front, and the ends of runs of equal labels.
+    # Results of the scan from the front, and the ends of groups of equal labels.
     extra = layout.documents if together and gradient else 0
     until, share = allocate(scores, extra), allocate(scores, extra)
     ends = allocate(scores, layout.documents if together and (gradient or position_aware) else 0, dtype=torch.int32)
@@ -64,7 +68,7 @@ def unique_softmax(
     constants: dict[str, Any],
     gradient: bool,
 ) -> None:
-    """Fill values, signal and slopes of unique softmax."""
+    """Compute values, signal and slopes of unique softmax."""
     scores = given[0]
     values, signal, slopes = filled
     top, share, terms = (allocate(scores, layout.documents) for _ in range(3))
@@ -77,7 +81,10 @@ def unique_softmax(
 
 
 def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the positions of the documents by descending label, ties by position, `(D,)`; padding comes last."""
+    """Return the positions of the documents in descending order of labels, `(D,)`. Padding comes last in each list.
+
+    Documents with equal labels keep their order.
+    """
     if layout.padded:
         table = labels.view(layout.lists, layout.n)
         if mask is not None:
@@ -96,7 +103,7 @@ def _order(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Store each real document at its rank by label."""
+    """Write the position of each real document to its place in the descending order of labels."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
@@ -134,7 +141,7 @@ def _more(a, b):
 
 @triton.jit
 def _nothing(scores):
-    """Return the top of an empty sum: finite, so that the difference of two of them is not NaN."""
+    """Return the top of an empty sum. It is finite, so that the difference of two such tops is not NaN."""
     if scores.dtype.element_ty == tl.float64:
         return tl.full([], -1e300, tl.float64)
     else:
@@ -143,9 +150,10 @@ def _nothing(scores):
 
 @triton.jit
 def _counts(weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
-    """Return the weight of the choice of each document, in a run of `size` ties; `last` is the share of the last rank.
+    """Return the weight of the choice of each document, which is in a group of `size` ties.
 
-    The shares of ranks are 1, 1/2, ..., 2^(1 - n), from rank 0 on. Ties have the mean of their shares.
+    For p-ListMLE, the ranks 0, 1, 2, ... have the shares 1, 1/2, 1/4, ... `last` is the share of the last rank. Ties
+    have the mean of their shares.
     """
     v = last * 0.0 + 1.0
     if POSITION_AWARE:
@@ -164,10 +172,11 @@ def _likelihood(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Scan from the end: the sums that remain before each choice. Scan from the front: the chances of each document.
+    """Compute the value and the slopes of a list.
 
-    If `TOGETHER`, a choice takes the sum at the first of its run of equal labels, and a document the chances up to the
-    last.
+    The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
+    up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
+    equal labels, and a document uses the chances up to the last document of its group.
     """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
@@ -222,7 +231,7 @@ def _likelihood(
         if not GRADIENT:
             return
 
-    tl.debug_barrier()  # for the sums that other threads of this program stored
+    tl.debug_barrier()  # wait for the sums that other threads of this program store
     until_top, until_rest = _nothing(scores), value * 0.0
     until_first = count * 0
     for tile in range(tiles):
@@ -278,7 +287,7 @@ def _likelihood(
 
 @triton.jit
 def _gain(labels, weights, i, real, scores, WEIGHTED: tl.constexpr):
-    """Return the label and w (2^y - 1)."""
+    """Return the label y of each document, and w (2^y - 1), where w is its weight."""
     y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
     t = tl.exp2(y) - 1.0
     if WEIGHTED:
@@ -292,7 +301,10 @@ def _fields(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum of exponentials in which each document competes (its field), and its part of the loss."""
+    """Compute the field of each document and its part of the loss.
+
+    The field is the sum of exponentials in which the document competes.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i, t_i = _gain(labels, weights, i, real, scores, WEIGHTED)
@@ -348,7 +360,7 @@ def _slopes(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slope of each document, from its own field and from those of the documents of higher label."""
+    """Compute the slope of each document, from its field and from the fields of the documents with higher labels."""
     j, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, j, inside, MASKED)
     y_j, t_j = _gain(labels, weights, j, real, scores, WEIGHTED)

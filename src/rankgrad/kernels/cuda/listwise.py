@@ -1,7 +1,7 @@
-"""Softmax cross entropies, in one launch with one program per list; losses that need an order are in `likelihood.py`.
+"""Softmax cross entropies, in one launch with one program per list. Losses that need an order are in `likelihood.py`.
 
 A program reads its list three times: for the highest score and label, for the sums, and for the slopes. After the first
-time the list is in the cache, and one program reads 65,536 documents in less time than a few launches take.
+time the list is in the cache. One program reads 65,536 documents in less time than a few launches take.
 """
 
 import torch
@@ -17,7 +17,7 @@ from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
-TILE, WIDEST = 1024, 4096  # documents at a time: if the length of lists is not known; at most
+TILE, WIDEST = 1024, 4096  # documents per tile: TILE if the length of lists is not known, otherwise at most WIDEST
 
 
 def run(
@@ -61,7 +61,7 @@ def run(
 
 @triton.jit
 def _target(labels, weights, i, real, top, option, CODE: tl.constexpr, WEIGHTED: tl.constexpr):
-    """Return the target of each document, before normalisation; 0 for padding."""
+    """Return the target of each document, before normalisation. It is 0 for padding."""
     y = tl.load(labels + i, mask=real, other=0).to(top.dtype)
     if CODE == 2:
         y = tl.exp(y - top)

@@ -1,7 +1,7 @@
 // Eager mode without Python: allocates memory, launches the kernels, and connects the value to the graph.
 //
-// It does not need CUDA's headers: the driver's launch function is given as an address, and a plan holds the arguments
-// of each launch. `native.py` builds this file and makes the plans.
+// It does not need CUDA's headers: the driver's launch function is given as an address, and a plan contains the
+// arguments of each launch. `native.py` builds this file and makes the plans.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -140,7 +140,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t count) {
     for (Py_ssize_t place : launch.places) arguments.push_back(packed.data() + place);
     const int failed = plan->launcher(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, 1,
                                       1, launch.shared, stream, arguments.data(), nullptr);
-    // One string: if libstdc++ is linked statically, string streams of its two copies are not compatible.
+    // One string, no stream: if libstdc++ is linked statically, string streams of its two copies are not compatible.
     TORCH_CHECK(failed == 0, std::string("a kernel could not be launched: CUDA error ") + std::to_string(failed));
   }
 
@@ -150,7 +150,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// Returns a gradient unchanged; it cannot be differentiated again.
+// Returns a gradient unchanged, and raises an error if the gradient is differentiated again.
 struct OnceOnly : torch::autograd::Function<OnceOnly> {
   static Tensor forward(AutogradContext*, const Tensor& gradient, const Tensor&) { return gradient.view_as(gradient); }
 
@@ -159,7 +159,7 @@ struct OnceOnly : torch::autograd::Function<OnceOnly> {
   }
 };
 
-// Connects an already computed value to the graph. One tensor, the slopes, holds its derivatives by scores and by params.
+// Connects an already computed value to the graph. `slopes` contains its derivatives by scores and then by params.
 struct Connected : torch::autograd::Function<Connected> {
   static Tensor forward(AutogradContext* ctx, const Tensor& value, const Tensor& slopes, at::TensorList sources) {
     variable_list saved(sources.begin(), sources.end());
@@ -198,8 +198,8 @@ PyObject* connect(PyObject*, PyObject* const* args, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// slopes(value, scores) returns the slopes that `connect` gave to the value, if the leaf `scores` is its direct input;
-// otherwise None
+// slopes(value, scores) returns the derivatives by scores that `connect` stored with the value, or None if the leaf
+// `scores` is not a direct input of `connect`
 PyObject* slopes(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(count == 2 && THPVariable_Check(args[0]) && THPVariable_Check(args[1]), "slopes takes two tensors");

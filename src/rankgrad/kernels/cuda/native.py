@@ -1,8 +1,8 @@
 """Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
 
 It is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` is set. Then
-the first call on a machine starts the compiler once, in the background. Until it has finished, and if there is no
-compiler or no private folder for the file, calls go through Python and have the same results.
+the first call on a machine starts the compiler once, in the background. Until it has finished, calls run in Python,
+with the same results. Calls also run in Python if there is no compiler or no private folder for the file.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("native.cpp")
 NAME = f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
-# By Triton's name of a type: the `struct` format of an argument.
+# `struct` format of an argument, for each type name of Triton.
 PACKED = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 PACKED |= {f"u{width[1:]}": code.upper() for width, code in PACKED.items() if width[0] == "i"}
 
@@ -39,7 +39,7 @@ _begun = False
 
 
 def ready() -> Any:
-    """Return the built module; None if it is not wanted or not built yet."""
+    """Return the built module, or None if the user does not want it or it is not built yet."""
     if not wanted():
         return None
     if not _begun:
@@ -48,14 +48,14 @@ def ready() -> Any:
 
 
 def wait() -> bool:
-    """Wait until the module is built, for measurements and tests. Return True if it is built and wanted."""
+    """Wait until the module is built, for measurements and tests. Return True if `ready` returns the module."""
     if ready() is None and wanted() and _builder is not None:
         _builder.join()
     return ready() is not None
 
 
 def compiler() -> str | None:
-    """Path of the C++ compiler; None if there is none, or if modules cannot be loaded from memory."""
+    """Return the path of the C++ compiler, or None if there is no compiler or modules cannot be loaded from memory."""
     return shutil.which(os.environ.get("CXX", "c++")) if hasattr(os, "memfd_create") else None
 
 
@@ -81,7 +81,7 @@ def _build(program: str, folder: cache_folder.CacheFolder) -> None:
 
 
 def command_line(program: str) -> list[str]:
-    """Command that compiles the file, without `-o` and the output path."""
+    """Return the command that compiles the file, without `-o` and the output path."""
     root = Path(torch.__file__).parent
     includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
     includes = [*includes, Path(sysconfig.get_path("include"))]
@@ -95,7 +95,7 @@ def command_line(program: str) -> list[str]:
 
 
 def _load(folder: cache_folder.CacheFolder) -> bool:
-    """Load the module from memory, so that the checked bytes are the ones that run. Return True if it is stored."""
+    """Load the stored module from memory, so that exactly the checked bytes are run. Return True if it is stored."""
     global _module
     if (content := folder.read(NAME)) is None:
         return False
@@ -107,7 +107,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
             module = module_from_spec(spec_from_loader("native", loader))  # type: ignore[arg-type]
             loader.exec_module(module)
         _module = module
-    except (ImportError, OSError):  # built for another PyTorch of the same version, or no memory files
+    except (ImportError, OSError):  # built for a different PyTorch of the same version, or no memory files
         pass
     return True
 
@@ -115,7 +115,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
 def plan(
     built: Any, launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
 ) -> Any:
-    """Return the plan of recorded launches, for `run` of the built module; None if a plan is not possible."""
+    """Return the plan of recorded launches for `run` of the built module, or None if a plan is not possible."""
     if (driver := _driver()) is None:
         return None
     described = [_describe(launch, driver) for launch in launches]
@@ -127,7 +127,7 @@ def plan(
 
 
 def _describe(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
-    """Return a launch as `native.cpp` takes it; None if the kernel needs more than arguments."""
+    """Return a launch in the form that `native.cpp` reads, or None if the kernel needs a special launch."""
     compiled, meta = launch.compiled, launch.compiled.metadata
     special = ("launch_pdl", "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size")
     if meta.num_ctas > 1 or any(getattr(meta, name, False) for name in special):
@@ -143,7 +143,7 @@ def _describe(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
 
 
 def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
-    """Return the packed arguments of the kernel, 8 bytes each; their sizes; and the position of each address."""
+    """Return the packed arguments of the kernel (8 bytes each), their sizes, and (place, base, offset) of addresses."""
     addresses = {at: (base, offset) for at, base, offset in launch.tensors}
     packed, sizes, pointers = b"", [], []
     for at, name in enumerate(launch.names):
@@ -162,7 +162,7 @@ def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, lis
 
 @lru_cache(maxsize=1)
 def _driver() -> Any:
-    """Return the CUDA driver; None if there is none, or if it cannot report the arguments of a kernel."""
+    """Return the CUDA driver, or None if there is no driver or it cannot report the arguments of a kernel."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         return driver if driver.cuFuncGetParamInfo else None

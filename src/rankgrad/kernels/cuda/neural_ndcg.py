@@ -1,13 +1,14 @@
-"""NeuralNDCG: NDCG of gains sorted by NeuralSort, with its matrix K scaled by Sinkhorn's rounds.
+"""NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
-The first two launches put the documents of each list in descending order and compute their distances. The third, in
-`sinkhorn.py`, does all rounds forward and backward; `kernels/cpu/neural_ndcg.py` explains them. Lists that are too long
-for it are computed here. Every sweep computes K again, and only the scaling vectors are stored. If a block of columns
-holds the whole list, a few programs share the list, and a sweep computes each entry once, for the sum of its row and
-then for those of the columns. Otherwise a sweep computes each entry twice.
+The first two launches sort the documents of each list in descending order of scores and compute their distances. The
+third launch, in `sinkhorn.py`, does all rounds, forward and backward. `kernels/cpu/neural_ndcg.py` explains the rounds.
 
-Logits of a block of rows are relative to those of its middle row, which are computed in float64. The difference is
-small for entries that count, so float32 is sufficient.
+Lists that are too long for `sinkhorn.py` are computed in this file. Every sweep computes K again, and only the scaling
+vectors are stored. If a block of columns contains the whole list, a few programs share the list. Then a sweep computes
+each entry once, for the sum of its row and for the sum of its column. Otherwise a sweep computes each entry twice.
+
+The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. The
+difference is small for entries that are not negligible, so float32 is sufficient for it.
 """
 
 import torch
@@ -22,11 +23,11 @@ from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
 from rankgrad.kernels.options import NeuralNDCGOptions
 
-ROWS, COLUMNS = 32, 64  # of a block, when sorting
-WIDEST = 1024  # columns of a block of K that holds a whole list, at most
-ENTRIES = 4096  # entries of a block of K
-SPLIT = 4  # programs that share a list
-REGISTERS = 128  # per thread in float32, at most: then two programs fit on a multiprocessor
+ROWS, COLUMNS = 32, 64  # size of a block in the kernel that sorts
+WIDEST = 1024  # maximum number of columns of a block of K that contains a whole list
+ENTRIES = 4096  # number of entries of a block of K
+SPLIT = 4  # number of programs that share a list
+REGISTERS = 128  # maximum per thread in float32, so that two programs fit on a multiprocessor
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -49,7 +50,7 @@ def run(
     values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
     slopes = allocate(scores, layout.documents)
     extras = allocate(scores, layout.lists if gradient else 0, 0)
-    # In descending order: scores, their distances and the sums of these, labels, places in the ideal order, origins.
+    # In descending order of scores: scores, distances, sums of distances; places in the ideal order, positions; labels.
     score, x, spread = (allocate(scores, layout.documents, dtype=torch.float64) for _ in range(3))
     best, origin = (allocate(scores, layout.documents, dtype=torch.int32) for _ in range(2))
     label = allocate(scores, layout.documents)
@@ -69,7 +70,7 @@ def run(
         "STEPS": 0,
         "TRANSPOSED": options.transposed,
         "GRADIENT": gradient,
-    }  # rows do not search for their list
+    }  # STEPS is 0: rows do not search for their list
     numbers = (options.k, rounds, *temperature)
     tile = min(triton.next_power_of_2(max(n, 16)), WIDEST) if layout.padded else WIDEST
     chosen = {key: constants[key] for key in ("MASKED", "PADDED", "STEPS")}
@@ -94,13 +95,16 @@ def run(
 
 @triton.jit
 def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
-    """Return the middle row of a group of rows; for a block of columns, the distances of scores and logits from it."""
+    """Return the middle row of a group of rows, and differences of scores and logits for a block of columns.
+
+    The differences are relative to the middle row.
+    """
     middle = tl.minimum(group + GROUP // 2, m - 1)
     x_middle, b_middle = tl.load(x + middle), tl.load(spread + middle)
     j = column + tl.arange(0, WIDE)
     apart = (tl.load(x + j, mask=j < m, other=0.0) - x_middle) * per
     fall = (m - 1 - 2 * middle) * apart - (tl.load(spread + j, mask=j < m, other=0.0) - b_middle) * per
-    # Beyond these limits float32 would be infinite, and the difference of two infinities NaN.
+    # Without these limits, float32 could be infinite, and the difference of two infinities is NaN.
     apart = tl.minimum(tl.maximum(apart, -1e34), 1e34).to(like.dtype)
     fall = tl.minimum(tl.maximum(fall, -1e37), 0.0).to(like.dtype)
     return middle, apart, fall
@@ -133,7 +137,7 @@ def _shift(
     x, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Fill `shift` with the logarithm of the sum of the exponentials of each row of this program."""
+    """Write the log-sum-exp of each row of this program to `shift`."""
     for step in range(0, tl.cdiv(m, GROUP * SPLIT) * GROUP, TALL):
         group = (step // GROUP * SPLIT + part) * GROUP
         row = group + step % GROUP
@@ -158,7 +162,10 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Turn sums of rows into factors of rows. Return these and, in mode READ, factors of the gains and the value."""
+    """Return factors of the rows, computed from their products `dot`.
+
+    In mode READ, also return the factors of the gains and the parts of the value.
+    """
     none = dot * 0.0
     if MODE == FORTH:
         scaled = tl.where(dot > 0.0, 1.0 / tl.where(dot > 0.0, dot, 1.0), 0.0)
@@ -188,10 +195,11 @@ def _sweep(
     part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
     GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Multiply rows by `vector`; `_factor` turns the products into factors of the rows.
+    """Multiply the rows by `vector`. `_factor` computes a factor for each row from its product.
 
-    Then `near` is the sum of factors times rows, and `far` the sum of factors times rows times distances (column minus
-    row). Returns the value of the rows of this program (in mode READ), and its number of meetings with the others.
+    Then fill `near` with the sum over rows of factor times row. Fill `far` with the sum over rows of factor times row
+    times distance, where the distance of an entry is its column minus its row. Returns the value of the rows of this
+    program (in mode READ), and the number of its calls of `meet`.
     """
     value = tl.zeros([TALL], like.dtype)
     if WHOLE:
@@ -259,7 +267,7 @@ def _neural(
     SPLIT: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     l, part, visit = tl.program_id(0), 0, 0
-    if SPLIT > 1:  # as in `sinkhorn.py`, whose counters are before these
+    if SPLIT > 1:  # as in `sinkhorn.py`; the first counters belong to `sinkhorn.py`
         ticket = tl.atomic_add(counters + first + 1 + lists, 1)
         l, part = ticket // SPLIT, ticket % SPLIT
     counter = counters + first + 2 + lists + l
@@ -274,7 +282,7 @@ def _neural(
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
     tl.store(signal + l, (top > 0.0).to(tl.uint8))
-    # From the highest and the lowest score: 0 if all are finite, otherwise NaN, which minima and maxima would hide.
+    # 0 if the highest and the lowest score are finite, otherwise NaN. (Minima and maxima would ignore NaN.)
     off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
     off = (off - off) + (low - low)
     m = tl.where(top > 0.0, m, 0)  # nothing to do without a relevant document
@@ -286,7 +294,7 @@ def _neural(
     work += part * 8 * stride
     shift, gained, vector, moved = work, work + stride, work + 2 * stride, work + 3 * stride
     near, far, extra, factor = work + 4 * stride, work + 5 * stride, work + 6 * stride, work + 7 * stride
-    weighed = moved  # the two are not used at the same time
+    weighed = moved  # `weighed` and `moved` are not used at the same time
 
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
@@ -296,7 +304,8 @@ def _neural(
     _shift(x, spread, shift, m, per, like, part, SPLIT, GROUP, TALL, WIDE)
     tl.debug_barrier()
 
-    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
+    # v[t] scales columns to sum 1 after rows were scaled by u[t - 1]. u[t] scales rows to sum 1 after columns were
+    # scaled by v[t]. The transposed form omits the last u.
     last = tl.maximum(rounds - 1, 0) if TRANSPOSED else rounds
     for t in range(last + 1):
         _, visit = _sweep(
@@ -336,7 +345,7 @@ def _neural(
     if not GRADIENT:
         return
 
-    # `vector` is the derivative by v[t]; `moved[j]` the sum over r of (j - r) times the derivative by the logit (r, j).
+    # `vector` is the derivative by v[t]. `moved[j]` is the sum over r of (j - r) times the derivative by logit (r, j).
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
         distance = tl.load(far + j, mask=j < m, other=0.0)
@@ -365,7 +374,7 @@ def _neural(
             distance = tl.load(far + j, mask=j < m, other=0.0)
             distance *= tl.where(t > 1, tl.load(v + before + j, mask=j < m, other=0.0), -1.0)
             tl.store(moved + j, tl.load(moved + j, mask=j < m, other=0.0) + distance, mask=j < m)
-            # Columns without scaling keep their derivative; others have one only through the sums of rows.
+            # Without rounds, columns keep their derivative. Otherwise they have one only through the sums of rows.
             kept = tl.where(rounds > 0, distance * 0.0, tl.load(vector + j, mask=j < m, other=0.0))
             total = tl.load(near + j, mask=j < m, other=0.0)
             tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)
@@ -373,7 +382,8 @@ def _neural(
     if part > 0:
         return
 
-    # Slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative.
+    # Slopes from the derivatives by the logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative
+    # of |s_j - s_k| is 0.
     for column in range(0, m, WIDE):
         j = column + tl.arange(0, WIDE)
         s_j = tl.load(score + j, mask=j < m, other=0.0)

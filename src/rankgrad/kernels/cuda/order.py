@@ -1,4 +1,4 @@
-"""Puts documents in descending order of their scores, by counting, and computes their distances."""
+"""Sorts the documents of a list in descending order of scores, by counting, and computes the distances of scores."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 from rankgrad.kernels.cuda import list_bounds, present, rows
 from rankgrad.kernels.cuda.ideal import ahead
 
-FAR = tl.constexpr(80.0)  # in temperatures: e^-80 is negligible in every sum of K
+FAR = tl.constexpr(80.0)  # largest gap, in temperatures: e^-80 is negligible in every sum of K
 
 
 @triton.jit
@@ -57,9 +57,9 @@ def distances(
 ):  # fmt: skip
     """Compute `x` and `spread` from scores in descending order.
 
-    `x` is the score minus the highest one, so at most 0. `spread` is the sum of the distances to all others, up to a
-    constant. A gap of more than `FAR` temperatures counts as `FAR`, so that a distant score does not cost the others
-    precision.
+    `x` is the score minus the highest score, so at most 0. `spread` is the sum of the distances to all other scores, up
+    to a constant. A gap of more than `FAR` temperatures counts as `FAR` temperatures. So one distant score does not
+    reduce the precision of the others.
     """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     m = 0
@@ -73,7 +73,7 @@ def distances(
         at = start + i
         inner = (i > 0) & (i < m)
         gap = tl.load(score + at - 1, mask=inner, other=0.0) - tl.load(score + at, mask=inner, other=0.0)
-        gap = tl.where(gap > most, most, gap)  # NaN stays
+        gap = tl.where(gap > most, most, gap)  # NaN stays NaN
         rise = gap * (m - 2 * i).to(tl.float64)
         tl.store(x + at, -(below + tl.cumsum(gap, 0)), mask=i < m)
         tl.store(spread + at, -(total + tl.cumsum(rise, 0)), mask=i < m)

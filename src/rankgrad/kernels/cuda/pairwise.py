@@ -1,7 +1,8 @@
-"""Losses over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
+"""Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
-Three launches: ranks and the ideal order, both by counting (not needed without a cutoff or a metric); the pairs, each
-from the side of both documents, so that every sum is computed in one place; then one value per list.
+There are three launches. The first finds ranks and the ideal order by counting. It is not needed for a loss that has
+neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one program
+computes the whole sum of a document. The third computes one value per list.
 """
 
 import numpy as np
@@ -16,12 +17,12 @@ from rankgrad.kernels.cuda.ideal import split
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
-ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # weight of a pair: by its order, by a swap, all pairs; no logistic
-LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # gain of a document; the last two divided by the ideal DCG
+ORDERED, SWAPPED, EVERY, HINGE = 0, 1, 2, 3  # weight of a pair, as in `cpu/pair_loops.py`; SWAPPED includes STEPPED
+LABEL, EXPONENTIAL, LINEAR = 0, 1, 2  # gain of a document; EXPONENTIAL and LINEAR are divided by the ideal DCG
 ROWS, COLUMNS, TILE = 32, 64, 1024
 
-# -log(1 - q) / q on [0, 1/2], correct to the last bit of float32; faster than the logarithm of the hardware, and exact
-# for small q.
+# A polynomial for -log(1 - q) / q on [0, 1/2], correct to the last bit of float32. It is faster than the logarithm of
+# the hardware, and exact for small q.
 _FIT = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 8, domain=[0, 1 / 2]).convert(kind=Polynomial).coef
 C0, C1, C2, C3, C4, C5, C6, C7, C8 = (tl.constexpr(float(c)) for c in _FIT)
 
@@ -58,7 +59,7 @@ def run(
     parts = allocate(scores, layout.documents)
     given = (*layout.arguments(), as_bytes(mask, scores))
     by_block = {"ROWS": ROWS, "COLUMNS": COLUMNS}
-    rank, gain, share = scores, labels, scores  # never read if no ranks are needed
+    rank, gain, share = scores, labels, scores  # not read if no ranks are needed
     if constants["RANKED"] or constants["GAINED"]:
         rank, gain, share = (allocate(scores, layout.documents) for _ in range(3))
         chosen = {key: constants[key] for key in ("GAINED", "MASKED", "PADDED", "STEPS")}
@@ -78,7 +79,7 @@ def run(
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """Constants for the weights of pairs: by discounts at their ranks (NEAR), at the distance of their ranks (FAR)."""
+    """Return the constants for the weights of pairs. NEAR: discounts of the ranks. FAR: discounts of their distance."""
     if name in ("ranknet", "hinge"):
         return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
     swaps = name == "lambdarank"
@@ -90,7 +91,7 @@ def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
         "KIND": kind,
         "GAINED": gained,
         "NEAR": 2 if swaps else int(scheme in (Scheme.NDCG1, Scheme.NDCG2PP)),  # 2: only ranks up to k count
-        "FAR": 0 if swaps else {Scheme.NDCG2: 1, Scheme.NDCG2PP: 2}.get(scheme, 0),  # 2: times mu
+        "FAR": 0 if swaps else {Scheme.NDCG2: 1, Scheme.NDCG2PP: 2}.get(scheme, 0),  # 2: factor mu
     }
 
 
@@ -100,7 +101,7 @@ def _ranks(
     GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute ranks by score; gains, scaled by 2^-max(y) of their list; and the part of each in the ideal DCG."""
+    """Compute ranks by score, gains divided by 2^max(y) of the list, and the part of each document in the ideal DCG."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -137,7 +138,7 @@ def _ranks(
 
 @triton.jit
 def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RANKED: tl.constexpr):
-    """Return, per document, its rank, 1 / D(rank), and the factor of a pair in which it is the later document."""
+    """Return the rank of each document, its discount, and the factor of pairs in which it is the later document."""
     r = tl.load(rank + where, mask=real, other=1.0) if RANKED else real.to(rank.dtype.element_ty)
     worth, lift = r, r
     if NEAR != 0:
@@ -151,7 +152,7 @@ def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RA
 
 @triton.jit
 def _step(distance):
-    """Return 1 / log2(1 + d) - 1 / log2(2 + d), d >= 1, without cancellation: log((2 + d) / (1 + d)) is a series."""
+    """Return 1 / log2(1 + d) - 1 / log2(2 + d) for d >= 1. A series for log((2 + d) / (1 + d)) avoids cancellation."""
     z = reciprocal(2.0 * distance + 3.0)
     zz = z * z
     series = 1.0 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11)))))
@@ -180,7 +181,7 @@ def _pairs(
     SOUND: tl.constexpr, RANKED: tl.constexpr, WEIGHTED: tl.constexpr, GRADIENT: tl.constexpr,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute per document the value of the pairs it should win, and the derivative of all its pairs by its score."""
+    """Compute, for each document, the value of the pairs that it should win, and the derivative of all its pairs."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -192,7 +193,7 @@ def _pairs(
     factor = zero + mu + mu_rest
     value = tl.zeros([ROWS, COLUMNS], s_i.dtype)
     slope = tl.zeros([ROWS, COLUMNS], s_i.dtype)
-    IDEALS: tl.constexpr = 1 if PADDED else ROWS  # all rows of a padded block are of one list
+    IDEALS: tl.constexpr = 1 if PADDED else ROWS  # all rows of a padded block are in one list
     ideal = tl.zeros([IDEALS, COLUMNS], s_i.dtype)
     mixed = tl.zeros([ROWS, COLUMNS], tl.int32)
     first = tl.min(tl.where(inside, start, documents))
@@ -216,7 +217,7 @@ def _pairs(
             counted = mine & ((r_i[:, None] <= k) | (r_j[None, :] <= k))
         elif CUT == 2:
             counted = mine & (r_i[:, None] <= k) & (r_j[None, :] <= k)
-        # Weights of "i over j" and of "j over i".
+        # `win` is the weight with which i should win, `lose` the weight with which j should win.
         if KIND == 2:
             mixed = mixed | (mine & (better != 0.0)).to(tl.int32)
             counted = counted & (i[:, None] != j[None, :])
@@ -245,7 +246,7 @@ def _pairs(
                 value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
                 slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
             else:
-                # The weight of the pair, negative if i should lose; the lead of the document that should win.
+                # `weight` is negative if i should lose. `ahead` is the lead of the document that should win.
                 better = tl.where(counted, better, 0.0)
                 wins = better > 0.0
                 ahead = tl.where(wins, gap, -gap)

@@ -1,8 +1,9 @@
 """Records the kernel launches of a call, and repeats them on other tensors without any other work.
 
-The launches of a loss depend on its options and on the shape and dtype of its inputs. The first call of a kind runs in
-the ordinary way and is recorded. Later calls allocate their scratch memory in one piece and launch: from C++ if that is
-built, otherwise from Python. To find a compiled kernel, Triton needs three times as long as the launch takes.
+The launches of a loss depend only on its options and on the shape and dtype of its inputs. The first call is recorded.
+Later calls with the same options, shapes and dtypes allocate their scratch memory in one piece and launch the kernels,
+from C++ if that is built, otherwise from Python. This saves time, because Triton needs three times as long to find a
+compiled kernel as to launch it.
 """
 
 import threading
@@ -18,7 +19,7 @@ _active = threading.local()
 
 
 def allocate(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate uninitialised memory for a kernel, on the device of `like`; the default dtype is that of `like`."""
+    """Allocate uninitialised memory for a kernel, on the device of `like`. The default dtype is the dtype of `like`."""
     tensor = torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
     if (recording := getattr(_active, "recording", None)) is not None:
         recording.add_allocated(tensor)
@@ -26,7 +27,7 @@ def allocate(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Ten
 
 
 def as_bytes(flags: Tensor | None, instead: Tensor) -> Tensor:
-    """Return booleans as bytes, which Triton can load. Without booleans return `instead`, which is never read."""
+    """Return booleans as bytes, which Triton can load. If `flags` is None, return `instead`, which is not read."""
     if flags is None:
         return instead
     view = flags.contiguous().view(torch.uint8)
@@ -36,14 +37,17 @@ def as_bytes(flags: Tensor | None, instead: Tensor) -> Tensor:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Run a Triton kernel, and add it to the active recording."""
+    """Run a Triton kernel, and add it to the active recording if there is one."""
     compiled = kernel[grid](*arguments, **constants)
     if (recording := getattr(_active, "recording", None)) is not None:
         recording.add_launch(kernel, compiled, grid, arguments, constants)
 
 
 class Launch(NamedTuple):
-    """One launch of a compiled kernel. A tensor's value is None; `tensors` has its argument index, base and offset."""
+    """One launch of a compiled kernel.
+
+    For an argument that is a tensor, `values` contains None, and `tensors` contains its index, base and offset.
+    """
 
     compiled: Any
     grid: tuple[int, int, int]
@@ -53,10 +57,11 @@ class Launch(NamedTuple):
 
 
 class Recording:
-    """Records the launches of one call, in a `with` block. Its tensors are inputs, outputs and scratch.
+    """Records the launches of one call, in a `with` block. The tensors of a call are inputs, outputs or scratch memory.
 
-    `whole` is False if the call cannot be repeated: if one tensor is given as two inputs, if a kernel takes a tensor
-    from elsewhere, or if Triton (or its interpreter) does not expose the arguments of a launch.
+    `whole` is False if the call cannot be repeated. There are three possible reasons: one tensor is given as two
+    inputs; a kernel takes a tensor that is not known here; Triton (or its interpreter) does not return the compiled
+    kernel.
     """
 
     def __init__(self, inputs: Sequence[Tensor | None]) -> None:
@@ -109,7 +114,7 @@ class Recording:
         for tensor in self._allocated:
             if all(tensor is not output for output, _ in outputs):
                 self._places[id(tensor)] = (self._scratch, self._bytes)
-                self._bytes += -(-tensor.nbytes // 256) * 256  # aligned as by the allocator, for which Triton compiled
+                self._bytes += -(-tensor.nbytes // 256) * 256  # alignment of the allocator, which Triton assumes
         for which, (tensor, _) in enumerate(outputs):
             self._places[id(tensor)] = (self._scratch + 1 + which, 0)
         self._outputs = tuple((shape, tensor.dtype) for tensor, shape in outputs)

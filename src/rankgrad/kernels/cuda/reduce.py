@@ -1,4 +1,4 @@
-"""Eager mode on a GPU: computes a loss reduced over its lists, and its gradient, in as few launches as possible."""
+"""Eager mode on a GPU: computes a reduced loss and its gradient, in as few launches as possible."""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -14,8 +14,8 @@ from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded_launches import Recording, allocate, as_bytes, launch
 from rankgrad.kernels.options import OPTIONS
 
-MOST = 1024  # number of kinds of calls that are recorded
-TILE, PROGRAMS = 1024, 256  # documents at a time; maximum number of programs
+MOST = 1024  # maximum number of recorded calls
+TILE, PROGRAMS = 1024, 256  # documents per tile; maximum number of programs
 _known: dict[Any, Recording] = {}
 
 
@@ -33,7 +33,7 @@ def eager(
     options: tuple[float, ...],
     gradient: bool,
 ) -> Tensor:
-    """Return the reduced loss, differentiable by scores, and by `params` if they are tensors (all or none)."""
+    """Return the reduced loss, differentiable by `scores` and, if all params are tensors, by `params`."""
     built = native.ready()
     made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient, built)
     if not gradient:
@@ -47,10 +47,10 @@ def eager(
 
 
 class Connected(torch.autograd.Function):
-    """Connects an already computed value to the graph; `native.cpp` has the same.
+    """Connects an already computed value to the graph. `native.cpp` has the same class.
 
-    PyTorch calls `backward` in a separate thread, where the same Python code was measured to take several times as
-    long. So it does only what is needed, one product.
+    PyTorch calls `backward` in a separate thread, in which the same Python code took several times as long. So
+    `backward` computes only one product.
     """
 
     @staticmethod
@@ -65,7 +65,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Return the gradients by scores and by the params, if there are any."""
+        """Return the gradients by the scores and, if the params are tensors, by the params."""
         slopes, *others = ctx.saved_tensors
         by_params = None
         if ctx.each is not None:
@@ -83,7 +83,10 @@ class Connected(torch.autograd.Function):
 
 
 def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss by the leaf `scores`, from the graph; None if the graph has other nodes."""
+    """Return the gradient of a reduced loss by the leaf `scores`. The graph already contains this gradient.
+
+    Returns None if there are other operations between `scores` and the loss.
+    """
     node: Any = value.grad_fn
     if is_source(node, Connected, scores):
         slopes: Tensor = node.saved_tensors[0]
@@ -108,11 +111,11 @@ def reduced(
     gradient: bool,
     built: Any,
 ) -> list[Tensor]:
-    """Return the reduced value and its derivatives by scores, in their shape; `built` is the C++ module or None.
+    """Return the reduced value and its derivatives by the scores, in the shape of the scores.
 
-    If the params are tensors, the derivatives by scores and then by params are one tensor, `(documents + P,)`. For
-    reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the operator's extras,
-    `(L, P)`.
+    If the params are tensors, the derivatives by scores and then by params are one tensor, `(documents + P,)`. With
+    reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the extras of the
+    operator, `(L, P)`. `built` is the C++ module or None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -153,7 +156,7 @@ def reduced(
 def _reduce(
     reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, params: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the reduced value and its derivatives: by scores, instead of the slopes, and by params, if any."""
+    """Return the reduced value and its derivatives by scores and then by `params` params. This may change `slopes`."""
     value, lists, documents = allocate(values), values.shape[0], slopes.shape[0]
     out = allocate(slopes, documents + params) if params else slopes
     programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" or params else 1
@@ -167,17 +170,17 @@ def _reduce(
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the tensor as kernels take it: contiguous, in this dtype. No copy is made if it is already so."""
+    """Return a tensor for kernels: contiguous, in this dtype. It is copied only if necessary."""
     return (tensor if tensor.dtype == dtype else tensor.detach().to(dtype)).contiguous()
 
 
 def _uneven(addresses: list[int]) -> tuple[int, ...]:
-    """Return the addresses modulo 16: Triton compiles another kernel for addresses that are not multiples of 16."""
+    """Return the addresses modulo 16. For addresses that are not multiples of 16, Triton compiles a separate kernel."""
     return tuple([address & 15 for address in addresses])
 
 
 def _on(device: torch.device) -> Any:
-    """Return a context that makes the device current: kernels are launched on the current device."""
+    """Return a context in which the device is the current device, on which kernels are launched."""
     elsewhere = device.type == "cuda" and device.index != torch._C._cuda_getDevice()
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
@@ -187,7 +190,7 @@ def _reduction(
     values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum, or the mean over lists with signal. Every program computes it, and scales some of the slopes."""
+    """Compute the sum, or the mean over lists with signal. Every program computes it, and scales some slopes."""
     total = tl.zeros([LISTS], values.dtype.element_ty)
     count = tl.zeros([LISTS], tl.int32)
     columns = tl.zeros([LISTS, WIDE], values.dtype.element_ty)

@@ -1,9 +1,9 @@
-"""Sinkhorn's rounds for NeuralNDCG, with the matrix K of a list held in the registers of several programs.
+"""Sinkhorn's rounds for NeuralNDCG. The matrix K of a list is in the registers of several programs.
 
-Each program holds a block of K. A sum over a row or a column consists of the parts of the programs that share it. They
-store their parts in memory, wait for each other, and read all parts; each adds them up in the same order. A program
-takes its block when it starts, so the programs of a list start one after the other. None waits for a program that
-cannot start, if the GPU runs at least as many programs at a time as a list has blocks.
+Each program has one block of K. So the sum of a row or a column consists of parts from several programs. These programs
+store their parts in memory, wait for each other, and read all parts. Each program adds up the parts in the same order.
+A program takes its block when it starts, so the programs of a list start one after the other. The GPU must run at least
+as many programs at the same time as a list has blocks. Then no program waits for a program that cannot start.
 """
 
 from typing import Any
@@ -17,18 +17,18 @@ from rankgrad.kernels.cuda import INTERPRETED, Layout, list_bounds, present
 from rankgrad.kernels.cuda.ideal import gain, ideal_dcg
 from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
-ENTRIES = 32768  # entries of a block in float32; half as many in float64
-TALL = 128
-ACROSS = 1  # blocks of columns, at most; more are slower, because sums of rows would also need a meeting
+ENTRIES = 32768  # number of entries of a block in float32; in float64 it is half of this
+TALL = 128  # number of rows of a block
+ACROSS = 1  # maximum number of blocks of columns; more are slower, because programs also wait for sums of rows
 
 
 def multiprocessors(device: torch.device) -> int:
-    """Number of programs that run at a time, at least."""
+    """Return the number of multiprocessors. At least this number of programs run at the same time."""
     return 1 if INTERPRETED.value else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 class Blocks:
-    """Largest number of blocks of a list, `down` times `across`, and length of the longest list that fits."""
+    """Maximum number of blocks of a list, `down` times `across`, and maximum length of a list, `longest`."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> None:
         self.tall, self.wide = TALL, ENTRIES // TALL // (2 if dtype == torch.float64 else 1)
@@ -50,7 +50,7 @@ def sinkhorn(
     numbers: tuple[float, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Fill values, signal and slopes, which are in `given`, for lists of at most `blocks.longest` documents."""
+    """Compute values, signal and slopes of lists with at most `blocks.longest` documents. `given` has the outputs."""
     like = given[-1]
     parts = (
         allocate(like, 2 * blocks.across, layout.documents),
@@ -67,7 +67,7 @@ def sinkhorn(
 
 @triton.jit
 def meet(counter, visit, programs):
-    """Wait until all programs of the list are here for the `visit`-th time. Then the data that they stored is in L2."""
+    """Wait until all programs of the list have called `meet` `visit + 1` times. Then the data they stored is in L2."""
     tl.debug_barrier()
     if programs > 1:
         tl.atomic_add(counter, 1, sem="release")
@@ -78,7 +78,7 @@ def meet(counter, visit, programs):
 
 @triton.jit
 def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of rows; each block of columns has a part of them."""
+    """Return the sums of rows over all blocks of columns. `dot` is the part of this program."""
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * MOST * stride + r
         tl.store(place + block * stride, dot, mask=r < m)
@@ -92,7 +92,10 @@ def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: 
 
 @triton.jit
 def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of columns, and of the same times the distance from the diagonal."""
+    """Return the sums of columns over all blocks of rows. `near` and `far` are the parts of this program.
+
+    In the sums of `far`, each entry is multiplied by its distance from the diagonal.
+    """
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * 2 * MOST * stride + j
         tl.store(place + block * stride, near, mask=j < m)
@@ -108,10 +111,10 @@ def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, prog
 
 @triton.jit
 def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return a block of K, before its rows are divided by their sums: the logits of row r decrease from document r on.
+    """Return a block of K, before its rows are divided by their sums. The highest entry of row r is 1, at document r.
 
     A zero is loaded from aligned memory for every column. So Triton gives a thread four columns of sixteen rows.
-    Otherwise it would give a thread one column, and use all registers for the factors of rows.
+    Otherwise a thread would have one column, and the factors of rows would need all registers.
     """
     x_r, b_r = tl.load(x + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
     x_j, b_j = tl.load(x + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
@@ -125,7 +128,11 @@ def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.c
 
 @triton.jit
 def _distances(r, j, factor):
-    """Return columns minus rows. They depend formally on the factors, so that no registers hold them for long."""
+    """Return the column minus the row of each entry.
+
+    The result formally depends on `factor`, so that Triton computes it again each time and does not keep it in
+    registers.
+    """
     return j.to(factor.dtype)[None, :] - (r.to(factor.dtype) + (factor == float("inf")).to(factor.dtype))[:, None]
 
 
@@ -157,7 +164,7 @@ def _sinkhorn(
     if m > longest or part >= tl.maximum(programs, 1):
         return
     top, ideal = ideal_dcg(label, best, mask, start, start + m, k, False, WIDE)
-    # From the highest and the lowest score: 0 if all are finite, otherwise NaN, which minima and maxima would hide.
+    # 0 if the highest and the lowest score are finite, otherwise NaN. (Minima and maxima would ignore NaN.)
     off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
     off = (off - off) + (low - low)
     like = top * 0.0
@@ -183,7 +190,8 @@ def _sinkhorn(
     matrix = matrix * _inverse(total)[:, None]
     g = tl.where(j < m, gain(tl.load(label + start + j, mask=j < m, other=0.0), top) / ideal, 0.0)
 
-    # v[t] divides columns by their sums under u[t - 1], u[t] rows by theirs under v[t]; transposed omits the last u.
+    # v[t] scales columns to sum 1 after rows were scaled by u[t - 1]. u[t] scales rows to sum 1 after columns were
+    # scaled by v[t]. The transposed form omits the last u.
     u = tl.where(r < m, like + 1.0, like)
     v = tl.where(j < m, like + 1.0, like)
     for t in range(1, rounds + 1):
@@ -219,7 +227,7 @@ def _sinkhorn(
     if not GRADIENT:
         return
 
-    # `vector` is the derivative by v[t]; `moved[j]` the sum over r of (j - r) times the derivative by the logit (r, j).
+    # `vector` is the derivative by v[t]. `moved[j]` is the sum over r of (j - r) times the derivative by logit (r, j).
     scaled = rounds < 0 if TRANSPOSED else rounds > 0
     extra = tl.where(scaled, 0.0, worth * dot)
     f = tl.where(scaled, -worth * dot * u * u, 0.0)
@@ -249,11 +257,12 @@ def _sinkhorn(
         )  # fmt: skip
         scale = tl.load(vs + before + j, mask=(j < m) & (t > 1), other=0.0)
         moved += far * tl.where(t > 1, scale, -1.0)
-        # Columns without scaling keep their derivative; others have one only through the sums of rows.
+        # Without rounds, columns keep their derivative. Otherwise they have one only through the sums of rows.
         kept = tl.where(rounds > 0, near * 0.0, vector)
         vector = tl.where(t > 1, near, kept - near)
 
-    # Slopes from those by logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. Ties have no derivative.
+    # Slopes from the derivatives by the logits, (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative
+    # of |s_j - s_k| is 0.
     tl.store(shared + j, vector, mask=(j < m) & (above == 0))
     meet(counter, visit, programs)
     if above > 0:

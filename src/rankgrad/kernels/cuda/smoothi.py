@@ -1,8 +1,8 @@
-"""Metrics on SmoothI's rank indicators, with the product in them held constant.
+"""Metrics computed from SmoothI's rank indicators. The derivative treats the product in an indicator as a constant.
 
-One program per list computes one rank after the other. Each rank is a softmax over the list, and its part of the slopes
-is added immediately. In average precision the factor of a rank contains a sum over the later ranks: the sum over all
-ranks minus that over the earlier ones. NDCG needs a launch before this one, for the ideal order.
+One program per list computes one rank after the other. The indicator of a rank is a softmax over the list, and its part
+of the slopes is added immediately. In average precision, the factor of a rank contains a sum over the later ranks. It
+is the sum over all ranks minus the sum over the earlier ranks. For NDCG, another launch first finds the ideal order.
 """
 
 import math
@@ -47,7 +47,8 @@ def run(
     if code == 0:
         launch(places, layout.row_grid(ROWS), *given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
-    # No fusion: a product that is rounded in one place but not in another would make softmaxes of large scores wrong.
+    # No fused multiply-add: if a product is rounded in one place but not in another, softmaxes of large scores are
+    # wrong.
     launch(
         _smooth, layout.list_grid(),
         scores, *given, best, left, later, values, as_bytes(signal, scores), slopes,
@@ -60,7 +61,7 @@ def run(
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """Return the value of a document at a rank: its label, or 1 if it is relevant."""
+    """Return the label of each document (NDCG), or 1 for relevant and 0 for other documents."""
     y = tl.load(labels + i, mask=real, other=0.0)
     if CODE == 0:
         return y
@@ -152,7 +153,7 @@ def _smooth(
     tl.store(values + tl.program_id(0), scale * value)
     tl.store(signal + tl.program_id(0), some.to(tl.uint8))
 
-    # Scores are shifted by the lowest one. The documents that have it share the derivative of the shift.
+    # The lowest score is subtracted from all scores. The documents with the lowest score share its derivative.
     total, ties = zero, zero
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)

@@ -1,8 +1,9 @@
-"""NDCG at the mean ranks of SoftSort. (FastSort pools violators one by one, and has no kernel here.)
+"""NDCG computed from the soft ranks of SoftSort. FastSort is a sequential algorithm, and has no kernel for GPUs.
 
-SoftSort's matrix, before its rows are divided by their sums, is symmetric, e(i, j) = exp(-|x_i - x_j|^p): the row of a
-rank is the row of the document at that rank. There are five launches: sums of rows; mean ranks; per list the value and
-its derivative by each rank; the derivative by each sum; the slopes. All but the third compute the matrix again.
+SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). The row of a
+rank is the row of the document at this rank. There are five launches. They compute the sums of rows; the mean ranks;
+the value of each list and its derivative by each mean rank; the derivative by each sum; the slopes. Each launch except
+the third computes the matrix again.
 """
 
 import math
@@ -61,7 +62,7 @@ def run(
 
 @triton.jit
 def _entry(s_i, s_j, unit, P: tl.constexpr):
-    """Return e(i, j) and its derivative by s_i, `(rows, columns)`, which is 0 for ties."""
+    """Return e(i, j) and its derivative by s_i, both `(rows, columns)`. The derivative is 0 for ties."""
     x = unit * (s_i[:, None] - s_j[None, :])
     if P == 1:
         e = tl.exp(-tl.abs(x))
@@ -78,7 +79,7 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute 1 / the sum of each row; the rank of each document, and its place in the ideal order.
+    """Compute, for each document, 1 / (sum of its row), its rank, and its place in the ideal order.
 
     Tied documents have the mean of their ranks, as on the CPU.
     """
@@ -113,7 +114,7 @@ def _mean_ranks(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the mean rank of each column, and its sum. Counts from the document's rank, for precision."""
+    """Compute the mean rank and the sum of each column. For precision, ranks are relative to the document's rank."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -142,7 +143,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute minus NDCG at the soft ranks, and its derivative by each, divided by the sum of its column."""
+    """Compute minus NDCG from the mean ranks. Also compute its derivatives by them, divided by the sums of columns."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
@@ -197,7 +198,7 @@ def _slopes(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the derivative by each score, which is in its row and in its column."""
+    """Compute the derivative by each score. A score changes its row and its column."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
