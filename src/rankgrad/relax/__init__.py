@@ -1,4 +1,4 @@
-"""Differentiable ranks and permutations. An operator is a frozen dataclass with four methods:
+"""Differentiable ranks and permutations. Each operator is a frozen dataclass with four methods:
 
 `.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` soft ranks from 1,
 `.sort(scores, mask)` softly sorted scores and `.top_k(scores, k, mask)` soft membership in the first k. All are
