@@ -67,7 +67,7 @@ def test_parse(text, name, options):
         ("mlp:init=zero", "init must be one of"),
         ("mlp:activation=rleu", "did you mean 'relu'"),
         ("mlp:dropout=1", "dropout must be a number, at least 0 and below 1; got 1"),
-        ("mlp:dropout=0.1-0.2-0.3", "dropout must be one number, or one for each of the 2 hidden layers"),
+        ("mlp:dropout=0.1-0.2-0.3", "dropout must be one number, or one number for each of the 2 hidden layers"),
         ("mlp:dropout=true", "dropout must be a number, at least 0"),
         ("mlp:noise=-1", "noise must be a finite number, at least 0; got -1"),
         ("context_aware:width=10,heads=3", "width must be a multiple of heads, 3; got 10"),

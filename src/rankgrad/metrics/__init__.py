@@ -3,8 +3,9 @@
 All functions share these rules.
 
 **Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document; with None, all are
-documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one list.
-Higher scores rank first. Labels are integers or floats. Half precision is computed in float32, float64 stays float64.
+documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one
+list. Higher scores rank first. Labels are integers or floats. Half precision is computed in float32, float64 stays
+float64.
 
 **Options.**
 

@@ -69,7 +69,7 @@ def ndcg(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NDCG: normalised discounted cumulative gain, the DCG divided by that of the best order.
+    r"""NDCG: normalised discounted cumulative gain, the DCG divided by the DCG of the best order.
 
     .. math:: \mathrm{NDCG@}k = \mathrm{DCG@}k \,/\, \max_{\text{orders}} \mathrm{DCG@}k
 
@@ -122,7 +122,7 @@ def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount
 
 
 def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
-    """Gains of labels; with `top`, `(..., 1)`, the exponential ones divided by 2^top, which no label overflows."""
+    """Return gains of labels; with `top (..., 1)`, exponential gains are divided by 2^top, so they cannot overflow."""
     if callable(gain):
         return gain(labels)
     if gain == "linear":
