@@ -1,4 +1,4 @@
-"""Minus metrics computed from sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and similar losses."""
+"""Losses that are minus a metric computed from sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and others."""
 
 import math
 from typing import Any
@@ -149,7 +149,7 @@ def approx_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxAP: minus average precision. Sigmoids count all documents, and relevant documents, above a rank.
+    r"""ApproxAP: minus average precision. Sigmoids count the documents and relevant documents before each document.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)

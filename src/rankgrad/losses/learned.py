@@ -33,8 +33,8 @@ class LearnDCG(nn.Module):
     Args:
         gain_base, discount_base, alpha: initial values of b_g and b_d, above 1, and of alpha, above 0.
         discount: form of the discount, `"log"` or `"curved"`.
-        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. Without any of
-            them, the loss with default values equals `approx_ndcg`.
+        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. Without any of them, the loss with
+            default values equals `approx_ndcg`.
         k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
         beta: sharpness of the soft cutoff; not used without `k`.
 

@@ -32,7 +32,7 @@ def list_ap(
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         bins: number of score levels, at least 2; the cost is n x bins.
-        threshold: label limit; a document is relevant if its label is above this value.
+        threshold: label above which a document is relevant.
 
     Example:
         >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

@@ -61,7 +61,7 @@ def listnet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        targets: `"sum"` divides the labels by their sum; `"softmax"` takes their softmax, as allRank does.
+        targets: label distribution: `"sum"`, labels divided by their sum, or `"softmax"`, their softmax, as in allRank.
 
     Example:
         >>> listnet(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 0., 0.]]))
@@ -182,7 +182,7 @@ def unique_softmax(
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
     field = torch.where(rivals, lists.scores[..., None, :], lowest(lists.scores))  # (..., n, n)
-    # Not logsumexp minus the score: for large scores its derivative loses the number of ties at the top.
+    # Not logsumexp minus the score: for large scores its derivative would be wrong for ties at the top.
     terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
     return lists.reduce((gain * terms).sum(-1), reduction, has_relevant(lists))

@@ -30,7 +30,7 @@ class NeuralLoss(nn.Module):
 
     Args:
         grades: G of the published form, 3 or 5; labels are 0 to G - 1.
-        form: `"mended"` or `"published"`.
+        form: form of the loss, `"mended"` or `"published"`.
         path: folder written by `rankgrad pretrain-loss`; its form and grades replace the other two arguments.
 
     Example:

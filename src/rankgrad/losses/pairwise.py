@@ -100,7 +100,7 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: the weight of a pair is the change of the metric if it swaps ranks (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: the weight of a pair is the change of the metric if the two swap ranks (LambdaLoss@K, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
@@ -227,7 +227,7 @@ def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> 
         return f"metric={metric.name}"
     if metric is not None and (callable(metric.gain) or callable(metric.discount)):
         return "a custom gain or discount"
-    # The kernels visit each pair from the higher score, so they need sigma >= 0.
+    # The kernels need sigma >= 0: they compute each pair once, from its document with the higher score.
     return None if sigma >= 0 else f"sigma={sigma}"
 
 

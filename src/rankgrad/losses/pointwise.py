@@ -86,7 +86,7 @@ def bce(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        threshold: label limit; a document is relevant, r_i = 1, if its label is above this value.
+        threshold: label above which a document is relevant, r_i = 1.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

@@ -102,7 +102,7 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
-    """Return the metric computed from soft ranks `(..., n)`, `(...)`; for RR, AP and ERR with a lifted permutation."""
+    """Return the metric computed from soft ranks `(..., n)`, `(...)`; RR, AP and ERR use a lifted permutation."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
     if metric.name == "ARP":
         if metric.k is None:
@@ -119,13 +119,13 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """Return a document's share of the top k by its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
+    """Return a document's share in the top k from its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
     # Without k: a constant that stays in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
 def _still_looking(chance: Tensor) -> Tensor:
-    """Return the probability that a reader reaches each rank, `(..., k)`; a lifted `chance` may be above 1."""
+    """Return the probability that a reader reaches each rank, `(..., k)`; after `lift`, `chance` may be above 1."""
     missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 

@@ -1,4 +1,4 @@
-"""Minus metrics computed from SmoothI's rank indicators, as in its paper."""
+"""Losses that are minus a metric computed from SmoothI's rank indicators, as in its paper."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def smooth_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth NDCG: minus NDCG@k of the expected label at each rank.
+    r"""Smooth NDCG: minus NDCG@k, computed from the expected label at each rank.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 

@@ -1,4 +1,4 @@
-"""Minus NDCG computed from soft permutations (NeuralNDCG, SoftRank) or soft ranks (SoftSort, FastSort, OT)."""
+"""Losses that are minus NDCG computed from soft permutations (NeuralNDCG, SoftRank) or soft ranks (the others)."""
 
 from typing import Any
 
@@ -143,7 +143,7 @@ def fastsort_ndcg(
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
         temperature: epsilon of `rankgrad.relax.fast_sort`; a smaller value is closer to the exact ranks, and fewer
             documents have a gradient.
-        regularisation: `"l2"` or `"entropic"`.
+        regularisation: kind of regularisation, `"l2"` or `"entropic"`.
 
     Example:
         >>> fastsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

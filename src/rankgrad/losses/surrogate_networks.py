@@ -47,7 +47,7 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Estimates nDCG with exponential gain from labels and scores of any scale: it estimates only the discounts.
+    r"""Estimates nDCG with exponential gain from labels and scores of any scale. Only the discounts are estimated.
 
     The input of a document is the number of documents with higher and with lower scores, and the length of the list.
     Documents are counted with sigmoids at a few temperatures, in units of the list's standard deviation. From this
@@ -114,7 +114,7 @@ def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | Mende
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
     """Read a network written by `rankgrad pretrain-loss`, and the facts about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
-    if not os.path.isfile(path):  # never raises, unlike Path.is_file
+    if not os.path.isfile(path):  # unlike Path.is_file, it never raises an error
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         tensors, facts = read_tensors(path)

@@ -157,7 +157,10 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return, per rank, the probability of no flagged document before it, and then of a flagged document at it."""
+    """Return two probabilities per rank, `(..., n)`.
+
+    The first: no flagged document is before this rank. The second: if so, the document at this rank is flagged.
+    """
     size, inside, _, place = ranked.tied(flags)
     # None of the `place` tied documents before it is flagged, so all `inside` are among the other size - place.
     found = (inside / (size - place)).clamp(max=1)

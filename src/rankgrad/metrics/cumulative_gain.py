@@ -40,8 +40,8 @@ def dcg(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        gain: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
+        gain: gain of a label: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
+        discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.
 
     Example:
         >>> dcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
@@ -78,8 +78,8 @@ def ndcg(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        gain: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
+        gain: gain of a label: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
+        discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.
 
     Example:
         >>> ndcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))

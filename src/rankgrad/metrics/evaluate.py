@@ -24,7 +24,7 @@ _MOST_PADDING, _SMALL = 8, 1_000_000  # padded positions per document; padded po
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of `evaluate`: `result["nDCG@10"]` is a mean. It is printed as a table with the conventions of metrics."""
+    """Result of `evaluate`: `result["nDCG@10"]` is a mean. `print` shows a table with the metrics' conventions."""
 
     means: dict[str, float]  # mean over the lists, by the metric's name
     values: dict[str, Values]  # (lists,) per metric; NaN for an empty list that is skipped
@@ -240,7 +240,7 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """Return the lowest allowed label: 0 if a metric computes with labels, None if metrics only compare labels."""
+    """Return the lowest allowed label: 0, or None if no metric computes with labels, except by a custom gain."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 

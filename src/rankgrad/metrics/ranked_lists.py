@@ -51,9 +51,10 @@ class Ranked:
         return ((total[first + size] - total[first]) / size).to(self.labels.dtype)
 
     def tied(self, flags: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return per rank: size of the group of ties, its flagged documents, flagged documents before it, index in it.
+        """Return four numbers per rank about its group of tied documents.
 
-        If ties are not averaged, each document is alone in its group.
+        They are the size of the group, the number of flagged documents in the group and before the group, and the index
+        of the rank in the group. If ties are not averaged, each document is alone in its group.
         """
         count = flags.cumsum(-1)
         if self.ties is None:

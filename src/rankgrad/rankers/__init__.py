@@ -2,8 +2,8 @@
 
 **Two layouts.** `ranker(features, offsets)` takes flat lists, features `(documents, f)` with `offsets (lists + 1,)`,
 and returns scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask
-`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or none. A batch may have no
-list.
+`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or no document. A batch
+may have no list.
 
 **Independent lists.** The scores of a list do not depend on the other lists of its batch, on padding, or on rows after
 the last list. The only exception is batch norm in training. Documents attend only to documents of their list.

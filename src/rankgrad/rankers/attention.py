@@ -23,7 +23,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         inner = heads * (head_size or width // heads)
-        self.project = nn.Linear(width, 3 * inner)  # queries, keys and values at once
+        self.project = nn.Linear(width, 3 * inner)  # queries, keys and values in one layer
         self.out = nn.Linear(inner, width)
 
     def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
@@ -41,7 +41,7 @@ def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor
     r"""Multiply each row h_i by its softmax weight a_i in its list, and sum the products over the list.
 
     Args:
-        logits: `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
+        logits: logits of the softmax, `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
         rows: h, `(rows, d)`.
         index: positions of the rows in their lists.
 

@@ -25,7 +25,8 @@ class AttentionMIL(PoolingScorer):
         widths: widths of the layers that compute h.
         attention: number of rows of V and U.
         gated: True to use the gate U.
-        mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, as published.
+        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, as
+            published.
         head: widths of the hidden layers of the MLP that computes the score in mode `"pooled"`.
         activation, norm, dropout: options of both MLPs, as in `MLP`.
 

@@ -51,9 +51,9 @@ class MLP(Scorer):
     Args:
         features: f, the number of features.
         widths: widths of the hidden layers; an empty list makes a linear ranker.
-        norm: `"none"`, `"batch"` or `"layer"`.
+        norm: norm of the hidden layers, `"none"`, `"batch"` or `"layer"`.
         norm_place: position of the norm, `"before"` or `"after"` the activation.
-        norm_momentum: momentum of batch norm as PyTorch defines it: 0.001 is TensorFlow's 0.999.
+        norm_momentum: momentum of batch norm as PyTorch defines it: 0.001 here is 0.999 in TensorFlow.
         input_norm: norm of the features, `"none"` or `"batch"`.
         activation: a name in `ACTIVATIONS`, such as `"relu"`.
         dropout: dropout probability: one number, or one number per hidden layer.

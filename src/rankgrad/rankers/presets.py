@@ -23,7 +23,7 @@ class Preset:
     optimiser: str | None = None  # spec of the optimiser
     lr: float | None = None  # learning rate
     batch: int | None = None  # number of lists per step
-    list_size: int | None = None  # longer lists are truncated to this length in training
+    list_size: int | None = None  # maximum length: longer lists are truncated in training
     epochs: int | None = None  # number of passes over the training lists
     schedule: str | None = None  # spec of the learning rate schedule
     loss: str | None = None  # spec of the loss; None if the paper compares several losses

@@ -1,4 +1,4 @@
-"""Base class of rankers, which compute one score per document in two layouts, and checks of their options."""
+"""The base class of rankers, which compute one score per document, and the checks of their options."""
 
 import copy
 from abc import abstractmethod
@@ -47,8 +47,8 @@ class Scorer(nn.Module):
             features: `(documents, f)`. Rows from `offsets[-1]` on belong to no list: their scores have no meaning,
                 and they do not change other scores.
             offsets: whole numbers `(lists + 1,)` that start at 0 and do not decrease.
-            width: at least the length of the longest list. Without it a list-aware ranker reads the length from
-                `offsets`, which waits for the GPU.
+            width: length of the padded lists, at least the length of the longest list. Without it, a list-aware ranker
+                reads the length from `offsets`, which waits for the GPU.
         """
         self._check(features, 2, "(documents, {})")
         if offsets.dim() != 1 or offsets.shape[0] == 0 or offsets.dtype.is_floating_point:

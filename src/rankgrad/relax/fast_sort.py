@@ -1,4 +1,4 @@
-"""FastSort: ranking as projection onto the permutahedron, by pooling adjacent violators."""
+"""FastSort: soft ranks by projection onto the permutahedron, computed by pooling adjacent violators."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class fast_sort(Relaxation):
 
     Args:
         temperature: epsilon, the strength of the regularisation.
-        regularisation: `"l2"` or `"entropic"`.
+        regularisation: kind of regularisation, `"l2"` or `"entropic"`.
 
     Example:
         >>> fast_sort(temperature=2.0).ranks(torch.tensor([1.0, 3.0, 2.5]))
@@ -96,7 +96,7 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
     while True:
         owner = _number(starts)
         high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
-        # pool(z) - pool(w) must not increase from block to block. Differences of z and of w separately keep precision.
+        # pool(z) - pool(w) must not increase from block to block. Separate differences of z and of w are more precise.
         falls, wanted = high[..., :-1] - high[..., 1:], low[..., :-1] - low[..., 1:]
         rises = falls < wanted - tolerance * (falls.abs() + wanted.abs())
         merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))

@@ -102,7 +102,7 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
 
 
 def expected_ranks(permutation: Tensor) -> Tensor:
-    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which need not be 1."""
+    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which may differ from 1."""
     rows = rank_numbers(permutation)[:, None]
     total = permutation.sum(-2)
     return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
