@@ -127,12 +127,12 @@ def test_print():
 @pytest.mark.parametrize(
     ("terms", "error", "told"),
     [
-        ([], ValueError, r"terms must be pairs \(weight, loss\), at least one; got none"),
+        ([], ValueError, r"terms must contain at least one pair \(weight, loss\); got none"),
         (["softmax"], TypeError, r"terms must be pairs \(weight, loss\); got 'softmax'"),
         ([(0, softmax)], ValueError, "weight must be a finite number above 0; got 0"),
         ([(True, softmax)], ValueError, "weight must be a finite number above 0; got True"),
         ([(float("nan"), softmax)], ValueError, "weight must be a finite number above 0; got nan"),
-        ([(1, 5)], TypeError, "loss must be text, a function or a module; got int"),
+        ([(1, 5)], TypeError, "loss must be a spec, a function or a module; got int"),
         ([(1, "sofmax")], ValueError, "loss must be a known name; got 'sofmax'; did you mean 'softmax'"),
         ([(1, "learndcg:adapt=heldout")], ValueError, "adapt must be 'joint' with a weighted sum; got 'heldout'"),
         ([(1, parse_loss("learndcg:adapt=heldout"))], ValueError, "adapt must be 'joint' with a weighted sum"),

@@ -28,7 +28,7 @@ def test_a_text_is_its_loss(text, expected):
     [
         ("lamdaloss", "did you mean 'lambdaloss'"),
         ("mse@3", "mse takes none"),
-        ("rmse", "loss must give levels: rmse:levels=...; got 'rmse'"),
+        ("rmse", "loss must give levels, as in rmse:levels=...; got 'rmse'"),
         ("approx_ndcg:temprature=1", "did you mean 'temperature'"),
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
         ("lambdaloss@0", "at least 1 after @"),

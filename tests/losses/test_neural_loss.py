@@ -77,7 +77,7 @@ def test_a_network_of_grades_refuses_other_labels():
     loss = NeuralLoss(grades=3, form="published")
     for labels in (torch.tensor([[3.0, 0.0, 1.0]]), torch.tensor([[0.5, 2.0, 1.0]])):
         with pytest.raises(
-            ValueError, match=r"^labels must be whole numbers from 0 to 2 for a network of 3 grades; got"
+            ValueError, match=r"^labels must be whole numbers from 0 to 2 for a network with 3 grades; got"
         ):
             loss(SCORES, labels)
     padded = loss(torch.tensor([[2.0, 1.0, 3.0, 0.0]]), torch.tensor([[1.0, 0, 2, 9]]), mask=torch.arange(4)[None] < 3)
@@ -268,7 +268,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
             lambda path: write_tensors(
                 path, {"a": torch.zeros(1)}, {"format": FORMAT, "version": 1, "network": {"form": "mended"}}
             ),
-            "must hold a network with matching weights; got",
+            "must contain a network and the weights of this network; got the error",
         ),
     ],
 )

@@ -358,7 +358,7 @@ BAD_OPTIONS = {
     "discount must be one of 'log', 'curved'; got 'flat'": ("LearnDCG", {"discount": "flat"}),
     "learn must be one of 'gain', 'discount', 'alpha'; got 'beta'": ("LearnDCG", {"learn": ("beta",)}),
     "form must be one of 'mended', 'published'; got 'printed'": ("NeuralLoss", {"form": "printed"}),
-    "grades must be 3 or 5, for which there are weights (or give path); got 4": ("NeuralLoss", {"grades": 4}),
+    "grades must be 3 or 5, for which weights exist (otherwise give path); got 4": ("NeuralLoss", {"grades": 4}),
 }
 
 

@@ -119,7 +119,7 @@ def test_parse_errors(text, message):
 def test_construction_errors():
     with pytest.raises(TypeError, match="k must be a whole number or None; got 'ten'"):
         nDCG @ "ten"
-    with pytest.raises(TypeError, match="metric must be a text such as 'nDCG@10', or a Metric; got int"):
+    with pytest.raises(TypeError, match="metric must be a spec such as 'nDCG@10', or a Metric; got int"):
         parse_metric(10)
     with pytest.raises(ValueError, match="k must be at least 1; got 0"):
         nDCG @ 0
@@ -210,7 +210,7 @@ def test_json_and_conventions():
 
 
 def test_evaluate_errors():
-    with pytest.raises(ValueError, match="metrics must name at least one metric; got none"):
+    with pytest.raises(ValueError, match="metrics must contain at least one metric; got none"):
         metrics.evaluate([1.0], [1], [])
     with pytest.raises(ValueError, match="bootstrap must be at least 0; got -1"):
         metrics.evaluate([1.0], [1], "RR", bootstrap=-1)

@@ -163,14 +163,14 @@ def test_bad_files(tmp_path, read, content, message):
 
 
 def test_bad_arguments(tmp_path):
-    with pytest.raises(ValueError, match="run must share a query with qrels; got queries '1', '2' in the run, 'a' in"):
+    with pytest.raises(ValueError, match="run must contain a query of qrels; got queries '1', '2' in the run, 'a' in"):
         measure_run({"1": {}, "2": {}}, {"a": {"d": 1}}, "AP")
     with pytest.raises(ValueError, match="be text without spaces; got 'a b'"):
         write_run(tmp_path / "run", {"q": {"a b": 1.0}})
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="queries must name 2 lists, each once; got 1 different of 2"):
+    with pytest.raises(ValueError, match="queries must be 2 different ids, one per list; got 2 ids, 1 of them"):
         to_run([1.0, 2.0], [0, 1, 2], ["q", "q"], ["a", "b"])
-    with pytest.raises(ValueError, match="ids must differ within a list; got a repeated one in query 'q'"):
+    with pytest.raises(ValueError, match="ids must differ within a list; got a repeated id in query 'q'"):
         to_run([1.0, 2.0], [0, 2], ["q"], ["a", "a"])
 
 

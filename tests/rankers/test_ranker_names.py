@@ -59,7 +59,7 @@ def test_parse(text, name, options):
         ("linear:bias=1", "option must be one that linear has"),
         ("smoothi-dnn:drop=1", "did you mean 'dropout'"),
         ("mlp:widths=0", "widths must be a whole number, at least 1; got 0"),
-        ("mlp:widths=8-0.5", "each of widths must be a whole number, at least 1; got 0.5"),
+        ("mlp:widths=8-0.5", "each value of widths must be a whole number, at least 1; got 0.5"),
         ("mlp:widths=8,widths=9", "give widths once"),
         ("mlp:norm=bach", "norm must be one of 'none', 'batch', 'layer'; got 'bach'"),
         ("mlp:norm_place=over", "norm_place must be one of"),
@@ -67,9 +67,9 @@ def test_parse(text, name, options):
         ("mlp:init=zero", "init must be one of"),
         ("mlp:activation=rleu", "did you mean 'relu'"),
         ("mlp:dropout=1", "dropout must be a number, at least 0 and below 1; got 1"),
-        ("mlp:dropout=0.1-0.2-0.3", "dropout must be one number, or one for each of the 2 hidden layers"),
+        ("mlp:dropout=0.1-0.2-0.3", "dropout must be one number, or one number for each of the 2 hidden layers"),
         ("mlp:dropout=true", "dropout must be a number, at least 0"),
-        ("mlp:noise=-1", "noise must be a number, at least 0; got -1"),
+        ("mlp:noise=-1", "noise must be a finite number, at least 0; got -1"),
         ("context_aware:width=10,heads=3", "width must be a multiple of heads, 3; got 10"),
         ("context_aware:heads=0", "heads must be a whole number"),
         ("context_aware:output=softmax", "output must be one of"),
@@ -100,22 +100,22 @@ def test_bad_input_is_named():
     ranker = made("context_aware", torch.float32)
     rows, offsets = rows_of([3, 2], torch.float32)
     for error, message, *arguments in (
-        (ValueError, r"features must be \(documents, 5\); got \(5, 4\)", rows[:, :4], offsets),
-        (ValueError, r"features must be \(documents, 5\); got \(1, 5, 5\)", rows[None], offsets),
+        (ValueError, r"features must have shape \(documents, 5\); got \(5, 4\)", rows[:, :4], offsets),
+        (ValueError, r"features must have shape \(documents, 5\); got \(1, 5, 5\)", rows[None], offsets),
         (TypeError, "features must be floating point", rows.long(), offsets),
-        (ValueError, "offsets must be integers", rows, offsets.float()),
-        (ValueError, "offsets must end at the number of documents, 4, or before; got 5", rows[:4], offsets),
+        (ValueError, "offsets must be whole numbers", rows, offsets.float()),
+        (ValueError, "offsets must have a last value of at most 4, the number of documents; got 5", rows[:4], offsets),
         (ValueError, "offsets must start at 0; got 1", rows, torch.tensor([1, 5])),
-        (ValueError, "offsets must never fall", rows, torch.tensor([0, 4, 3, 5])),
+        (ValueError, "offsets must not decrease; got decreasing offsets", rows, torch.tensor([0, 4, 3, 5])),
         (ValueError, "offsets must be on the device of features", rows, offsets.to("meta")),
     ):
         with pytest.raises(error, match=message):
             ranker(*arguments)
     with pytest.raises(ValueError, match="width must be at least the length of the longest list, 3; got 2"):
         ranker(rows, offsets, width=2)
-    with pytest.raises(ValueError, match=r"mask must be boolean \(1, 5\)"):
+    with pytest.raises(ValueError, match=r"mask must be boolean, of shape \(1, 5\)"):
         ranker.padded(rows[None], torch.ones(1, 5))
-    with pytest.raises(ValueError, match=r"features must be \(lists, n, 5\)"):
+    with pytest.raises(ValueError, match=r"features must have shape \(lists, n, 5\)"):
         ranker.padded(rows, torch.ones(5) > 0)
 
 

@@ -1,4 +1,4 @@
-"""Metrics at sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and similar losses. All return minus the metric."""
+"""Losses that are minus a metric computed from sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and others."""
 
 import math
 from typing import Any
@@ -73,7 +73,7 @@ def approx_precision(
         k: soft cutoff, the sigmoid with sharpness `beta`; also the divisor.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> approx_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=2)
@@ -116,7 +116,7 @@ def approx_mrr(
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> approx_mrr(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -149,7 +149,7 @@ def approx_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxAP: minus average precision; ranks and relevant documents above a rank are counted with sigmoids.
+    r"""ApproxAP: minus average precision. Sigmoids count the documents and relevant documents before each document.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
@@ -159,7 +159,7 @@ def approx_ap(
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> approx_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 1.]]))
@@ -182,5 +182,5 @@ def approx_ap(
 
 
 def _params(temperature: float) -> tuple[float, float, float]:
-    """Parameters of LearnDCG's kernel as constants: log of the gain base 2, published discount (0), alpha."""
+    """Return the parameters of LearnDCG's kernel: log of the gain base 2, 0 for the published discount, alpha."""
     return math.log(2.0), 0.0, 1.0 / temperature

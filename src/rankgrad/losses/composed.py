@@ -17,13 +17,13 @@ class WeightedSum(nn.Module):
 
     .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
 
-    Arguments are those of every loss. `reduction="none"` returns the weighted sum of the terms' values per list;
-    `"mean"` returns the weighted sum of the terms' means, each over the lists that have signal for that term, so the
-    terms may divide by different numbers of lists. `takes_weights` is True if all terms take document weights. Terms
-    with parameters are submodules: their parameters are also trained.
+    It is called like every loss. `reduction="none"` returns the weighted sum of the terms' values per list. `"mean"`
+    returns the weighted sum of the terms' means. Each mean is over the lists that have signal for its term, so two
+    means can be over different numbers of lists. `takes_weights` is True if all terms take document weights. Terms with
+    parameters are submodules: their parameters are also trained.
 
     Args:
-        terms: weights above 0, and losses: functions or modules of `rankgrad.losses`.
+        terms: pairs of a weight above 0 and a loss, which is a function or module of `rankgrad.losses`.
     """
 
     def __init__(self, terms: Sequence[tuple[float, Callable[..., Tensor]]]) -> None:
@@ -42,7 +42,7 @@ class WeightedSum(nn.Module):
         weights: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Compute the weighted sum; arguments as in every loss."""
+        """Compute the weighted sum; the arguments are those of every loss."""
         lists = {"mask": mask, "offsets": offsets, "reduction": reduction}
         if weights is not None:
             if not self.takes_weights:
@@ -56,7 +56,7 @@ class WeightedSum(nn.Module):
         return total
 
     def learned(self) -> dict[str, float]:
-        """Return the learned scalars of all terms by name; a name in several terms gets the prefix `term1.`, ..."""
+        """Return the learned scalars of all terms by name; a name in several terms gets a prefix such as `term1.`."""
         found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {
@@ -66,7 +66,7 @@ class WeightedSum(nn.Module):
         }
 
     def extra_repr(self) -> str:
-        """Return the sum as text, for print."""
+        """Return the weighted sum of losses as text, for `print`."""
         return " + ".join(f"{weight:g} * {_name(loss)}" for weight, loss in self.terms)
 
 
@@ -85,7 +85,7 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
 
 
 def learned_scalars(loss: nn.Module) -> dict[str, float]:
-    """Return the learned scalars of a loss, or of the first loss inside it that has some; empty for most losses.
+    """Return the learned scalars of a loss, or of the first learned loss inside it; most losses have none.
 
     Args:
         loss: any module.
@@ -95,5 +95,5 @@ def learned_scalars(loss: nn.Module) -> dict[str, float]:
 
 
 def _name(loss: Any) -> str:
-    """Return the text or the name of a loss, for print."""
+    """Return the spec or the name of a loss, for `print`."""
     return str(getattr(loss, "text", None) or getattr(loss, "__name__", None) or type(loss).__name__)

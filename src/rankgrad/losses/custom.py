@@ -1,4 +1,4 @@
-"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are made from text."""
+"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are made from specs."""
 
 import functools
 import inspect
@@ -17,24 +17,24 @@ from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
 _FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
-# Names of the training log: a parameter of a loss with such a name is logged as `loss.name`.
+# Names that the training log uses: a parameter of a loss with such a name is logged as `loss.name`.
 _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 
 
 def as_loss(loss: Any) -> TextLoss:
-    """Make a loss from text, a function or a module; a module is copied, and its parameters can be trained.
+    """Make a loss from a spec, a function or a module. A module is copied, and its parameters can be trained.
 
-    The parameter names of the function decide what it receives:
+    The parameter names of the function decide its input:
 
-    - `(scores, labels, *, offsets, reduction)`, as every loss of `rankgrad.losses`: flat lists.
+    - `(scores, labels, *, offsets, reduction)`, like every loss of `rankgrad.losses`: flat lists.
     - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
     - `(scores, labels)`: one list at a time, `(n,)`.
 
-    It returns one value per list. In the padded form it may return one value, the mean over the lists. A loss with a
-    parameter `weights` also receives the weights of the documents, in the same layout.
+    It returns one value per list. In the padded form it may also return one value, the mean over the lists. A loss with
+    a parameter `weights` also receives the weights of the documents, in the same layout.
 
     Args:
-        loss: text, a function, `functools.partial`, an `nn.Module` or any other callable object.
+        loss: a spec, a function, `functools.partial`, an `nn.Module` or any other callable object.
 
     Example:
         >>> def squares(scores, labels):
@@ -51,16 +51,16 @@ def as_loss(loss: Any) -> TextLoss:
         return found
     if isinstance(loss, type):
         bad_type("loss", f"be an object or a function, such as {loss.__name__}()", f"the class {loss.__name__}")
-    check_callable("loss", loss, "text such as 'lambdaloss@5', a function or an nn.Module")
+    check_callable("loss", loss, "a spec such as 'lambdaloss@5', a function or an nn.Module")
     name = _known_name(loss)
     return CustomLoss(loss) if name is None else parse_loss(name)
 
 
 def loss_text(loss: Any) -> str:
-    """Return the text of a loss, or a description if the loss cannot be made from text.
+    """Return the spec of a loss, or a description if the loss cannot be made from a spec.
 
     Args:
-        loss: text, a function or a module; see `as_loss`.
+        loss: a spec, a function or a module; see `as_loss`.
     """
     if isinstance(loss, str | TextLoss):
         return str(loss)
@@ -71,8 +71,8 @@ def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedS
     """Return the weighted sum of losses as one loss.
 
     Args:
-        terms: pairs `(weight, loss)`: a finite number above 0, and a loss as text, a function of `rankgrad.losses`
-            (`functools.partial` gives it options), or any function or module that `as_loss` takes.
+        terms: pairs `(weight, loss)`. The weight is a finite number above 0. The loss is a spec, a function of
+            `rankgrad.losses` (with options: `functools.partial`), or any function or module that `as_loss` takes.
 
     Example:
         >>> from rankgrad.losses import bce
@@ -81,7 +81,7 @@ def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedS
         tensor(1.4342)
     """
     if not terms:
-        bad_value("terms", "be pairs (weight, loss), at least one", "none")
+        bad_value("terms", "contain at least one pair (weight, loss)", "none")
     return WeightedSum([_term(term) for term in terms])
 
 
@@ -96,10 +96,10 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     if isinstance(loss, TextLoss):
         loss.only_joint("a weighted sum")
     if not callable(loss):
-        bad_type("loss", "be text, a function or a module", type(loss).__name__)
+        bad_type("loss", "be a spec, a function or a module", type(loss).__name__)
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
         return float(weight), loss
-    # Not copied: the parameters of a sum are those of its terms.
+    # Not copied: a sum has the same parameters as its terms.
     custom = CustomLoss(loss, copied=False)
     return float(weight), loss if custom.form == "flat" and custom._takes("mask") else custom
 
@@ -136,9 +136,9 @@ class CustomLoss(TextLoss):
         return self.form == "flat" and _packaged(self.function)
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
-        """Compute the loss; arguments as in every loss."""
+        """Compute the loss; the arguments are those of every loss."""
         if lists.get("weights") is not None and not self.takes_weights:
-            bad_value("weights", f"be None for {self}, which takes none", "weights")
+            bad_value("weights", f"be None for {self}, which takes no weights", "weights")
         layout = lists.get("offsets") is not None or self._takes("mask")
         if self.form == "flat" and reduction != "none" and layout and self._takes("reduction"):
             return self._call(scores, labels, **lists, reduction=reduction)
@@ -147,7 +147,7 @@ class CustomLoss(TextLoss):
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 
     def learned(self) -> dict[str, float]:
-        """Return the values of the parameters by name: those of `learned()`, otherwise all scalar parameters."""
+        """Return the learned values by name: from the module's `learned()`, otherwise all scalar parameters."""
         methods = [getattr(part, "learned", None) for part in self.modules() if part is not self]
         found = next((values for each in methods if callable(each) and (values := each())), None)
         if found is None:
@@ -198,7 +198,7 @@ class CustomLoss(TextLoss):
         return value.reshape(()).to(scores.dtype)
 
     def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """Call the loss with those arguments that it takes and that are not None."""
+        """Call the loss with the arguments that it takes, except those that are None."""
         given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
         found = self.function(scores, labels, **self.options, **given)
         if not isinstance(found, Tensor):
@@ -213,7 +213,7 @@ class CustomLoss(TextLoss):
         if values.requires_grad or not scores.requires_grad or not torch.is_grad_enabled():
             return values
         if bool((values != 0).any()):
-            bad_value("loss", "be differentiable by the scores", f"values without a graph from {self}")
+            bad_value("loss", "be differentiable with respect to the scores", f"values without a graph from {self}")
         return values + 0.0 * scores.sum()
 
     def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
@@ -237,13 +237,13 @@ def _known_name(loss: Any) -> str | None:
 
 
 def _about(loss: Any) -> str:
-    """Return the description of a loss; that of a module includes its `extra_repr`."""
+    """Return the description of a loss; the description of a module includes its `extra_repr`."""
     extra = loss.extra_repr() if isinstance(loss, nn.Module) else ""
     return on_one_line(f"{describe(loss)}({extra})" if extra else describe(loss))
 
 
 def _packaged(part: Any) -> bool:
-    """True if a callable and all callables in it are defined in this package or are modules of PyTorch."""
+    """Return True if a callable and all callables in it are of this package or are modules of PyTorch."""
     if isinstance(part, list | tuple):
         return all(map(_packaged, part))
     if isinstance(part, functools.partial):

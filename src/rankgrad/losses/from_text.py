@@ -1,4 +1,4 @@
-"""Make losses from text, as used by the command line, recipes and saved models; `rankgrad.spec` parses it."""
+"""Make losses from specs, for the command line, recipes and saved models."""
 
 import inspect
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
-# Training of the parameters of a loss: with those of the ranker, or by the metric on lists that are held out.
+# Ways to train the parameters of a loss: together with the ranker, or by the metric on lists that are held out.
 ADAPTS = ("joint", "heldout")
-# Arguments that are given with the lists, not in the text.
+# Arguments that are given with the lists, not in the spec.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
 # Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
 KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
-    """A loss with options, from text. `str(loss)` is the text; `takes_weights` is True if it takes document weights.
+    """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if it takes document weights.
 
-    `adapt` is not an option of the loss but of its training: `"joint"` or `"heldout"`, for losses with parameters.
+    `adapt` is an option of the training, not of the loss: `"joint"` or `"heldout"`, for losses with parameters.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TextLoss(nn.Module):
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise if the text contains `adapt=heldout`, which `what` does not support.
+        """Raise if the spec contains `adapt=heldout`, which `what` does not support.
 
         Args:
             what: name of the feature without support, for the error.
@@ -68,14 +68,14 @@ class TextLoss(nn.Module):
 
 
 def parse_loss(text: str) -> TextLoss:
-    """Make a loss from text: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
+    """Make a loss from a spec: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
 
     Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
-    is any metric with any operator and its options. A loss with parameters takes `adapt=joint` or `adapt=heldout`.
-    `0.7*softmax+0.3*bce` is a weighted sum of losses; each may have a cutoff and options.
+    makes a loss from any metric and any operator with its options. A loss with parameters takes `adapt=joint` or
+    `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each may have a cutoff and options.
 
     Args:
-        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of these, each with `weight*`.
+        text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, each after `weight*`.
 
     Example:
         >>> loss = parse_loss("lambdaloss@5")
@@ -98,7 +98,7 @@ def parse_loss(text: str) -> TextLoss:
 
 
 def _one(text: str) -> TextLoss:
-    """Make a loss from text that is not a sum."""
+    """Make a loss from a spec that is not a sum."""
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
     one_of("loss", name, (*KNOWN, "relaxed"))
@@ -120,7 +120,7 @@ def _one(text: str) -> TextLoss:
 
 
 def _samples(options: dict[str, Any]) -> int | None:
-    """Remove `gumbel`, the number of noisy copies, from the options and return it; None if it is not given."""
+    """Remove `gumbel`, the number of noisy copies, from the options and return it; return None if it is not given."""
     if "gumbel" not in options:
         return None
     samples = options.pop("gumbel")
@@ -131,19 +131,19 @@ def _samples(options: dict[str, Any]) -> int | None:
 
 
 def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """Return the function and the options of its call; a loss with parameters is constructed here with its options."""
+    """Return the function and the options of its calls; a loss with parameters is made here with its options."""
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)
     for option, parameter in inspect.signature(loss).parameters.items():
         if option in takes and option not in options and parameter.default is parameter.empty:
-            bad_value("loss", f"give {option}: {name}:{option}=...", repr(name))
+            bad_value("loss", f"give {option}, as in {name}:{option}=...", repr(name))
     if "learn" in options:  # parameters of LearnDCG joined by "-", or none
         options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
     options = fit_options(name, options, loss)
     if k is not None:
         if "k" not in takes:
-            bad_value("loss", f"have no cutoff: {name} takes none", f"'{name}@{k}'")
+            bad_value("loss", f"have no cutoff, because {name} takes none", f"'{name}@{k}'")
         if "k" in options:
             bad_value("loss", "give k once", f"'{name}@{k}' with k={options['k']}")
         options = {"k": k, **options}
@@ -152,7 +152,7 @@ def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[
 
 def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     if "metric" not in options or "operator" not in options:
-        bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"{sorted(options)}")
+        bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
     metric = parse_metric(str(options.pop("metric")))
     if k is not None and metric.k is not None:
         bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")

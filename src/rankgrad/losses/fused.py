@@ -29,9 +29,10 @@ def fused(
 ) -> Tensor | None:
     """Return the reduced loss from the kernel of this name, or None if the plain loss must be used.
 
-    Backend `"auto"` returns None if there is no kernel for the device or for the option in `lacking`, if labels,
-    weights or an option require a gradient, and inside `torch.func` transforms; `"fused"` raises if the kernel cannot
-    be used. The kernel computes derivatives by `params` if all of them are tensors.
+    `lacking` is an option for which there is no kernel. With backend `"auto"`, the result is None in four cases: there
+    is no kernel for the device; `lacking` is given; labels, weights or an option require a gradient; the call is inside
+    a transform of `torch.func`. With backend `"fused"`, an error is raised if the kernel cannot be used. The kernel
+    computes derivatives with respect to `params` if all of them are tensors.
     """
     choice = current()
     scores = lists.given.scores
@@ -42,11 +43,11 @@ def fused(
     device = scores.device.type
     if device not in _DEVICES:
         if choice == "fused":
-            bad_value("backend", f"be 'auto' or 'plain' on {device}", "'fused', which has no kernels there")
+            bad_value("backend", f"be 'auto' or 'plain' on {device}", f"'fused', which has no kernels for {device}")
         return None
     if lacking is not None:
         if choice == "fused":
-            bad_value("backend", f"be 'auto' or 'plain' with {lacking}", "'fused', which has no kernel for that")
+            bad_value("backend", f"be 'auto' or 'plain' with {lacking}", f"'fused', which has no kernel for {lacking}")
         return None
     for param in params:
         if isinstance(param, Tensor) and param.device != scores.device:
@@ -60,7 +61,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
     scores, labels, mask, offsets, weights = lists.given
     if scores.numel() == 0:
-        # Without documents the loss is 0 for every list, in the graph.
+        # Without documents the loss of every list is 0. It stays in the graph.
         shape = scores.shape[:-1] if offsets is None else (offsets.numel() - 1,)
         empty = scores.sum() + torch.zeros(shape, dtype=scores.dtype, device=scores.device)
         for param in params:
@@ -71,7 +72,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
 
 def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
-    """Text, for an error, that names an input whose gradient no kernel computes; None if there is none."""
+    """Return the name, for an error, of an input whose gradient no kernel computes; None if there is no such input."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):
         if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):
@@ -80,7 +81,7 @@ def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
 
 
 def _transformed(tensor: Tensor | None) -> bool:
-    """True for a tensor inside `torch.func.grad`, `vmap` and similar transforms, which kernels cannot read."""
+    """Return True for a tensor inside `torch.func.grad`, `vmap` and similar transforms: kernels cannot read it."""
     if tensor is None or torch.compiler.is_compiling():
         return False
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

@@ -1,4 +1,4 @@
-"""Average any loss over scores with Gumbel noise: GumbelApproxNDCG, stochastic NeuralNDCG and others."""
+"""Average any loss over scores with Gumbel noise, as in GumbelApproxNDCG and stochastic NeuralNDCG."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ class gumbel(nn.Module):
         loss: any function or module of `rankgrad.losses`; it receives the keywords of the call.
         samples: number of noisy copies to average.
         scale: beta, the scale of the noise.
-        seed: random seed of a separate generator; None: PyTorch's default generator.
+        seed: random seed of a separate generator; None for PyTorch's default generator.
         options: keywords of every call of `loss`, such as `temperature=0.1`.
 
     Example:
@@ -51,7 +51,7 @@ class gumbel(nn.Module):
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            noise: of the shape of `scores`, or `(samples, *scores.shape)`; None draws it.
+            noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, it is drawn.
             arguments: other keywords of `loss`, such as `mask` and `reduction`.
         """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)

@@ -16,7 +16,7 @@ def log2_discount(ranks: Tensor) -> Tensor:
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Return gains of labels, `(..., n)`: `2^y - 1` for `"exp"`; `scaled` divides those by 2^max(y) of the list."""
+    """Return gains of labels, `(..., n)`. For `"exp"` they are `2^y - 1`; `scaled` divides these by 2^max(y)."""
     if callable(gain):
         return torch.where(mask, gain(labels), 0.0)
     one_of("gain", gain, ("exp", "linear"))

@@ -26,14 +26,15 @@ class LearnDCG(nn.Module):
     .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
-    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). There ln(b_d) cancels in the ratio: the loss does not
+    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). Its ln(b_d) cancels in the ratio: the loss does not
     depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
     / ln(b_d), can be learned: it is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
 
     Args:
         gain_base, discount_base, alpha: initial values of b_g and b_d, above 1, and of alpha, above 0.
-        discount: `"log"` or `"curved"`.
-        learn: the learned parameters among `"gain"`, `"discount"`, `"alpha"`; without any it equals `approx_ndcg`.
+        discount: form of the discount, `"log"` or `"curved"`.
+        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. Without any of them, the loss with
+            default values equals `approx_ndcg`.
         k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
         beta: sharpness of the soft cutoff; not used without `k`.
 
@@ -75,17 +76,17 @@ class LearnDCG(nn.Module):
 
     @property
     def gain_base(self) -> Tensor:
-        """b_g = 1 + softplus(raw_gain)."""
+        """The gain base, b_g = 1 + softplus(raw_gain)."""
         return 1.0 + softplus(self.raw_gain)
 
     @property
     def discount_base(self) -> Tensor:
-        """b_d = 1 + softplus(raw_discount)."""
+        """The discount base, b_d = 1 + softplus(raw_discount)."""
         return 1.0 + softplus(self.raw_discount)
 
     @property
     def alpha(self) -> Tensor:
-        """alpha = softplus(raw_alpha)."""
+        """The sharpness, alpha = softplus(raw_alpha)."""
         return softplus(self.raw_alpha)
 
     def learned(self) -> dict[str, float]:
@@ -120,7 +121,7 @@ class LearnDCG(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def _gain(self, labels: Tensor) -> Tensor:
-        """Return `g(y) / g(max y)`: b^y - 1 up to a factor that cancels, finite for any label and also near b_g = 1."""
+        """Return `g(y) / g(max y)`: the divisor cancels in the loss. Finite for any label, also near b_g = 1."""
         if labels.shape[-1] == 0:
             return labels * self.raw_gain.to(labels.dtype)  # empty, but in the graph: the gradient is 0, not None
         log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
@@ -129,14 +130,14 @@ class LearnDCG(nn.Module):
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """Return d(r); in the published form without ln(b_d), which cancels."""
+        """Return d(r); for `"log"` without ln(b_d), which cancels."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
         return torch.log1p(slope * ranks) / torch.log1p(slope)
 
     def extra_repr(self) -> str:
-        """Return the learned values, for print."""
+        """Return the learned values as text, for `print`."""
         values = ", ".join(f"{name}={value:.4g}" for name, value in self.learned().items())
         return f"{values}, discount={self.discount!r}, k={self.k}"
 

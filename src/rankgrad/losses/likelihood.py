@@ -24,7 +24,7 @@ def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) ->
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weight of each choice in `p_listmle`, by the start of its run of equal labels, `(..., n)`."""
+    """Return the weight of each choice in `p_listmle`, `(..., n)`; `first` is the start of its run of equal labels."""
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
@@ -47,8 +47,8 @@ def _first_tied(labels: Tensor) -> Tensor:
 def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return the highest of `v_j` over j >= i, without a derivative, and the sum of `e^(v_j - highest)`, `(..., n)`.
 
-    The reach doubles in each step: 1, 2, 4, ... positions. The logarithm of the sum in one number would not do: added
-    to 1e30 it loses the number of ties, and their derivatives would be wrong.
+    The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate: if the logarithm
+    of the sum were added to 1e30, the number of ties would be lost, and derivatives would be wrong.
     """
     high = values.detach()
     total = (values - high).exp()  # 1, with a derivative
@@ -63,5 +63,5 @@ def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lowest(scores: Tensor) -> float:
-    """Lowest finite number, instead of -inf, which would make the derivative NaN."""
+    """Return the lowest finite number. It replaces -inf, which would make the derivative NaN."""
     return torch.finfo(scores.dtype).min

@@ -21,18 +21,18 @@ def list_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListAP: minus average precision on a histogram; a document is shared between its two nearest score levels.
+    r"""ListAP: minus average precision on a histogram; a document is divided between its two nearest score levels.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_b h^+_b \, \frac{\sum_{c \le b} h^+_c}{\sum_{c \le b} h_c}, \quad
               h_b = \sum_i \max\bigl(0, 1 - |x_i - b|\bigr)
 
-    where x is the scores of the list, scaled to 1 (best) to `bins` (worst); h counts all documents, h+ the relevant
-    ones.
+    where x_i is the score of a document, scaled within its list from 1 (best) to `bins` (worst). h counts all
+    documents, h+ only the relevant documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         bins: number of score levels, at least 2; the cost is n x bins.
-        threshold: a document is relevant if its label is above it.
+        threshold: label above which a document is relevant.
 
     Example:
         >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))

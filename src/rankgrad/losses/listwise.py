@@ -1,6 +1,6 @@
 """Losses over whole lists: softmax cross entropies, Plackett-Luce likelihoods, and the cosine of RankCosine.
 
-A document's weight multiplies its share of the target, before the target is normalised.
+A document's weight multiplies its part of the target, before the target is normalised.
 """
 
 from typing import Any
@@ -61,7 +61,7 @@ def listnet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        targets: `"sum"` divides the labels by their sum; `"softmax"` takes their softmax, as allRank does.
+        targets: label distribution: `"sum"`, labels divided by their sum, or `"softmax"`, their softmax, as in allRank.
 
     Example:
         >>> listnet(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 0., 0.]]))
@@ -182,7 +182,7 @@ def unique_softmax(
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
     field = torch.where(rivals, lists.scores[..., None, :], lowest(lists.scores))  # (..., n, n)
-    # Not logsumexp minus the score: for large scores its derivative loses the number of ties at the top.
+    # Not logsumexp minus the score: for large scores its derivative would be wrong for ties at the top.
     terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
     return lists.reduce((gain * terms).sum(-1), reduction, has_relevant(lists))
@@ -205,9 +205,9 @@ def listmle(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        ties: `"together"`: a document competes with all documents whose label is not higher, tied ones included
-            (Breslow's likelihood), so the input order of tied documents has no effect. `"position"`: tied documents
-            should be ranked in their input order, and a ranker learns that order: for labels that are an order.
+        ties: order of tied documents. `"together"`: a document competes with all documents whose label is not higher,
+            including tied documents (Breslow's likelihood). Their input order has no effect. `"position"`: a ranker
+            learns the input order of tied documents. Use it if the input order is a ranking.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -239,13 +239,13 @@ def p_listmle(
     .. math:: \ell(s, y) = -\sum_i v_i\, w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
 
-    Unlike the paper, the loss is divided by the weight of the first rank: otherwise 2^n overflows float32 from 128
-    documents on, and the loss doubles with each document.
+    Unlike in the paper, the loss is divided by the weight of the first rank. Otherwise 2^n would overflow float32 for
+    128 or more documents, and the loss would double with each document.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        ties: as in `listmle`. With `"together"`, tied documents have the mean weight v of their ranks: m tied
-            documents from rank a on each have `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
+        ties: as in `listmle`. With `"together"`, tied documents have the mean weight v of their ranks. If m tied
+            documents start at rank a, this is `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -268,7 +268,7 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
 
     .. math:: \ell(s, y) = \frac{1}{2} \Bigl(1 - \frac{\sum_i s_i y_i}{\lVert s \rVert \lVert y \rVert}\Bigr)
 
-    A list with only scores of 0 has no angle: its value is 1/2 and its gradient is 0.
+    If all scores of a list are 0, there is no angle: the value is 1/2 and the gradient is 0.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -287,7 +287,7 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
 
 
 def has_relevant(lists: Lists) -> Tensor:
-    """True for a list with a label above 0, `(...)`."""
+    """Return True for a list with a label above 0, `(...)`."""
     return (lists.labels > 0).any(-1)
 
 
@@ -298,7 +298,7 @@ def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:
 
 
 def _log_softmax(lists: Lists) -> Tensor:
-    """Log-softmax over the documents of each list, `(..., n)`; 0 for padding."""
+    """Return the log-softmax over the documents of each list, `(..., n)`; 0 for padding."""
     filled = torch.where(lists.mask, lists.scores, lowest(lists.scores))
     return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
 
@@ -320,7 +320,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """Scale the values of each list to a vector of length 1.
 
-    They are first divided by their largest entry, so that the square of 1e30 does not overflow.
+    The values are first divided by the largest value, so that the square of 1e30 does not overflow.
     """
     largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)

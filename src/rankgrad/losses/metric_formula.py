@@ -35,26 +35,26 @@ class MetricFormula(NamedTuple):
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
 
     def ideal(self, gains: Tensor) -> Tensor:
-        """The largest DCG that these gains allow, `(...)`; 1 where there is none, to divide by."""
+        """Return the largest possible DCG of these gains, `(...)`, as a divisor: 1 for a list without gains."""
         ideal = ideal_dcg(gains, self.k, self.discounted)
         return torch.where(ideal > 0, ideal, 1.0)
 
     def relevant(self, lists: Lists) -> Tensor:
-        """True for relevant documents, `(..., n)`; for RR with `first="best"`, only those with the highest label."""
+        """Return True for relevant documents, `(..., n)`; with `first="best"`, only those with the highest label."""
         relevant = lists.mask & (lists.labels > self.threshold)
         if self.first == "best" and relevant.shape[-1]:
             relevant = relevant & (lists.labels == lists.labels.amax(-1, keepdim=True))
         return relevant
 
     def loss(self, lists: Lists, value: Tensor, reduction: str) -> Tensor:
-        """Return minus the metric's value (plus, for ARP), reduced; 0 for a list without a relevant document."""
+        """Return minus the metric's value (for ARP, the value), reduced; 0 for a list without a relevant document."""
         signal = self.relevant(lists).any(-1)
         worse = value if self.name == "ARP" else -value
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
-    """Return the formula of a metric, which must be one of `known`; `k`, if given, is its cutoff."""
+    """Return the formula of a metric. Its name must be in `known`; `k`, if given, replaces its cutoff."""
     metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)

@@ -1,4 +1,4 @@
-"""NeuralLoss: a network, pretrained on generated lists, replaces the metric."""
+"""NeuralLoss: a loss in which a network, pretrained on generated lists, replaces the metric."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,15 @@ class NeuralLoss(nn.Module):
               \ell_{published}(s, y) = -\frac{f(\sigma(s), y)}{f(y / G, y) + 10^{-6}}
 
     `"published"`: f is a Transformer that estimates DCG with linear gain. It was trained on lists of 40 to 50 documents
-    and G grades; its estimate for the ideal order is the divisor. `"mended"`, our form: f_i estimates the discount of a
-    document from the number of documents with higher scores, counted with sigmoids at three temperatures; gain and
-    ideal are exact. It was trained on 1 to 200 documents, accepts any labels, and is independent of the score scale.
+    and G grades. The divisor is its estimate for the ideal order. `"mended"`, our corrected form: f_i estimates the
+    discount of a document from the number of documents with higher scores. Sigmoids at three temperatures count them.
+    Gain and ideal DCG are exact. It was trained on lists of 1 to 200 documents, accepts any labels, and does not depend
+    on the scale of the scores.
 
     Args:
         grades: G of the published form, 3 or 5; labels are 0 to G - 1.
-        form: `"mended"` or `"published"`.
-        path: folder written by `rankgrad pretrain-loss`; its form and grades replace the two arguments.
+        form: form of the loss, `"mended"` or `"published"`.
+        path: folder written by `rankgrad pretrain-loss`; its form and grades replace the other two arguments.
 
     Example:
         >>> loss = NeuralLoss()
@@ -45,7 +46,7 @@ class NeuralLoss(nn.Module):
         super().__init__()
         one_of("form", form, ("mended", "published"))
         if path is None and grades not in GRADES:
-            bad_value("grades", "be 3 or 5, for which there are weights (or give path)", grades)
+            bad_value("grades", "be 3 or 5, for which weights exist (otherwise give path)", grades)
         shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
         network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
@@ -83,7 +84,7 @@ class NeuralLoss(nn.Module):
         if self.form == "mended":
             return self.estimate(scores, labels, mask)
         ideal = self.estimate(labels / self.grades, labels, mask)
-        # On lists unlike the training lists the estimate may be below 0; the divisor must stay positive.
+        # The estimate may be below 0 for lists that differ from the training lists. The divisor must stay positive.
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -112,14 +113,14 @@ class NeuralLoss(nn.Module):
         return found
 
     def _check_grades(self, lists: Lists) -> None:
-        """Check the labels on the CPU. On a GPU, to avoid a synchronisation, they are only rounded and clamped."""
+        """Check the labels on the CPU. On a GPU labels are only rounded and clamped, to avoid a synchronisation."""
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
-            must = f"be whole numbers from 0 to {self.grades - 1} for a network of {self.grades} grades"
+            must = f"be whole numbers from 0 to {self.grades - 1} for a network with {self.grades} grades"
             others = labels[(labels > self.grades - 1) | (labels != labels.round())]
             if len(others):
                 bad_value("labels", must, f"{float(others[0]):g}")
 
     def extra_repr(self) -> str:
-        """Return grades and form, for print."""
+        """Return grades and form as text, for `print`."""
         return f"grades={self.grades}, form={self.form!r}"

@@ -1,4 +1,4 @@
-"""Losses over the ordered pairs of a list: RankNet, hinge, and lambda losses, which weight each pair by a metric."""
+"""Losses over the ordered pairs of a list: RankNet, hinge, and lambda losses, whose pair weights depend on a metric."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,9 +37,9 @@ def ranknet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: count only pairs with documents in the top k, see `pairs`; None counts all pairs.
-        pairs: pairs that `k` keeps: `"any"`, with at least one document in the top k, or `"both"`, with both documents
-            in the top k. It has no effect without `k`.
+        k: cutoff; only pairs with documents in the top k count, see `pairs`. None for all pairs.
+        pairs: pairs that count with `k`: `"any"`, with at least one document in the top k, or `"both"`, with both
+            documents in the top k.
         sigma: steepness of the logistic function.
 
     Example:
@@ -73,7 +73,7 @@ def hinge(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        margin: m, the score difference that a pair should have at least.
+        margin: m, the smallest score difference that a pair should have.
 
     Example:
         >>> hinge(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -100,7 +100,7 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: weights each pair by the change of the metric if its documents swap ranks (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: the weight of a pair is the change of the metric if the two swap ranks (LambdaLoss@K, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
@@ -110,8 +110,8 @@ def lambdarank(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff of the metric; None for the cutoff in `metric`, otherwise the whole list.
-        metric: metric whose change weights the pairs: `nDCG`, `P@k`, `AP` or `RR`.
+        k: cutoff of the metric; None for the cutoff of `metric`, or for the whole list if it has none.
+        metric: metric whose change is the weight of a pair: `nDCG`, `P@k`, `AP` or `RR`.
         sigma: steepness of the logistic function.
 
     Example:
@@ -155,11 +155,11 @@ def lambdaloss(
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff of the metric; None for the whole list.
         scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
-            (LambdaRank's plus `mu` times ndcg2's), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
-        truncation: `"sound"` (Eq. 16-17, default of `ndcg2`): the weight of a pair with a document beyond k is
-            multiplied by 1 / (1 - 1 / D(max rank)); `"heuristic"` (Eq. 15, V1; all other schemes): pairs with both
-            documents beyond k are dropped.
-        metric: with `P@k`, `AP` or `RR` the change of that metric weights the pairs, as in `lambdarank`, not a scheme.
+            (LambdaRank's weight plus `mu` times that of ndcg2), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
+        truncation: rule for documents beyond k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair with
+            such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all other
+            schemes): pairs of two such documents do not count.
+        metric: `nDCG`, `P@k`, `AP` or `RR`. Except for `nDCG`, the weights are those of `lambdarank`, without a scheme.
         mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
         sigma: steepness of the logistic function.
 
@@ -222,17 +222,17 @@ def _gain(form: MetricFormula) -> Gains:
 
 
 def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
-    """Return the option for which there is no kernel, if any."""
+    """Return the option for which there is no kernel, or None."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
     if metric is not None and (callable(metric.gain) or callable(metric.discount)):
         return "a custom gain or discount"
-    # The kernels visit each pair from the higher score, so they need sigma >= 0.
+    # The kernels need sigma >= 0: they compute each pair once, from its document with the higher score.
     return None if sigma >= 0 else f"sigma={sigma}"
 
 
 def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
-    """Weight of each pair, `(..., n, n)`, a constant in the gradient."""
+    """Return the weight of each pair, `(..., n, n)`, a constant in the gradient."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
     share = metric.gains(lists)
@@ -278,7 +278,7 @@ def pair_loss(
 
 
 def has_order(lists: Lists) -> Tensor:
-    """True for a list with two different labels, `(...)`: other lists have no signal for a pairwise loss."""
+    """Return True for a list with two different labels, `(...)`; other lists have no signal for a pairwise loss."""
     if lists.labels.shape[-1] == 0:
         return lists.mask.any(-1)
     # A list has order if some document has a label below the highest label of the list.
@@ -287,14 +287,14 @@ def has_order(lists: Lists) -> Tensor:
 
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
-    """True for pairs with at least one document (`"any"`) or both documents in the top k, `(..., n, n)`."""
+    """Return True for pairs with one document (`"any"`) or both documents (`"both"`) in the top k, `(..., n, n)`."""
     top = rank <= k
     first, second = top[..., :, None], top[..., None, :]
     return first | second if pairs == "any" else first & second
 
 
 def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
-    """LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: change of the discount at the distance of the two ranks."""
+    """Return LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: a function of the distance between the two ranks."""
     distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is not a pair
     return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)
 

@@ -43,11 +43,11 @@ def rmse(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""RMSE: root mean squared error of scores mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
+    r"""RMSE: root mean squared error of scores, mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
 
     .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
 
-    The root is computed per list. If all errors are 0 the root has no derivative; the gradient is then 0.
+    The root is computed per list. If all errors are 0, the root has no derivative and the gradient is set to 0.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -86,7 +86,7 @@ def bce(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        threshold: a document is relevant, r_i = 1, if its label is above it.
+        threshold: label above which a document is relevant, r_i = 1.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -101,6 +101,6 @@ def bce(
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Weighted mean over the documents of each list, `(...)`, divided by the number of documents."""
+    """Return the weighted sum over the documents of each list, divided by their number, `(...)`."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

@@ -18,12 +18,12 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 @dataclass(frozen=True)
 class relaxed:
-    r"""A metric on a differentiable ranking, as a loss: minus its soft value (plus, for ARP).
+    r"""A loss from a metric and a differentiable ranking: minus the metric's soft value (for ARP, the value).
 
-    If the operator defines a soft permutation P, the metric uses the mean over the documents at each rank r, with
+    If the operator defines a soft permutation P, the metric uses, at each rank r, the mean over the documents with
     weights from row r of P. If it defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use
-    the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)); for RR, AP and ERR the ranks
-    are lifted to a permutation.
+    the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, the ranks
+    are converted to a permutation by `lift`.
 
     Args:
         metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
@@ -74,7 +74,7 @@ def relaxed_loss(
 
 
 def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
-    """Return the metric, `(...)`; row r of `permutation (..., n, n)` holds the documents' shares of rank r + 1."""
+    """Return the metric, `(...)`; row r of `permutation (..., n, n)` contains each document's share of rank r + 1."""
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
         return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
@@ -102,7 +102,7 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
-    """Return the metric at soft ranks `(..., n)`, `(...)`; metrics that do not sum over documents lift the ranks."""
+    """Return the metric computed from soft ranks `(..., n)`, `(...)`; RR, AP and ERR use a lifted permutation."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
     if metric.name == "ARP":
         if metric.k is None:
@@ -119,23 +119,23 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """Share of a document at this soft rank in the top k: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
+    """Return a document's share in the top k from its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
     # Without k: a constant that stays in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
 def _still_looking(chance: Tensor) -> Tensor:
-    """Probability that no earlier rank satisfied, `(..., k)`; in a lifted permutation a rank may sum to more than 1."""
+    """Return the probability that a reader reaches each rank, `(..., k)`; after `lift`, `chance` may be above 1."""
     missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 
 
 def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
-    """Divisor of precision: k, or the length of the list."""
+    """Return the divisor of precision: k, or without k the length of the list."""
     return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
 
 
 def _arp(lists: Lists, ranks: Tensor) -> Tensor:
-    """The mean rank weighted by the labels; with a cutoff, ranks beyond k count as k + 1 already."""
+    """Return the mean rank weighted by the labels. With a cutoff, `ranks` beyond k are already k + 1."""
     total = lists.labels.sum(-1)
     return (lists.labels * ranks).sum(-1) / torch.where(total > 0, total, 1.0)

@@ -1,4 +1,4 @@
-"""Metrics with SmoothI's rank indicators, as published in its paper. All return minus the metric."""
+"""Losses that are minus a metric computed from SmoothI's rank indicators, as in its paper."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ def smooth_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth NDCG: minus NDCG@k of the expected label at each rank.
+    r"""Smooth NDCG: minus NDCG@k, computed from the expected label at each rank.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 
-    As in the paper, this is the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain; both
-    have the same limit.
+    As in the paper, this is the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain. Both
+    tend to NDCG@k for large alpha.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -84,7 +84,7 @@ def smooth_precision(
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff, also the divisor; the cost is k softmaxes over the list.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> smooth_precision(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), k=1)
@@ -125,7 +125,7 @@ def smooth_ap(
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> smooth_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -147,7 +147,7 @@ def smooth_ap(
 def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
-    """Return the kernel's loss; None also for `stop_gradient=False`, which needs a backward pass through all ranks."""
+    """Return the kernel's loss, or None; there is no kernel for `stop_gradient=False`."""
     options = SmoothIOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 

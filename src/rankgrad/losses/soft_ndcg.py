@@ -1,4 +1,4 @@
-"""NDCG with relaxations of sorting: NeuralNDCG and SoftRank use permutations, OT, FastSort and SoftSort soft ranks."""
+"""Losses that are minus NDCG computed from soft permutations (NeuralNDCG, SoftRank) or soft ranks (the others)."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def neural_ndcg(
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         temperature: tau of NeuralSort.
-        transposed: scale the transpose of P; then discounts are summed over documents (NeuralNDCG^T).
+        transposed: True to scale the transpose of P; then discounts are summed over documents (NeuralNDCG^T).
         sinkhorn_rounds: number of rounds of scaling, each of columns, then rows; 0 for none.
 
     The stochastic form is `gumbel(neural_ndcg)`.
@@ -69,7 +69,7 @@ def softrank_ndcg(
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
-    The rank distributions p are exact and cost O(n^3): use it for lists of up to a few hundred documents.
+    The rank distributions p are exact. The cost is O(n^3): use it for lists of up to a few hundred documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -99,7 +99,7 @@ def softsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftSort: minus NDCG at its mean ranks, by ApproxNDCG's formula, as SmoothI's authors compute it.
+    r"""SoftSort: minus NDCG computed from its mean ranks with ApproxNDCG's formula, as SmoothI's authors do.
 
     `relaxed(nDCG, soft_sort())` uses the permutation instead.
 
@@ -134,14 +134,16 @@ def fastsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""FastSort: minus NDCG at its soft ranks, in O(n log n), by ApproxNDCG's formula, as SmoothI's authors compute it.
+    r"""FastSort: minus NDCG computed from its soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
+
+    The cost is O(n log n).
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
         temperature: epsilon of `rankgrad.relax.fast_sort`; a smaller value is closer to the exact ranks, and fewer
             documents have a gradient.
-        regularisation: `"l2"` or `"entropic"`.
+        regularisation: kind of regularisation, `"l2"` or `"entropic"`.
 
     Example:
         >>> fastsort_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -173,7 +175,7 @@ def ot_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Optimal transport: minus NDCG at its soft ranks, by ApproxNDCG's formula, as SmoothI's authors compute it.
+    r"""Optimal transport: minus NDCG computed from its soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
@@ -195,6 +197,6 @@ def ot_ndcg(
 
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
-    """Compute ApproxNDCG's formula at the soft ranks of any operator."""
+    """Compute ApproxNDCG's formula from the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

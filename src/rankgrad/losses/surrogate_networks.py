@@ -19,7 +19,7 @@ from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 FORMAT, VERSION = "rankgrad neural loss", 1
 WEIGHTS = "weights.safetensors"
-# Least standard deviation by which scores are divided: that of tied scores is 0.
+# Smallest standard deviation by which scores are divided: tied scores have a standard deviation of 0.
 _LEAST_SPREAD = 1e-3
 
 
@@ -47,12 +47,11 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Estimates nDCG with exponential gain from scores of any scale and labels: the sum of gain share times discount.
+    r"""Estimates nDCG with exponential gain from labels and scores of any scale. Only the discounts are estimated.
 
-    The input of a document is the number of documents with higher and with lower scores, counted with sigmoids at a few
-    temperatures in units of the list's standard deviation, and the length of the list. From these the network learns
-    the discount of the exact rank: if the sharpest count is still too soft, the change of the counts with the
-    temperature shows their limit.
+    The input of a document is the number of documents with higher and with lower scores, and the length of the list.
+    Documents are counted with sigmoids at a few temperatures, in units of the list's standard deviation. From this
+    input the network learns the discount of the exact rank: the change of a count with the temperature shows its limit.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -107,7 +106,7 @@ def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | MendedNetwork:
-    """Make a network of a form with new weights; only the published form uses `grades`."""
+    """Make a network of this form with new weights; only the published form uses `grades`."""
     one_of("form", form, ("mended", "published"))
     return MendedNetwork(**options) if form == "mended" else PublishedNetwork(grades, **options)
 
@@ -115,7 +114,7 @@ def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | Mende
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
     """Read a network written by `rankgrad pretrain-loss`, and the facts about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
-    if not os.path.isfile(path):  # never raises, unlike Path.is_file
+    if not os.path.isfile(path):  # unlike Path.is_file, it never raises an error
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         tensors, facts = read_tensors(path)
@@ -126,5 +125,6 @@ def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str
         network.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{path} must hold a network with matching weights; got {first}") from error
+        must = "contain a network and the weights of this network"
+        raise ValueError(f"{path} must {must}; got the error {first}") from error
     return network, facts

@@ -1,4 +1,4 @@
-"""Swap deltas: the change of a metric if two documents swap ranks, for LambdaRank, of nDCG, P, AP and RR."""
+"""Swap deltas for LambdaRank: the change of nDCG, P, AP or RR if two documents swap ranks."""
 
 import torch
 from torch import Tensor
@@ -34,11 +34,11 @@ def gaps(values: Tensor) -> Tensor:
 
 
 def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor:
-    """Change of AP if a relevant and an irrelevant document at ranks a < b are swapped, `(..., n, n)`.
+    """Return the change of AP if a relevant and an irrelevant document at ranks a < b are swapped, `(..., n, n)`.
 
-    The swap changes by 1 the count of every relevant rank between a and b. So `|change| * R = c(a) / a + sum of 1 / r
-    over relevant ranks r in (a, b) - c(b) / b`, where c(r) is the number of relevant documents down to rank r; c(a)
-    includes the one that is there before or after the swap. `worth` is 1 / rank up to k.
+    Let c(r) be the number of relevant documents up to rank r. The swap changes c by 1 at every rank from a to b - 1. So
+    `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`, where c(a) counts the document
+    at rank a as relevant. `worth` is 1 / rank up to rank k, then 0.
     """
 
     def down_to(values: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor
 
 
 def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
-    """Change of RR: a document may overtake the first relevant one, or the first may fall behind the second."""
+    """Return the change of RR: the swap moves a relevant document before the first, or the first behind the second."""
     n = rank.shape[-1]
     if n == 0:
         return gaps(relevant)

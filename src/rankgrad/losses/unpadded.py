@@ -1,6 +1,6 @@
-"""Lists in their input layout, for losses that only sum over lists and need no padding.
+"""Lists in their input layout, for losses that need only sums over lists, without padding.
 
-With one list of 200,000 documents and 20,000 short ones, padding would have 4 billion positions.
+With one list of 200,000 documents and 20,000 short lists, padding would have 4 billion positions.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ class UnpaddedLists(NamedTuple):
     scores: Tensor
     labels: Tensor  # in the dtype of scores
     weights: Tensor | None  # in the dtype of scores
-    mask: Tensor | None  # of the padded layout
-    offsets: Tensor | None  # of the flat layout
+    mask: Tensor | None  # mask of the padded layout; None in the flat layout
+    offsets: Tensor | None  # offsets of the flat layout; None in the padded layout
 
     @classmethod
     def of(cls, lists: Lists) -> "UnpaddedLists":
@@ -39,7 +39,7 @@ class UnpaddedLists(NamedTuple):
         return self.offsets.diff()
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sum over each list, `(...)`, of one value per document."""
+        """Return the sum of `values`, one per document, over each list, `(...)`."""
         if self.offsets is None:
             return (values if self.mask is None else torch.where(self.mask, values, 0.0)).sum(-1)
         # PyTorch sums a segment sequentially: in float32 a long list would lose precision. MPS has no float64.
@@ -48,13 +48,13 @@ class UnpaddedLists(NamedTuple):
         return total.to(values.dtype)
 
     def largest(self, values: Tensor) -> Tensor:
-        """Return the largest of one value per document, at least 0, in each list, `(...)`; without a gradient."""
+        """Return the largest of `values` (one per document, at least 0) in each list, `(...)`, without a gradient."""
         if self.offsets is None:
             return values.amax(-1).detach() if values.shape[-1] else values.sum(-1).detach()
         return _reduce_segments(values.detach(), self.offsets, "max", initial=0.0)
 
     def each(self, per_list: Tensor) -> Tensor:
-        """Repeat one value per list, `(...)`, for each of its documents."""
+        """Repeat the value of each list, `(...)`, for all its documents."""
         if self.offsets is None:
             return per_list[..., None]
         return torch.repeat_interleave(per_list, self.lengths, output_size=self.scores.shape[0])
@@ -76,7 +76,7 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        """Return the derivative of its list for each document."""
+        """Return, for each document, the upstream gradient of its list."""
         (offsets,) = ctx.saved_tensors
         return torch.repeat_interleave(upstream[0], offsets.diff(), output_size=ctx.documents), None
 

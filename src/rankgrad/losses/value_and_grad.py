@@ -10,17 +10,16 @@ from rankgrad.errors import bad_type, bad_value
 
 
 def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
-    r"""Return the loss and its gradient by the scores, :math:`\partial \ell / \partial s`, both without a graph.
+    r"""Return the loss and its gradient, :math:`\partial \ell / \partial s`, both without a graph.
 
-    A fused loss computes both at once, so autograd is not needed; for a small batch its overhead is the larger part of
-    the time. `scores.backward(gradient)` continues the backward pass into the network. Other losses use an ordinary
-    backward pass.
+    A fused loss computes both at once and does not use autograd, which takes most of the time for a small batch. Other
+    losses use an ordinary backward pass. `scores.backward(gradient)` continues the backward pass into the network.
 
     Args:
         loss: any function or module of `rankgrad.losses`.
         scores: `(..., n)`, or `(documents,)` with `offsets`; floating point.
         lists: labels, and other positional arguments of the loss.
-        options: keywords of the loss; `reduction="none"` raises, because it has no single gradient.
+        options: keywords of the loss; `reduction="none"` is an error, because only a single value has a gradient.
 
     Example:
         >>> from rankgrad.losses import softmax

@@ -25,7 +25,7 @@ def arp(
 
     .. math:: \mathrm{ARP} = \sum_i y_i \, r_i \;/\; \sum_i y_i
 
-    With `k`, a document below rank k counts with rank k + 1. A list without a label above 0 is empty.
+    With `k`, a document beyond rank k counts with rank k + 1. A list without a label above 0 is empty.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
@@ -58,8 +58,9 @@ def opa(
 
     .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
 
-    With `k`, only pairs count whose document with the higher label is among the first k; the divisor is the largest
-    number of such pairs in any order. A list without two different labels is empty. Time n log^2 n, memory linear in n.
+    With `k`, a pair counts only if its document with the higher label is among the first k. The divisor is the largest
+    number of such pairs in any order. A list without two different labels is empty. The time is O(n log^2 n), the
+    memory O(n).
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
@@ -110,10 +111,11 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
 
 
 def lower_after(labels: Tensor) -> Tensor:
-    """Number of later documents with a lower label, `(..., n)`.
+    """Return the number of later documents with a lower label, `(..., n)`.
 
     Two documents are compared by the highest bit in which the codes of their labels differ. A stable sort by the higher
-    bits groups the documents whose higher bits are equal; in a group each 1 counts the zeros after it.
+    bits groups the documents whose higher bits are equal; in a group, each document with bit 1 counts the later
+    documents with bit 0.
 
     Example:
         >>> lower_after(torch.tensor([2.0, 3.0, 1.0, 1.0]))

@@ -28,12 +28,12 @@ def precision(
 
     .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{i:\, r_i \le k} [y_i > t]
 
-    As in trec_eval, the divisor is `k` also for a shorter list; with `k=None` it is the length of the list.
+    As in trec_eval, the divisor is `k`, also for a shorter list. With `k=None` it is the length of the list.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> precision([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], k=3)
@@ -63,7 +63,7 @@ def recall(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> recall([0.0, 3.0, 1.0, 2.0], [1, 0, 1, 1], k=3)
@@ -86,7 +86,7 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: mean of the precision at the rank of each relevant document, 0 below rank k.
+    r"""Average precision: mean over the relevant documents of the precision at their rank, or 0 beyond rank k.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 
@@ -95,7 +95,7 @@ def ap(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> ap([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1])
@@ -131,7 +131,7 @@ def rbp(
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
         persistence: p, at least 0 and below 1.
-        threshold: t; a document is relevant if its label is above it.
+        threshold: t; a document is relevant if its label is above this value.
 
     Example:
         >>> rbp([0.0, 3.0, 1.0, 2.0], [0, 0, 1, 1], persistence=0.5)

@@ -32,7 +32,8 @@ def success(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        threshold: t; a document is relevant if its label is above it. A list without one is empty.
+        threshold: t; a document is relevant if its label is above this value. A list without a relevant document
+            is empty.
 
     Example:
         >>> success(torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 1, 1]), k=1)
@@ -56,16 +57,16 @@ def rr(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Reciprocal rank of the first relevant document; 0 if it is below rank k. Its mean is MRR.
+    r"""Reciprocal rank of the first relevant document; 0 if it is beyond rank k. The mean over lists is MRR.
 
     .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        first: `"relevant"`: any document with a label above the threshold; `"best"`: of these, only documents with
-            the highest label of the list (allRank's rule; some papers publish MRR with it).
-        threshold: t. A list without a label above it is empty.
+        first: documents that count as relevant. `"relevant"`: documents with a label above the threshold. `"best"`:
+            only those with the highest label of the list, as in allRank; some papers publish this MRR.
+        threshold: t; a list without a label above this value is empty.
 
     Example:
         >>> scores, labels = torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 2, 1])
@@ -156,7 +157,10 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return per rank the probability that no flagged document is before it, and then that the one there is flagged."""
+    """Return two probabilities per rank, `(..., n)`.
+
+    The first: no flagged document is before this rank. The second: if so, the document at this rank is flagged.
+    """
     size, inside, _, place = ranked.tied(flags)
     # None of the `place` tied documents before it is flagged, so all `inside` are among the other size - place.
     found = (inside / (size - place)).clamp(max=1)
@@ -166,10 +170,11 @@ def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
-    """Expected product of `pass_by` over the documents up to each rank, over all orders of ties, `(..., n)`.
+    """Return the product of `pass_by` over the documents up to each rank, averaged over all orders of ties, `(..., n)`.
 
-    Let E_m(j) be the expected product over m of a group's first j documents, drawn at random. The j-th is among the m
-    with probability m/j: E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j) E_m(j - 1). All groups are computed at once.
+    Let E_m(j) be the expected product over m documents that are drawn at random from the first j documents of a group
+    of ties. Document j is one of these m with probability m/j. So E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j)
+    E_m(j - 1), where a_j is its `pass_by`. All groups are computed at once.
     """
     n = pass_by.shape[-1]
     drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each rank

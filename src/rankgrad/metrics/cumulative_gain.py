@@ -40,8 +40,8 @@ def dcg(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        gain: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
+        gain: gain of a label: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
+        discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.
 
     Example:
         >>> dcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
@@ -69,7 +69,7 @@ def ndcg(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NDCG: normalised discounted cumulative gain, the DCG divided by that of the best order.
+    r"""NDCG: normalised discounted cumulative gain, the DCG divided by the DCG of the best order.
 
     .. math:: \mathrm{NDCG@}k = \mathrm{DCG@}k \,/\, \max_{\text{orders}} \mathrm{DCG@}k
 
@@ -78,8 +78,8 @@ def ndcg(
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
             `rankgrad.metrics`.
-        gain: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
-        discount: `"log2"`, or a function from ranks (from 1) to the divisors of the gains.
+        gain: gain of a label: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
+        discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.
 
     Example:
         >>> ndcg(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]))
@@ -122,7 +122,7 @@ def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount
 
 
 def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
-    """Gains of labels; with `top`, `(..., 1)`, the exponential ones divided by 2^top, which no label overflows."""
+    """Return gains of labels; with `top (..., 1)`, exponential gains are divided by 2^top, so they cannot overflow."""
     if callable(gain):
         return gain(labels)
     if gain == "linear":

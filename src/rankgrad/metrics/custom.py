@@ -1,4 +1,4 @@
-"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are made from text."""
+"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are made from specs."""
 
 import math
 from collections.abc import Callable
@@ -18,8 +18,8 @@ class CustomMetric:
     """A custom metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
 
     Args:
-        function: takes the scores and labels of one list, `(n,)` on the CPU, and returns a number; NaN excludes the
-            list from the mean. Its attribute `higher_is_better` is True unless set.
+        function: function of the scores and labels of one list, `(n,)` on the CPU, that returns a number. NaN
+            excludes the list from the mean. If lower is better, set its attribute `higher_is_better` to False.
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
@@ -44,12 +44,12 @@ class CustomMetric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Measure these lists; arguments as in the functions of `rankgrad.metrics`. A list without documents is NaN.
+        """Return the metric of lists, reduced. The value of a list without documents is NaN.
 
         Args:
-            scores, labels, mask, offsets: the lists.
+            scores, labels, mask, offsets: the lists; see `rankgrad.metrics`.
             ids: ignored.
-            reduction: `"none"`, or `"sum"` or `"mean"` over the lists that are not NaN.
+            reduction: `"none"`, or `"sum"` or `"mean"` over the lists whose value is not NaN.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets)
         parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]
@@ -70,7 +70,7 @@ class CustomMetric:
         must = "return one number per list"
         size = value.numel() if isinstance(value, Tensor) else np.size(value)
         try:
-            return float(value) if size == 1 else bad_value("metric", must, f"{size} from {self}")
+            return float(value) if size == 1 else bad_value("metric", must, f"{size} numbers from {self}")
         except TypeError:
             bad_type("metric", must, f"{type(value).__name__} from {self}")
 
@@ -79,10 +79,10 @@ class CustomMetric:
 
 
 def as_metric(metric: Any) -> Metric | CustomMetric:
-    """Make a metric from text or from a function; a metric is returned unchanged.
+    """Make a metric from a spec or from a function; a metric is returned unchanged.
 
     Args:
-        metric: text such as `"nDCG@10"`, a `Metric`, or a function of the scores and labels of one list.
+        metric: a spec such as `"nDCG@10"`, a `Metric`, or a function of the scores and labels of one list.
 
     Example:
         >>> def first_is_relevant(scores, labels):
@@ -97,15 +97,15 @@ def as_metric(metric: Any) -> Metric | CustomMetric:
         return parse_metric(metric)
     if isinstance(metric, type):
         bad_type("metric", "be an object or a function", f"the class {metric.__name__}")
-    check_callable("metric", metric, "a text such as 'nDCG@10', a Metric, or a function of (scores, labels)")
+    check_callable("metric", metric, "a spec such as 'nDCG@10', a Metric, or a function of (scores, labels)")
     return CustomMetric(metric)
 
 
 def metric_text(metric: Any) -> str:
-    """Return the text of a metric, or a description if the metric cannot be made from text.
+    """Return the spec of a metric, or a description if the metric cannot be made from a spec.
 
     Args:
-        metric: text, a `Metric` or a function; see `as_metric`.
+        metric: a spec, a `Metric` or a function; see `as_metric`.
     """
     if isinstance(metric, str):
         return metric

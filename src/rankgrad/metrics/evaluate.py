@@ -24,16 +24,16 @@ _MOST_PADDING, _SMALL = 8, 1_000_000  # padded positions per document; padded po
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means by the metric's name, `result["nDCG@10"]`; printed as a table with the conventions of each metric."""
+    """Result of `evaluate`: `result["nDCG@10"]` is a mean. `print` shows a table with the metrics' conventions."""
 
     means: dict[str, float]  # mean over the lists, by the metric's name
-    values: dict[str, Values]  # (lists,) each; NaN for an empty list that is skipped
-    intervals: dict[str, tuple[float, float]]  # percentile bootstrap over lists
-    conventions: dict[str, dict[str, str]]  # gain, empty, ties, k
+    values: dict[str, Values]  # (lists,) per metric; NaN for an empty list that is skipped
+    intervals: dict[str, tuple[float, float]]  # percentile bootstrap interval over the lists
+    conventions: dict[str, dict[str, str]]  # gain, empty, ties and k of each metric
     lists: int  # number of lists
-    nan_scores: int = 0  # number of documents with a score of NaN, ranked last
+    nan_scores: int = 0  # number of documents with a score of NaN; they are ranked last
     confidence: float = 0.95  # share of the resampled means inside each interval
-    queries: tuple[str, ...] | None = None  # id of each list, if lists have one
+    queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
 
     def __getitem__(self, name: Any) -> float:
         return self.means[str(as_metric(name)) if name not in self.means else name]
@@ -45,7 +45,7 @@ class Evaluation:
         return len(self.means)
 
     def keys(self) -> Iterable[str]:
-        """Names of the metrics; with them `dict(result)` gives the means."""
+        """Return the names of the metrics, so that `dict(result)` contains the means."""
         return self.means.keys()
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -77,7 +77,7 @@ class Evaluation:
         """Return the result as JSON text.
 
         Args:
-            values: include the value of each list (null for an empty list that is skipped).
+            values: True to include the value of each list (null for an empty list that is skipped).
         """
         metrics = {}
         for name, mean in self.means.items():
@@ -105,12 +105,13 @@ def evaluate(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Measure lists by several metrics with one sort, with bootstrap intervals over the lists.
+    """Compute several metrics of lists with one sort, and their bootstrap intervals over the lists.
 
     Args:
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
-        metrics: texts such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
-        bootstrap: number of resamples of the lists, the same for all metrics; 0: the interval is the mean itself.
+        metrics: specs such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
+        bootstrap: number of resamples of the lists, the same for all metrics. With 0, both ends of the interval are the
+            mean.
         seed: random seed of the resampling.
         confidence: share of the resampled means inside the interval.
 
@@ -142,7 +143,7 @@ def evaluate(
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """Return the value of each list by each metric, `(lists,)`, with the order of ties that the metric has."""
+    """Return the value of each list by each metric, `(lists,)`, with the metric's order of ties."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -163,9 +164,10 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
 
 
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
-    """Yield lists of similar length: their numbers, the lists, their ids. All are one part if padding is small.
+    """Yield groups of lists of similar length: indices of the lists, the lists, their document ids.
 
-    With one list of 200,000 documents and 20,000 short ones, padding would have 4 billion positions.
+    There is only one group if padding is small. With one list of 200,000 documents and 20,000 short lists, padding
+    would have 4 billion positions.
     """
     scores, labels, _, offsets, _ = lists.given
     if offsets is None:
@@ -175,7 +177,7 @@ def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], List
     if lengths.max(initial=0) * len(lengths) <= max(_MOST_PADDING * scores.shape[0], _SMALL):
         yield np.arange(len(lengths)), lists, ids
         return
-    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # lengths in a part differ at most by a factor 2
+    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # at most a factor of 2 within a group
     for one in np.unique(size):
         members = np.flatnonzero(size == one)
         rows = np.flatnonzero(np.repeat(size == one, lengths))
@@ -216,15 +218,15 @@ def summarise(
 
 
 def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
-    """Return the metrics by their text, in the given order."""
+    """Return the metrics by their spec, in the given order."""
     chosen = [parse_metric(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
     if not chosen:
-        bad_value("metrics", "name at least one metric", "none")
+        bad_value("metrics", "contain at least one metric", "none")
     return {str(metric): metric for metric in chosen}
 
 
 def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
-    """Return the metrics by their text or description, in the given order."""
+    """Return the metrics by their spec or description, in the given order."""
     chosen: dict[str, Metric | CustomMetric] = {}
     for metric in map(
         as_metric, [metrics] if isinstance(metrics, str | CustomMetric) or callable(metrics) else metrics
@@ -233,12 +235,12 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
         if isinstance(metric, CustomMetric) and isinstance(same, CustomMetric) and same.function is not metric.function:
             bad_value("metrics", "have different names", f"{metric} twice")
     if not chosen:
-        bad_value("metrics", "name at least one metric", "none")
+        bad_value("metrics", "contain at least one metric", "none")
     return chosen
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """Lowest allowed label: 0 if a metric computes with the labels; None for a threshold or a custom gain."""
+    """Return the lowest allowed label: 0, or None if no metric computes with labels, except by a custom gain."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
@@ -248,7 +250,7 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
     if bootstrap == 0 or lists == 0:
         return means, means
     generator = np.random.default_rng(seed)
-    rows = max(1, 4_000_000 // lists)  # resamples per block: bounds the memory for many lists
+    rows = max(1, 4_000_000 // lists)  # resamples per block: limits the memory for many lists
     resampled = []
     for start in range(0, bootstrap, rows):
         some = min(rows, bootstrap - start)
@@ -260,6 +262,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Means with each list counted `counts` times, `(resamples, metrics)`, without skipped lists; 0 if none is left."""
+    """Return means with each list counted `counts` times, `(resamples, metrics)`; 0 if all lists are skipped."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

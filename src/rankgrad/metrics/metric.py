@@ -1,4 +1,4 @@
-"""Metrics as value objects: `nDCG(gain='linear')@10` is Python, a command line argument and a table header."""
+"""Metrics as value objects: `nDCG(gain='linear')@10` is the same in Python, on the command line and in tables."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ from rankgrad.spec import LARGEST_CUTOFF, known_options, show, spell
 
 
 class MetricKind(NamedTuple):
-    """The functions behind a metric's name."""
+    """The functions that compute a metric."""
 
-    function: Callable[..., Tensor]  # of scores and labels
-    ranked: Callable[..., ListValues]  # of lists that are already ranked
+    function: Callable[..., Tensor]  # function of scores and labels
+    ranked: Callable[..., ListValues]  # function of lists that are already ranked
     higher_is_better: bool = True
 
 
@@ -48,7 +48,7 @@ _SHARED = {"empty": "zero", "ties": "stable"}
 
 @dataclass(frozen=True, repr=False)
 class Metric:
-    """A metric with its cutoff and options; its printed form can be parsed.
+    """A metric with its cutoff and options; its printed form is a spec.
 
     `metric @ k` sets the cutoff k, `metric(option=value)` sets options of its function. Two metrics are equal if they
     compute the same values; options with their default value are not stored.
@@ -62,8 +62,8 @@ class Metric:
     """
 
     name: str  # as in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
-    k: int | None = None  # only the first k ranks count; None: all
-    settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, by name
+    k: int | None = None  # only the first k ranks count; with None, all ranks count
+    settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, sorted by name
 
     def __post_init__(self) -> None:
         one_of("metric", self.name, KINDS)
@@ -99,7 +99,7 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        """True if a better ranking has the higher value."""
+        """True if a better ranking has a higher value."""
         return KINDS[self.name].higher_is_better
 
     @property
@@ -124,7 +124,7 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Measure these lists.
+        """Return the metric of lists, reduced.
 
         Args:
             scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see
@@ -159,13 +159,13 @@ class Metric:
 
 
 def parse_metric(text: "str | Metric") -> Metric:
-    """Make a metric from text; the case of the name does not matter.
+    """Make a metric from a spec. The name may be in upper or lower case.
 
-    MRR, MAP, NDCG, Precision and Recall are also accepted. A value is a number or text, with or without quotes; no code
+    MRR, MAP, NDCG, Precision and Recall are also accepted. A value is a number or text, with or without quotes. No code
     is evaluated.
 
     Args:
-        text: `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`, or a metric, which is returned.
+        text: spec `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`. A metric is returned unchanged.
 
     Example:
         >>> parse_metric("ndcg(gain='linear')@5"), parse_metric("MRR@10"), parse_metric("nDCG@5:gain=linear,ties=trec")
@@ -174,7 +174,7 @@ def parse_metric(text: "str | Metric") -> Metric:
     if isinstance(text, Metric):
         return text
     if not isinstance(text, str):
-        bad_type("metric", "be a text such as 'nDCG@10', or a Metric", type(text).__name__)
+        bad_type("metric", "be a spec such as 'nDCG@10', or a Metric", type(text).__name__)
     return _parse(text)
 
 

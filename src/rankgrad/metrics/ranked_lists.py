@@ -16,7 +16,7 @@ EMPTY = ("skip", "zero", "one")
 
 
 class ListValues(NamedTuple):
-    """One value per list, and False in `full` for an empty list; `settle` sets the value of empty lists."""
+    """One value per list. `full` is False for an empty list; `settle` sets the value of empty lists."""
 
     values: Tensor  # (...)
     full: Tensor  # (...), bool
@@ -33,7 +33,7 @@ class Ranked:
     ties: tuple[Tensor, Tensor] | None = None  # runs of tied documents, if a metric averages over their orders
 
     def head(self, k: int | None) -> "Ranked":
-        """Return the first `k` documents, or all if ties are averaged; `judged` keeps all labels."""
+        """Return the first `k` documents, or all documents if ties are averaged; `judged` keeps all labels."""
         if k is None or self.ties is not None:
             return self
         return replace(self, labels=self.labels[..., :k], mask=self.mask[..., :k])
@@ -43,7 +43,7 @@ class Ranked:
         return places(self.labels.shape[-1], self.labels.device)
 
     def spread(self, weights: Tensor) -> Tensor:
-        """The weight of each rank, `(n,)`, as the document there has it on average over the orders of ties."""
+        """Return the weight of the document at each rank from `weights (n,)`, averaged over the orders of ties."""
         if self.ties is None:
             return weights.to(self.labels.dtype)
         first, size = self.ties
@@ -51,9 +51,10 @@ class Ranked:
         return ((total[first + size] - total[first]) / size).to(self.labels.dtype)
 
     def tied(self, flags: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return per rank: number of tied documents, flagged ones among them, flagged ones before, index in the tie.
+        """Return four numbers per rank about its group of tied documents.
 
-        If ties are not averaged, each document is alone in its group.
+        They are the size of the group, the number of flagged documents in the group and before the group, and the index
+        of the rank in the group. If ties are not averaged, each document is alone in its group.
         """
         count = flags.cumsum(-1)
         if self.ties is None:
@@ -71,7 +72,7 @@ class Ranked:
         return flags, ((self.judged > threshold) & self.judged_mask).sum(-1).to(self.labels.dtype)
 
     def best(self, values: Tensor, k: int | None) -> Tensor:
-        """Return the `k` highest of the judged documents' `values`, `(..., m)`, highest first; filled with 0."""
+        """Return the `k` highest `values (..., m)` of the judged documents, highest first; 0 for padding."""
         values = torch.where(self.judged_mask, values, -torch.inf)
         if k is None or k >= values.shape[-1]:
             top = values.sort(dim=-1, descending=True).values
@@ -131,7 +132,7 @@ def rank_padded(
 
 
 def id_codes(ids: Any, lists: Lists) -> Tensor:
-    """Return integers in the order of the ids as text, `(..., n)`; by code point, as trec_eval compares bytes."""
+    """Return integers in the order of the ids as text, `(..., n)`. Text is compared by code point, as in trec_eval."""
     text, shape, offsets = np.asarray(ids, dtype=str), tuple(lists.given.scores.shape), lists.given.offsets
     if text.shape != shape:
         bad_value("ids", f"have the shape of scores, {shape}", text.shape)
@@ -140,7 +141,7 @@ def id_codes(ids: Any, lists: Lists) -> Tensor:
 
 
 def nan_scores(scores: Tensor) -> int:
-    """Number of NaN scores; 0 if counting would force a device synchronisation."""
+    """Return the number of NaN scores; 0 if the count would need a synchronisation of the device."""
     # If the sum is not NaN, no score is NaN; the sum is the faster test.
     if not values_are_cheap(scores) or not bool(scores.sum().isnan()):
         return 0
@@ -148,7 +149,7 @@ def nan_scores(scores: Tensor) -> int:
 
 
 def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
-    """Set the value of empty lists, and reduce."""
+    """Set the value of empty lists, and reduce the values."""
     one_of("empty", empty, EMPTY)
     values, full = outcome
     if empty != "skip":

@@ -17,7 +17,7 @@ def order(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def ranks(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the rank of each document, from 1, `(..., n)`; padding has the ranks after the last document.
+    """Return the rank of each document, from 1, `(..., n)`; padding has the ranks after those of all documents.
 
     Example:
         >>> ranks(torch.tensor([1.0, 3.0, 1.0]), torch.tensor([True, True, True]))
@@ -35,10 +35,10 @@ def inverse(permutation: Tensor) -> Tensor:
 def ranked_order(
     scores: Tensor, mask: Tensor, ties: str = "stable", codes: Tensor | None = None, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return positions in ranked order, and in that order integers that are equal for ties, both `(..., min(k, n))`.
+    """Return two tensors in ranked order, `(..., min(k, n))`: positions, and numbers that are equal for ties.
 
-    With `ties="trec"` the order is trec_eval's: scores are compared in float32; among equal scores the highest of
-    `codes` is first (they represent the document ids), or without codes the later position.
+    With `ties="trec"` the order is trec_eval's. Scores are compared in float32. Among equal scores the document with
+    the highest code is first, or without `codes` the later position. Codes have the same order as the document ids.
 
     Example:
         >>> scores, mask = torch.tensor([1.0, 3.0, 1.0]), torch.tensor([True, True, True])
@@ -51,7 +51,7 @@ def ranked_order(
     if ties != "trec" and (k is None or keys.dtype == torch.int64):
         keys, positions = keys.sort(dim=-1, descending=True, stable=True)
         return positions[..., :k], keys[..., :k]
-    # One integer holds the score in its high bits and the tie breaker in its low bits. No two are equal, so the first k
+    # One integer has the score in its high bits and the tie breaker in its low bits. No two are equal, so the first k
     # can be found without sorting the rest, which would take most of a metric's time.
     position = torch.arange(n, device=scores.device)
     breaker = n - 1 - position if ties != "trec" else position if codes is None else codes
@@ -80,7 +80,7 @@ def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _key(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return integers in the order of the scores: unlike floats, they have values below -inf for NaN and padding."""
+    """Return integers in the order of the scores. Unlike floats, they have values below -inf, for NaN and padding."""
     scores = scores.detach() + 0.0  # -0.0 ties with 0.0
     integer = torch.int64 if scores.dtype == torch.float64 else torch.int32
     lowest, highest = torch.iinfo(integer).min, torch.iinfo(integer).max

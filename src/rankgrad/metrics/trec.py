@@ -64,7 +64,7 @@ def read_qrels(path: PathLike) -> Qrels:
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
-    """Write a run in trec_eval's order, ranks from 1; gzip if the name ends in `.gz`. Scores are written exactly.
+    """Write a run in trec_eval's order, with exact scores and ranks from 1; as gzip if the name ends in `.gz`.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -80,7 +80,7 @@ def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str =
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write qrels; gzip if the name ends in `.gz`.
+    """Write qrels; as gzip if the name ends in `.gz`.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -90,10 +90,10 @@ def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]) -> Run:
-    """Convert the scores of flat lists to a run; labels give qrels in the same way.
+    """Convert the scores of flat lists to a run, or the labels of flat lists to qrels.
 
     Args:
-        scores: `(documents,)`.
+        scores: scores or labels, `(documents,)`.
         offsets: `(lists + 1,)`.
         queries: id of each list.
         ids: id of each document.
@@ -104,12 +104,13 @@ def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]
     """
     flat, bounds, names = np.asarray(scores).tolist(), np.asarray(offsets).tolist(), [str(query) for query in queries]
     if len(names) != len(bounds) - 1 or len(set(names)) != len(names):
-        bad_value("queries", f"name {len(bounds) - 1} lists, each once", f"{len(set(names))} different of {len(names)}")
+        got = f"{len(names)} ids, {len(set(names))} of them different"
+        bad_value("queries", f"be {len(bounds) - 1} different ids, one per list", got)
     run = {}
     for query, start, end in zip(names, bounds[:-1], bounds[1:], strict=True):
         run[query] = {str(ids[i]): flat[i] for i in range(start, end)}
         if len(run[query]) != end - start:
-            bad_value("ids", "differ within a list", f"a repeated one in query {query!r}")
+            bad_value("ids", "differ within a list", f"a repeated id in query {query!r}")
     return run
 
 
@@ -126,17 +127,17 @@ def measure_run(
     """Measure a run as trec_eval does.
 
     A document without a label, or with a negative label, has label 0. Relevant documents that are not in the run count
-    in the number of relevant documents (recall, AP) and in the best DCG; ARP and OPA use only the run's documents. Ties
-    are ordered by document id, unless a metric has `ties='expected'`. Queries in both run and qrels are measured; with
+    in the number of relevant documents (recall, AP) and in the best DCG. ARP and OPA use only the run's documents. Ties
+    are ordered by document id, unless a metric has `ties='expected'`. Queries in both run and qrels are measured. With
     `complete` (trec_eval's `-c`) a query of qrels that is not in the run counts as a list without documents.
     trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
 
     Args:
         run: `{query: {document: score}}`.
         qrels: `{query: {document: label}}`.
-        metrics: texts such as `"nDCG@10"`, or `Metric` values.
-        complete: also measure queries of qrels that are not in the run.
-        bootstrap: number of resamples of the queries for the intervals; 0: the interval is the mean itself.
+        metrics: specs such as `"nDCG@10"`, or `Metric` values.
+        complete: True to also measure queries of qrels that are not in the run.
+        bootstrap: number of resamples of the queries. With 0, both ends of the interval are the mean.
         seed: random seed of the resampling.
         confidence: share of the resampled means inside the interval.
 
@@ -146,7 +147,7 @@ def measure_run(
     """
     queries = tuple(query for query in qrels if complete or query in run)
     if not queries:
-        bad_value("run", "share a query with qrels", _overlap(run, qrels))
+        bad_value("run", "contain a query of qrels", _overlap(run, qrels))
     documents = [(query, document) for query in queries for document in run.get(query, {})]
     lengths = [len(run.get(query, {})) for query in queries]
     scores, mask = _padded(np.array([run[query][document] for query, document in documents], dtype=np.float64), lengths)
@@ -167,7 +168,7 @@ def measure_run(
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
     offsets = torch.tensor([0, *np.cumsum(lengths).tolist()])
-    # At least one column of padding: there is no maximum of zero columns.
+    # At least one column: a maximum over zero columns does not exist.
     return to_padded(torch.from_numpy(flat), offsets, max(1, *lengths))
 
 

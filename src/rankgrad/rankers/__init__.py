@@ -2,19 +2,20 @@
 
 **Two layouts.** `ranker(features, offsets)` takes flat lists, features `(documents, f)` with `offsets (lists + 1,)`,
 and returns scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask
-`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or none. A batch may have no
-list.
+`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or no document. A batch
+may have no list.
 
 **Independent lists.** The scores of a list do not depend on the other lists of its batch, on padding, or on rows after
-the last list. Batch norm in training is the exception, as always. Documents attend only to documents of their list.
+the last list. The only exception is batch norm in training. Documents attend only to documents of their list.
 
 **No synchronisation.** If `width` (at least the length of the longest list) is given, nothing waits for the GPU, and
-shapes depend only on shapes: a step can be captured in a CUDA graph. Pointwise rankers need no `width`: they never pad.
+the shapes of all tensors depend only on the shapes of the input. So a step can be captured in a CUDA graph. Pointwise
+rankers never pad, so they need no `width`.
 
-**Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; the same as text is `mlp:widths=256-128`.
-`MODELS` holds the names. A preset, such as `neuralndcg-web30k`, is also a name: the architecture of a paper, with its
-training settings in `PRESETS`. `ranker.config` holds the name and options of a ranker: `build(**ranker.config)` makes
-a new one with the same architecture.
+**Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; its spec is `mlp:widths=256-128`.
+`MODELS` contains the names. A preset, such as `neuralndcg-web30k`, is also a name: the architecture of a paper. Its
+training settings are in `PRESETS`. `ranker.config` contains the name and options of a ranker: `build(**ranker.config)`
+makes a new ranker with the same architecture.
 """
 
 from rankgrad import moved

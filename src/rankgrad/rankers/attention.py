@@ -8,26 +8,26 @@ from rankgrad.rankers.list_index import ListIndex
 
 
 class SelfAttention(nn.Module):
-    r"""Multi-head attention of the documents of a list over each other.
+    r"""Multi-head attention: each document attends to all documents of its list.
 
     .. math:: o_i = W_o \bigl[\textstyle\sum_j \mathrm{softmax}_j(q_i^\top k_j / \sqrt{d})\, v_j\bigr]_{heads}
 
     Args:
         width: size of a row, in input and output.
         heads: number of heads.
-        head_size: d, size of each head; None: width / heads.
-        dropout: dropout of the attention weights.
+        head_size: d, the size of each head; None for width / heads.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, head_size: int | None = None, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
         inner = heads * (head_size or width // heads)
-        self.project = nn.Linear(width, 3 * inner)  # queries, keys and values at once
+        self.project = nn.Linear(width, 3 * inner)  # queries, keys and values in one layer
         self.out = nn.Linear(inner, width)
 
     def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return rows `(rows, width)`."""
+        """Return the rows after the attention, `(rows, width)`."""
         padded = index.pad(self.project(rows))  # (lists, n, 3 * heads * d)
         lists, n, inner = padded.shape[0], padded.shape[1], self.out.in_features
         split = padded.view(lists, n, 3, self.heads, inner // self.heads).permute(2, 0, 3, 1, 4)
@@ -38,12 +38,12 @@ class SelfAttention(nn.Module):
 
 
 def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor, Tensor]:
-    r"""Weight rows by a softmax over the documents of their list, a_i h_i, and sum them over the list.
+    r"""Multiply each row h_i by its softmax weight a_i in its list, and sum the products over the list.
 
     Args:
-        logits: `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
+        logits: logits of the softmax, `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
         rows: h, `(rows, d)`.
-        index: the lists that the rows belong to.
+        index: positions of the rows in their lists.
 
     Returns:
         a_i h_i, `(rows, d)`, and its sum over the list, repeated for every document of the list, `(rows, d)`.

@@ -11,22 +11,23 @@ from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):
-    r"""Attention MIL: pools a list by one attention weight per document, plain or gated.
+    r"""Attention MIL: pools a list with one attention weight per document. The attention is plain or gated.
 
     .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
               a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
 
-    with h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
-    softmax divides the scores of a list by one number, so the order does not depend on the other documents (except
-    through b).
+    where h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
+    softmax divides all scores of a list, apart from b, by the same number. So the order of two documents does not
+    depend on the other documents.
 
     Args:
         features: f, the number of features.
         widths: widths of the layers that compute h.
         attention: number of rows of V and U.
-        gated: use the gate U.
-        mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, the published use.
-        head: widths of the hidden layers of the score in mode `"pooled"`.
+        gated: True to use the gate U.
+        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, as
+            published.
+        head: widths of the hidden layers of the MLP that computes the score in mode `"pooled"`.
         activation, norm, dropout: options of both MLPs, as in `MLP`.
 
     Example:
@@ -63,6 +64,6 @@ class AttentionMIL(PoolingScorer):
         self.attention = nn.Linear(attention, 1, bias=False)  # a bias would cancel in the softmax
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Return w'(tanh(V h_i)), gated or plain, `(rows, 1)`."""
+        """Return w' tanh(V h_i), `(rows, 1)`; if `gated`, with the gate U."""
         inner = torch.tanh(self.inner(rows))
         return self.attention(inner if self.gate is None else inner * torch.sigmoid(self.gate(rows)))

@@ -9,7 +9,7 @@ from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttSets(PoolingScorer):
-    r"""AttSets: pools a list by a softmax over its documents, separately for each feature d.
+    r"""AttSets: pools a list by a softmax over its documents, separately for each column d of h.
 
     .. math:: h_i = \mathrm{MLP}(x_i), \quad a_i^d = \mathrm{softmax}_i\,(W h_i)^d, \quad z = \sum_i a_i \odot h_i
 
@@ -18,8 +18,9 @@ class AttSets(PoolingScorer):
     Args:
         features: f, the number of features.
         widths: widths of the layers that compute h.
-        mode: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i * h_i) + b, the published use.
-        head: widths of the hidden layers of the score in mode `"pooled"`.
+        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i * h_i) + b, as
+            published.
+        head: widths of the hidden layers of the MLP that computes the score in mode `"pooled"`.
         activation, norm, dropout: options of both MLPs, as in `MLP`.
 
     Example:

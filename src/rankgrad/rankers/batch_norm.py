@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """`torch.nn.BatchNorm1d` over the documents only, without waiting for the device to count them.
+    """`torch.nn.BatchNorm1d` that ignores padding and does not wait for the device to count the documents.
 
-    Statistics are computed in float32 or float64. A batch may have one row or none; a batch without rows does not
+    Statistics are computed in float32 or float64. A batch may have one row or no row. A batch without rows does not
     change the running statistics.
 
     Example:
@@ -18,7 +18,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor, real: Tensor | None = None) -> Tensor:
-        """Return normalised rows `(rows, d)`; `real (rows,)` is True for a document; None: all rows are documents."""
+        """Return normalised rows `(rows, d)`. `real (rows,)` is True for a document; with None, all are documents."""
         if not self.training:
             return super().forward(input)
         if real is None and input.shape[0] > 1:
@@ -52,7 +52,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def make_norm(kind: str, width: int, momentum: float = 0.1) -> nn.Module:
-    """Make a norm by its name: `"none"`, `"batch"` or `"layer"`."""
+    """Make the norm layer with this name: `"none"`, `"batch"` or `"layer"`."""
     if kind == "batch":
         return BatchNorm(width, momentum=momentum)
     return nn.LayerNorm(width) if kind == "layer" else nn.Identity()

@@ -13,25 +13,25 @@ from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
 
 
 class ContextAware(Scorer):
-    r"""The Context-Aware Ranker: pre-norm encoder blocks score each document together with its whole list.
+    r"""The Context-Aware Ranker: a Transformer encoder, so a document's score depends on its whole list.
 
     .. math:: h = W x + b, \quad h \leftarrow h + \mathrm{Attention}(N(h)), \quad
               h \leftarrow h + W_2\,\phi(W_1 N(h)), \quad s = w^\top N(h) + b
 
-    with N layer norm; each block repeats the two middle steps. Dropout is applied where `torch.nn.TransformerEncoder`
-    applies it. With `position`, the input of the first block is sqrt(width) h + p(rank): scores then depend on the
-    order of the documents in the input.
+    where N is layer norm. Each block computes the two middle steps. Dropout is applied at the same places as in
+    `torch.nn.TransformerEncoder`. With `position`, the input of the first block is sqrt(width) h + p(rank). Then the
+    scores depend on the order of the documents in the input.
 
     Args:
         features: f, the number of features.
         width: size of h, a multiple of `heads`.
         blocks, heads, feed_forward: number of blocks, heads per block, and width of W_1.
-        dropout: one number.
-        activation: phi, a name such as `"relu"`.
+        dropout: dropout probability of all layers.
+        activation: phi, the name of a function such as `"relu"`.
         position: encoding of a document's rank in the input list: `"none"`, `"fixed"` (sine and cosine) or
             `"learned"`.
-        positions: number of ranks that a learned encoding distinguishes; later ranks share the last encoding.
-        output: function of the scores, `"none"` or `"tanh"`.
+        positions: number of learned encodings; all later ranks use the last encoding.
+        output: function that is applied to the scores, `"none"` or `"tanh"`.
 
     Example:
         >>> ranker = ContextAware(136, width=96, blocks=2, heads=1, feed_forward=384)
@@ -107,14 +107,14 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return rows `(rows, width)`."""
+        """Return the rows after this block, `(rows, width)`."""
         rows = rows + self.dropout(self.attention(self.norm1(rows), index))
         wide = self.dropout(self.activation(self.wide(self.norm2(rows))))
         return rows + self.dropout(self.narrow(wide))
 
 
 class Position(nn.Module):
-    """Position encoding sqrt(width) h + p(rank); p is learned for `learned` ranks, or sine and cosine."""
+    """Position encoding sqrt(width) h + p(rank). p is learned for `learned` ranks; with None, it is sine and cosine."""
 
     def __init__(self, width: int, learned: int | None) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Position(nn.Module):
         self.table = None if learned is None else nn.Embedding(learned, width)
 
     def forward(self, rows: Tensor, rank: Tensor) -> Tensor:
-        """Return rows `(rows, width)` with the encoding of `rank (rows,)`."""
+        """Return the scaled rows plus the encoding of `rank (rows,)`, `(rows, width)`."""
         if self.table is not None:
             encoded = self.table(rank.clamp(max=self.last))
         else:

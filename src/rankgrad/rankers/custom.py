@@ -1,4 +1,4 @@
-"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are made from text."""
+"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are made from specs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from rankgrad.rankers.scorer import Scorer
 
 Network = str | nn.Module | Callable[[int], nn.Module]
 
-_KINDS = "text such as 'mlp:widths=64-32', an nn.Module, or a function of the number of features that returns one"
+_KINDS = "a spec such as 'mlp:widths=64-32', an nn.Module, or a function from the number of features to an nn.Module"
 
 
 class CustomRanker(Scorer):
@@ -22,7 +22,7 @@ class CustomRanker(Scorer):
 
     Args:
         features: f, the number of features.
-        network: returns `(documents,)` or `(documents, 1)`.
+        network: module that returns `(documents,)` or `(documents, 1)`.
     """
 
     model = "own"
@@ -50,11 +50,11 @@ class CustomRanker(Scorer):
 
 
 class CustomPadded(CustomRanker):
-    """A custom network of padded lists: `network(features (lists, n, f), mask (lists, n))`.
+    """A custom network that takes padded lists: `network(features (lists, n, f), mask (lists, n))`.
 
     Args:
         features: f, the number of features.
-        network: returns `(lists, n)` or `(lists, n, 1)`; scores of padding are ignored.
+        network: module that returns `(lists, n)` or `(lists, n, 1)`; scores of padding are ignored.
     """
 
     list_aware = True
@@ -67,11 +67,11 @@ class CustomPadded(CustomRanker):
 
 
 class CustomFlat(CustomRanker):
-    """A custom network of flat lists: `network(features (documents, f), offsets (lists + 1,))`.
+    """A custom network that takes flat lists: `network(features (documents, f), offsets (lists + 1,))`.
 
     Args:
         features: f, the number of features.
-        network: returns `(documents,)` or `(documents, 1)`.
+        network: module that returns `(documents,)` or `(documents, 1)`.
     """
 
     list_aware = True
@@ -94,13 +94,13 @@ _FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": Cust
 
 
 def as_ranker(model: Any, features: int) -> Scorer:
-    """Make a ranker from text, from a network, or from a function that returns a network. A given network is copied.
+    """Make a ranker from a spec, from a network, or from a function that returns a network. A network is copied.
 
-    The parameter names of the network's `forward` decide what it receives: `(features, mask)` padded lists,
-    `(features, offsets)` flat lists, `(features)` rows that are scored separately.
+    The parameter names of the network's `forward` decide its input: `(features, mask)` for padded lists, `(features,
+    offsets)` for flat lists, `(features)` for documents that are scored separately.
 
     Args:
-        model: text, an `nn.Module`, or a function (or class) called with the number of features.
+        model: a spec, an `nn.Module`, or a function or class that is called with the number of features.
         features: f, the number of features.
 
     Example:
@@ -121,7 +121,7 @@ def as_ranker(model: Any, features: int) -> Scorer:
             bad_type("model", "return an nn.Module", f"{type(network).__name__} from {describe(model)}")
     if isinstance(network, Scorer):
         if network.features != features:
-            bad_value("model", f"take {features} features, as the data has", network.features)
+            bad_value("model", f"take the {features} features of the data", network.features)
         return network
     ranker = _FORMS[_form(network)](features, network)
     _try(ranker)
@@ -131,10 +131,10 @@ def as_ranker(model: Any, features: int) -> Scorer:
 
 
 def check_model(model: Any) -> None:
-    """Check a model as far as this is possible without data.
+    """Run the checks of a model that need no data.
 
     Args:
-        model: text, a network or a function; see `as_ranker`.
+        model: a spec, a network or a function; see `as_ranker`.
     """
     if isinstance(model, str):
         only_described("model", model)
@@ -149,16 +149,16 @@ def check_model(model: Any) -> None:
 
 
 def model_text(model: Any) -> str:
-    """Return the text of a model, or a description if the model cannot be made from text.
+    """Return the spec of a model, or a description if the model was not given as text.
 
     Args:
-        model: text, a network or a function; see `as_ranker`.
+        model: a spec, a network or a function; see `as_ranker`.
     """
     return model if isinstance(model, str) else f"{OWN}{describe(model)}"
 
 
 def _form(network: nn.Module) -> str | None:
-    """Return the second parameter of the network's forward: `mask`, `offsets` or None."""
+    """Return the name of the second parameter of the network's `forward`: `mask`, `offsets` or None."""
     takes = CallSignature(network.forward)
     named = next((name for name in ("mask", "offsets") if name in takes.named), None)
     if not takes.fits(1, *([named] if named else [])):
@@ -180,7 +180,8 @@ def _try(ranker: CustomRanker) -> None:
     except RuntimeError as error:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"model must score documents of {ranker.features} features; got {ranker.config['description']}: {got}"
+            f"model must score documents of {ranker.features} features; "
+            f"got the error {got} from {ranker.config['description']}"
         ) from error
     finally:
         ranker.train(training)

@@ -1,4 +1,4 @@
-"""DASALC, data augmented self-attentive latent cross: the best published neural ranker on the large public sets."""
+"""The ranker DASALC (data augmented self-attentive latent cross)."""
 
 from torch import Tensor, nn
 
@@ -11,22 +11,24 @@ from rankgrad.rankers.scorer import Scorer
 
 
 class DASALC(Scorer):
-    r"""DASALC: combines a tower of the document and self-attention over its list by a latent cross.
+    r"""DASALC: a latent cross of two networks, an MLP of the document (tower) and self-attention over its list.
 
     .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v, \quad
               s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
 
-    with N batch norm, D dropout, and epsilon ~ N(0, noise^2) in training only. The tower is twice [Linear, ReLU, N, D].
-    The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors first apply
-    x <- sign(x) log(1 + |x|), clipped to 30: preprocessing `log1p,clip=30`.
+    where N is batch norm, D is dropout, and epsilon ~ N(0, noise^2) in training only. The tower is [Linear, ReLU, N, D]
+    twice. The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors first
+    replace x by sign(x) log(1 + |x|) and clip it to 30: this is preprocessing `log1p,clip=30`. DASALC is the best
+    published neural ranker on the large public data sets.
 
     Args:
         features: f, the number of features.
         width: width of the tower's layers.
-        layers, heads, head_size: options of the attention; its rows have size `head_size`, as in the authors' code.
-        dropout: one number, for all layers.
-        noise: standard deviation of the noise on the features.
-        projection: add one more linear layer at the end of the tower, as in the authors' released code.
+        layers, heads, head_size: number of attention layers, heads per layer, and size of a head. The rows of the
+            attention also have size `head_size`, as in the authors' code.
+        dropout: dropout probability of all layers.
+        noise: standard deviation of the noise that is added to the features.
+        projection: True to add one more linear layer at the end of the tower, as in the authors' released code.
 
     Example:
         >>> ranker = DASALC(136, width=64, layers=1, head_size=10)

@@ -1,4 +1,4 @@
-"""Make rankers from text: parse a name with options, and build the module."""
+"""Make rankers from specs: parse a name with options, and build the module."""
 
 import inspect
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
     """Build a ranker or a preset by its name, with options. Options are checked first.
 
     Args:
-        model: a name in `MODELS` or `PRESETS`; case does not matter.
+        model: a name in `MODELS` or `PRESETS`, in upper or lower case.
         features: f, the number of features.
-        options: options of the model's class; None means `"none"`. They replace the options of a preset.
+        options: options of the model's class; None means `"none"`. They have priority over the options of a preset.
 
     Example:
         >>> ranker = build("mlp", features=46, widths=[256, 128])
@@ -46,11 +46,11 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
 
 
 def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
-    """Parse and check the text of a ranker; return its name and options for `build`.
+    """Parse and check the spec of a ranker; return its name and options for `build`.
 
     Args:
-        text: `name[:option=value,...]` or `name(option=value, ...)`, in any case. The name is one of `MODELS` or
-            `PRESETS`. A value is a number, true or false, or a word; lists are joined by `-`.
+        text: spec `name[:option=value,...]` or `name(option=value, ...)`, in upper or lower case. The name is in
+            `MODELS` or `PRESETS`. A value is a number, true or false, a word, or several numbers joined by `-`.
 
     Example:
         >>> parse_ranker("mlp:widths=256-128,norm=none")
@@ -71,14 +71,16 @@ def _known(name: Any) -> str:
     known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
     plain = name.strip().lower().replace("-", "_")
     if plain == "own":
-        bad_value("model", "be a network that can be built by name; a custom network is given as an object", repr(name))
+        bad_value(
+            "model", "be a network that can be built by name (a custom network is given as an object)", repr(name)
+        )
     if plain not in known:
         one_of("model", name, known.values())
     return known[plain]
 
 
 def _kind(name: str, options: Mapping[str, Any]) -> type[Scorer]:
-    """Return the class of a model or preset; check that it has these options and that their sizes are allowed."""
+    """Check the names and sizes of the options, and return the class of the model or preset."""
     model = PRESETS[name].model if name in PRESETS else name
     known = [option for option in inspect.signature(MODELS[model]).parameters if option != "features"]
     known_options(model, options, known)

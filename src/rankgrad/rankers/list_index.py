@@ -9,7 +9,7 @@ from torch import Tensor
 from rankgrad.errors import bad_value
 from rankgrad.lists import values_are_cheap
 
-_UNUSED = cast(Tensor, None)  # by a pointwise ranker
+_UNUSED = cast(Tensor, None)  # not used by a pointwise ranker
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class ListIndex:
     The indices are computed once and used by every layer. A pointwise ranker uses none of them.
     """
 
-    real: Tensor | None  # (rows,) True for a row that is a document; None: all are
+    real: Tensor | None  # (rows,) True for a row that is a document; None if all rows are
     mask: Tensor = _UNUSED  # (lists, n) True for a document, False for padding
-    keys: Tensor = _UNUSED  # (lists, n) the mask, with one True in an empty list: a softmax needs an element
+    keys: Tensor = _UNUSED  # (lists, n) the mask, but with a True in an empty list: a softmax needs one
     gather: tuple[Tensor, Tensor] | None = None  # row at each position, (lists * n,); position of each row, (rows,)
     rank: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
 
@@ -31,7 +31,7 @@ class ListIndex:
         cheap = values_are_cheap(offsets)
         last = int(offsets[-1]) if cheap else None
         if last is not None and last > documents:
-            bad_value("offsets", f"end at the number of documents, {documents}, or before", last)
+            bad_value("offsets", f"have a last value of at most {documents}, the number of documents", last)
         real = None if last == documents else torch.arange(documents, device=offsets.device) < offsets[-1]
         if not gathers:
             return ListIndex(real)
@@ -50,7 +50,7 @@ class ListIndex:
             return ListIndex(real, mask, keys, (row, rows), rows)
         owner = torch.searchsorted(ends.contiguous(), rows, right=True).clamp(max=lists - 1)
         rank = rows - starts[owner]
-        # A row of no list has no position: any valid position can be used.
+        # A row that belongs to no list has no position: any valid position can be used.
         position = (owner * width + rank).clamp(max=lists * width - 1)
         return ListIndex(real, mask, keys, (row, position), rank)
 
@@ -65,7 +65,7 @@ class ListIndex:
         return rows if self.real is None else torch.where(self.real[:, None], rows, 0.0)
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Return rows `(rows, d)` as padded lists `(lists, n, d)`; padding has arbitrary finite values: see `keys`."""
+        """Return rows `(rows, d)` as padded lists `(lists, n, d)`; the values of padding are finite."""
         lists, n = self.keys.shape
         if self.gather is None:
             return rows.view(lists, n, rows.shape[1])
@@ -81,18 +81,18 @@ class ListIndex:
             return flat
         row, position = self.gather
         if flat.shape[0] == 0:
-            return flat.new_zeros(position.shape[0], flat.shape[1]) + flat.sum()  # zeros that are in the graph
+            return flat.new_zeros(position.shape[0], flat.shape[1]) + flat.sum()  # zeros that stay in the graph
         return _Move.apply(flat, position, row, None, self.mask.flatten())
 
     def each(self, lists: Tensor) -> Tensor:
-        """Repeat one vector per list, `(lists, d)`, for each of its rows, `(rows, d)`."""
+        """Repeat the vector of each list, `(lists, d)`, for all rows of the list, `(rows, d)`."""
         return self.unpad(lists[:, None].expand(-1, self.keys.shape[1], -1))
 
 
 class _Move(torch.autograd.Function):
-    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather: fast, in a fixed order.
+    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather, in a fixed order.
 
-    `back` is the new position of each value; `kept_back` is True for values that have one, None: all have.
+    `back` is the new position of each value. `kept_back` is True for values with a new position; None if all have one.
     """
 
     @staticmethod
@@ -121,7 +121,7 @@ def _width(lengths: Tensor, width: int | None, cheap: bool) -> int:
     else:
         return width
     if cheap and int(lengths.min()) < 0:
-        bad_value("offsets", "never fall", "falling ones")
+        bad_value("offsets", "not decrease", "decreasing offsets")
     if longest > width:
         bad_value("width", f"be at least the length of the longest list, {longest}", width)
     return width

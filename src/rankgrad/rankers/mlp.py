@@ -46,18 +46,18 @@ class MLP(Scorer):
     .. math:: h^0 = N_0(x_i) + \varepsilon, \quad h^{l} = D_l\,\phi\bigl(N_l(W_l h^{l-1} + b_l)\bigr), \quad
               s_i = w^\top h^L + b
 
-    with N the norm, phi the activation, D dropout, and epsilon ~ N(0, noise^2) in training only.
+    where N is the norm, phi the activation, D dropout, and epsilon ~ N(0, noise^2) in training only.
 
     Args:
         features: f, the number of features.
         widths: widths of the hidden layers; an empty list makes a linear ranker.
-        norm: `"none"`, `"batch"` or `"layer"`.
+        norm: norm of the hidden layers, `"none"`, `"batch"` or `"layer"`.
         norm_place: position of the norm, `"before"` or `"after"` the activation.
-        norm_momentum: momentum of batch norm as PyTorch defines it: 0.001 is TensorFlow's 0.999.
+        norm_momentum: momentum of batch norm as PyTorch defines it: 0.001 here is 0.999 in TensorFlow.
         input_norm: norm of the features, `"none"` or `"batch"`.
         activation: a name in `ACTIVATIONS`, such as `"relu"`.
-        dropout: one number, or one per hidden layer.
-        noise: standard deviation of the Gaussian noise on the (normalised) features.
+        dropout: dropout probability: one number, or one number per hidden layer.
+        noise: standard deviation of the Gaussian noise that is added to the features after their norm.
         init: initial weights, `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
 
     Example:
@@ -113,7 +113,7 @@ class MLP(Scorer):
 
 
 class Tower(nn.Module):
-    """Linear layers with norm, activation and dropout, below the score layer. `width` is the width of the output."""
+    """Hidden layers: linear layers with norm, activation and dropout. `width` is the width of the output."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Tower(nn.Module):
         self.dropouts = nn.ModuleList(nn.Dropout(each) for each in dropouts)
 
     def forward(self, rows: Tensor, real: Tensor | None) -> Tensor:
-        """Return rows `(rows, width)`; `real (rows,)` is True for a document; None: all rows are documents."""
+        """Return rows `(rows, width)`. `real (rows,)` is True for a document; with None, all rows are documents."""
         for layer, norm, dropout in zip(self.layers, self.norms, self.dropouts, strict=True):
             rows = layer(rows)
             if self.norm_first:
@@ -152,7 +152,7 @@ class Tower(nn.Module):
 
 
 def add_noise(rows: Tensor, noise: float, training: bool) -> Tensor:
-    """Add Gaussian noise of standard deviation `noise` in training."""
+    """Add Gaussian noise of standard deviation `noise`, only in training."""
     return rows + noise * torch.randn_like(rows) if training and noise else rows
 
 
@@ -160,8 +160,8 @@ def _each_layer(dropout: float | Sequence[float], layers: int) -> list[float]:
     if not isinstance(dropout, list | tuple):
         return [scorer.share("dropout", dropout)] * layers
     if len(dropout) != layers:
-        bad_value("dropout", f"be one number, or one for each of the {layers} hidden layers", list(dropout))
-    return [scorer.share("each of dropout", each) for each in dropout]
+        bad_value("dropout", f"be one number, or one number for each of the {layers} hidden layers", list(dropout))
+    return [scorer.share("each value of dropout", each) for each in dropout]
 
 
 def _xavier_normal(module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Presets: the rankers of papers by name, with the settings of their training."""
+"""Presets: names for the rankers of papers, with their training settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ class Preset:
 
     model: str  # a name in `MODELS`
     options: Mapping[str, Any]  # options of the model
-    source: str  # the paper and section, and our additions
-    preprocess: str | None = None  # text: preprocessing steps of `rankgrad.data`
-    optimiser: str | None = None  # text: a name with options
+    source: str  # paper and section, and how the preset differs from the paper
+    preprocess: str | None = None  # preprocessing steps of `rankgrad.data`, as a spec
+    optimiser: str | None = None  # spec of the optimiser
     lr: float | None = None  # learning rate
     batch: int | None = None  # number of lists per step
-    list_size: int | None = None  # longer lists are truncated to this length in training
+    list_size: int | None = None  # maximum length: longer lists are truncated in training
     epochs: int | None = None  # number of passes over the training lists
-    schedule: str | None = None  # text: a name with options
-    loss: str | None = None  # text; None: the paper compares several losses
+    schedule: str | None = None  # spec of the learning rate schedule
+    loss: str | None = None  # spec of the loss; None if the paper compares several losses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
 
 def _context_aware(width: int, batch: int) -> Preset:
-    """Return NeuralNDCG's ranker; the two data sets differ only in `width` and `batch`."""
+    """Return the preset of NeuralNDCG; the two data sets differ only in `width` and `batch`."""
     options = {"width": width, "blocks": 2, "heads": 1, "feed_forward": 384, "dropout": 0.1, "output": "tanh"}
     return Preset(
         model="context_aware",
@@ -51,7 +51,7 @@ def _context_aware(width: int, batch: int) -> Preset:
 
 
 def _dasalc(source: str, lr: float = 1e-3, batch: int = 128, **options: Any) -> Preset:
-    """Return DASALC's ranker with the settings for WEB30K, except those that are given."""
+    """Return the preset of DASALC: the settings for WEB30K, except those given as arguments."""
     common = {"width": 512, "layers": 4, "heads": 2, "head_size": 100, "dropout": 0.4, "noise": 1.5}
     return Preset(
         model="dasalc",

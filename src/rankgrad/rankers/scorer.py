@@ -1,4 +1,4 @@
-"""Base class of rankers: features of lists to one score per document, in two layouts; and checks of options."""
+"""The base class of rankers, which compute one score per document, and the checks of their options."""
 
 import copy
 from abc import abstractmethod
@@ -25,9 +25,9 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 
 
 class Scorer(nn.Module):
-    """Base class of rankers, modules of features and offsets. It handles the layouts; a subclass scores the rows."""
+    """Base class of rankers. It converts flat and padded lists to rows; a subclass computes the scores of the rows."""
 
-    model: ClassVar[str]  # name in text
+    model: ClassVar[str]  # name in a spec
     list_aware: ClassVar[bool] = False  # True if a document's score depends on the rest of its list
 
     def __init__(self, features: int, **options: Any) -> None:
@@ -37,7 +37,7 @@ class Scorer(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Arguments of `rankers.build` that make the same architecture; can be written as JSON."""
+        """Arguments of `rankers.build` that make the same architecture; they can be written as JSON."""
         return copy.deepcopy(self._config)
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
@@ -46,13 +46,13 @@ class Scorer(nn.Module):
         Args:
             features: `(documents, f)`. Rows from `offsets[-1]` on belong to no list: their scores have no meaning,
                 and they do not change other scores.
-            offsets: integers `(lists + 1,)`, from 0, never falling.
-            width: at least the length of the longest list. Without it a list-aware ranker reads the length from
-                `offsets`, which waits for the GPU.
+            offsets: whole numbers `(lists + 1,)` that start at 0 and do not decrease.
+            width: length of the padded lists, at least the length of the longest list. Without it, a list-aware ranker
+                reads the length from `offsets`, which waits for the GPU.
         """
         self._check(features, 2, "(documents, {})")
         if offsets.dim() != 1 or offsets.shape[0] == 0 or offsets.dtype.is_floating_point:
-            bad_value("offsets", "be integers (lists + 1,)", f"{tuple(offsets.shape)} of {offsets.dtype}")
+            bad_value("offsets", "be whole numbers of shape (lists + 1,)", f"{tuple(offsets.shape)} of {offsets.dtype}")
         if offsets.device != features.device:
             bad_value("offsets", f"be on the device of features, {features.device}", offsets.device)
         index = ListIndex.flat(offsets.long(), features.shape[0], width, gathers=self.list_aware)
@@ -62,7 +62,7 @@ class Scorer(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return scores `(lists, n)` of padded lists, by the same layers without offsets; export uses this method.
+        """Return scores `(lists, n)` of padded lists from the same layers, without offsets. Exports use this method.
 
         Args:
             features: `(lists, n, f)`; padding may have any values.
@@ -70,7 +70,9 @@ class Scorer(nn.Module):
         """
         self._check(features, 3, "(lists, n, {})")
         if mask.dtype != torch.bool or mask.shape != features.shape[:2]:
-            bad_value("mask", f"be boolean {tuple(features.shape[:2])}", f"{tuple(mask.shape)} of {mask.dtype}")
+            bad_value(
+                "mask", f"be boolean, of shape {tuple(features.shape[:2])}", f"{tuple(mask.shape)} of {mask.dtype}"
+            )
         index = ListIndex.padded(mask)
         return self.score(index.clean(features.flatten(0, 1)), index).view(mask.shape)
 
@@ -80,45 +82,45 @@ class Scorer(nn.Module):
 
         Args:
             rows: features, `(rows, f)`.
-            index: the lists that the rows belong to.
+            index: positions of the rows in their lists.
         """
 
     def _check(self, features: Tensor, dims: int, shape: str) -> None:
         if features.dim() != dims or features.shape[-1] != self.features:
-            bad_value("features", f"be {shape.format(self.features)}", tuple(features.shape))
+            bad_value("features", f"have shape {shape.format(self.features)}", tuple(features.shape))
         if not features.dtype.is_floating_point:
             bad_type("features", "be floating point", features.dtype)
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Return a whole number; raise unless it is at least `least`."""
+    """Check that a value is a whole number of at least `least`, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         bad_value(name, f"be a whole number, at least {least}", repr(value))
     return value
 
 
 def wholes(name: str, value: Any) -> list[int]:
-    """Return a list of whole numbers, each at least 1; one number becomes a list."""
+    """Check that values are whole numbers of at least 1, and return them as a list; one number becomes a list."""
     values = list(value) if isinstance(value, list | tuple) else [value]
-    return [whole_number(name if len(values) == 1 else f"each of {name}", each) for each in values]
+    return [whole_number(name if len(values) == 1 else f"each value of {name}", each) for each in values]
 
 
 def real(name: str, value: Any, least: float = 0.0) -> float:
-    """Return a finite number; raise unless it is at least `least`."""
+    """Check that a value is a finite number of at least `least`, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
-        bad_value(name, f"be a number, at least {least:g}", repr(value))
+        bad_value(name, f"be a finite number, at least {least:g}", repr(value))
     return value
 
 
 def share(name: str, value: Any) -> float:
-    """Return a number, such as a dropout; raise unless it is at least 0 and below 1."""
+    """Check that a value, such as a dropout, is a number of at least 0 and below 1, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         bad_value(name, "be a number, at least 0 and below 1", repr(value))
     return value
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return a boolean; raise for any other value."""
+    """Check that a value is a boolean, and return it."""
     if not isinstance(value, bool):
         bad_value(name, "be true or false", repr(value))
     return value

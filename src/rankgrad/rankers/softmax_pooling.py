@@ -18,10 +18,11 @@ MODES = ("pooled", "reweight")
 
 
 class PoolingScorer(Scorer):
-    """Compute h with a tower, pool it to z = sum_i a_i h_i, and score each document; a subclass defines a.
+    """Base class that computes h with an MLP, pools it to z = sum_i a_i h_i, and scores each document.
 
-    Mode `"pooled"` scores MLP([h_i; z; h_i * z]), mode `"reweight"` a linear function of a_i * h_i. A linear function
-    of [h_i; z] would not use z: it adds the same number to every document of the list.
+    A subclass defines the weights a. In mode `"pooled"` the score is MLP([h_i; z; h_i * z]), in mode `"reweight"` it is
+    a linear function of a_i * h_i. A linear function of [h_i; z] would not use z: it would add the same number to all
+    scores of the list.
     """
 
     list_aware = True

@@ -1,11 +1,11 @@
-"""Differentiable ranks and permutations. An operator is a frozen dataclass with four methods:
+"""Differentiable ranks and permutations. Each operator is a frozen dataclass with four methods:
 
-`.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` soft ranks from 1,
-`.sort(scores, mask)` softly sorted scores and `.top_k(scores, k, mask)` soft membership in the first k. All are
-differentiable and converge to the exact result as the temperature decreases.
+`.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` returns soft ranks from 1,
+`.sort(scores, mask)` returns softly sorted scores, and `.top_k(scores, k, mask)` returns the share of each document in
+the first k ranks. All are differentiable and converge to the exact result as the temperature decreases.
 
 If an operator defines only permutations, its soft rank is the mean rank of each column. If it defines only ranks, its
-permutation shares each document between the two neighbouring ranks (`lift`).
+permutation divides each document between the two neighbouring ranks (`lift`).
 """
 
 from rankgrad.relax.fast_sort import fast_sort

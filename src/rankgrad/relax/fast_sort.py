@@ -1,4 +1,4 @@
-"""FastSort: ranking as projection onto the permutahedron, by pooling adjacent violators."""
+"""FastSort: soft ranks by projection onto the permutahedron, computed by pooling adjacent violators."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,18 +13,18 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 @dataclass(frozen=True)
 class fast_sort(Relaxation):
-    r"""Soft ranks as the point of the permutahedron of (n, ..., 1) nearest to -s / eps, in O(n log n).
+    r"""FastSort: soft ranks in O(n log n), the point of the permutahedron of (n, ..., 1) nearest to -s / eps.
 
     .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
               \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
 
-    Sorted scores are divided into blocks. Within a block documents keep their distances around the mean rank of the
-    block. A document alone in its block has its exact rank and no gradient: choose epsilon, the `temperature`, large
-    enough.
+    Sorted scores are divided into blocks. The mean of the soft ranks of a block is its mean rank; within the block,
+    soft ranks differ by the score difference / epsilon. A document that is alone in its block has its exact rank and no
+    gradient: choose epsilon, the `temperature`, large enough.
 
     Args:
         temperature: epsilon, the strength of the regularisation.
-        regularisation: `"l2"` or `"entropic"`.
+        regularisation: kind of regularisation, `"l2"` or `"entropic"`.
 
     Example:
         >>> fast_sort(temperature=2.0).ranks(torch.tensor([1.0, 3.0, 2.5]))
@@ -53,7 +53,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Sort the scores softly, descending, `(..., n)`: the point of their permutahedron nearest to ranks / eps."""
+        """Return softly sorted scores, `(..., n)`: the point of their permutahedron nearest to ranks / epsilon."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -64,16 +64,16 @@ class fast_sort(Relaxation):
 
 
 def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the point of the permutahedron of `w` nearest to `z`, both `(..., n)` and descending; padding last.
+    """Return the point of the permutahedron of `w` nearest to `z`; both are `(..., n)` and descending, padding last.
 
-    In each block B the result is `z_i - mean_B(z) + mean_B(w)`. In this form the ranks are exact for scores of 1e30.
+    In each block B the result is `z_i - mean_B(z) + mean_B(w)`. So the ranks are also exact for scores of 1e30.
     """
     owner = _blocks(z, w, real, _mean)
     return _apart(z, owner, _mean) + _spread(_mean(w, owner), owner)
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the same for the KL divergence, in logarithms: `z_i - logsumexp_B(z) + logsumexp_B(w)` in block B."""
+    """Return the log of the projection by KL divergence: in each block B, `z_i - logsumexp_B(z) + logsumexp_B(w)`."""
     owner = _blocks(z, w, real, _logsumexp)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
@@ -82,20 +82,21 @@ def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
     """Pool adjacent violators until none remain; return the block number of each entry, `(..., n)`.
 
-    Blocks are numbered over all lists. Every pass merges all runs of violators of all lists at once, so there
-    are few passes, each over whole tensors.
+    Blocks are numbered across all lists. Every pass merges all runs of violators in all lists, so few passes are
+    needed.
     """
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
-    # With integer scores neighbouring blocks are often equal. Rounding must not merge them: the derivative jumps there.
+    # If scores are whole numbers, neighbouring blocks are often equal. Rounding must not merge them: it would change
+    # the derivative.
     tolerance = real.shape[-1] * torch.finfo(w.dtype).eps
     follows = real.clone()
     follows[..., 0] = False  # entries that can be merged into the block before them
     while True:
         owner = _number(starts)
         high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
-        # pool(z) - pool(w) must not increase from block to block. Differences of z and of w separately keep precision.
+        # pool(z) - pool(w) must not increase from block to block. Separate differences of z and of w are more precise.
         falls, wanted = high[..., :-1] - high[..., 1:], low[..., :-1] - low[..., 1:]
         rises = falls < wanted - tolerance * (falls.abs() + wanted.abs())
         merge = starts & follows & torch.nn.functional.pad(rises, (1, 0))
@@ -109,7 +110,7 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`, relative to the block's highest value: exact for ties at 1e30."""
+    """Return `values - pool_B(values)`, `(..., n)`. The block's maximum is subtracted first: exact for ties at 1e30."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)
@@ -122,7 +123,7 @@ def _highest(values: Tensor, owner: Tensor) -> Tensor:
 
 
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
-    """Mean of each block, `(entries,)`; there are fewer blocks than entries, the rest is unused."""
+    """Return the mean of each block, `(entries,)`; entries after the last block are not used."""
     flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
     total = flat.index_add(0, owner.reshape(-1), values.expand_as(owner).reshape(-1))
     count = flat.index_add(0, owner.reshape(-1), torch.ones_like(flat))
@@ -130,7 +131,7 @@ def _mean(values: Tensor, owner: Tensor) -> Tensor:
 
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
-    """Log of the sum of exponentials of each block, `(entries,)`."""
+    """Return the log of the sum of exponentials of each block, `(entries,)`."""
     values = values.expand_as(owner)
     flat, index, top = values.reshape(-1), owner.reshape(-1), _highest(values, owner)
     total = torch.zeros_like(flat).index_add(0, index, (flat - top[index]).exp())

@@ -1,4 +1,4 @@
-"""Gumbel noise: adding it to scores and sorting draws from the Plackett-Luce distribution."""
+"""Gumbel noise: if scores with this noise are sorted, the order is a sample of the Plackett-Luce distribution."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def gumbel_noise(
     Args:
         shape: shape of the noise, such as `(samples, *scores.shape)`.
         like: a floating-point tensor; the noise has its device and dtype.
-        generator: source of the random numbers; None: PyTorch's default generator.
+        generator: source of the random numbers; None for PyTorch's default generator.
 
     Example:
         >>> noise = gumbel_noise((100_000,), like=torch.zeros(1), generator=torch.Generator().manual_seed(0))

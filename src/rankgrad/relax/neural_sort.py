@@ -16,13 +16,13 @@ class neural_sort(Relaxation):
 
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
 
-    Rows sum to 1, but columns need not. `sinkhorn_rounds` rounds of scaling correct that; each round scales columns,
-    then rows. `transposed` scales the transpose instead, so that at the end the columns sum to 1.
+    Rows sum to 1, but columns may not. `sinkhorn_rounds` rounds of scaling correct the columns. Each round scales
+    columns, then rows. `transposed` scales the transpose instead, so that at the end the columns sum to 1.
 
     Args:
         temperature: tau, above 0; a smaller value is closer to the exact order.
         sinkhorn_rounds: number of rounds of scaling; 0 for none.
-        transposed: scale the transpose; without rounds it has no effect.
+        transposed: True to scale the transpose; it has no effect without rounds.
 
     Example:
         >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])

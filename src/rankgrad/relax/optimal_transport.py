@@ -11,7 +11,7 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 @dataclass(frozen=True)
 class optimal_transport(Relaxation):
-    r"""Optimal transport: the plan from documents to ranks with the least squared cost plus entropy.
+    r"""Optimal transport: the plan from documents to ranks with the least squared cost, regularised by entropy.
 
     .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
               x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
@@ -68,5 +68,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Smallest divisor of scores: sums of the derivative, 1 / divisor, must not overflow. 1e-31 in float32."""
+    """Return the smallest divisor of scores, 1e-31 in float32: sums of the derivative 1 / divisor must not overflow."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""Base class of relaxations: a subclass defines a soft permutation or soft ranks, and the class derives the other."""
+"""Base class of relaxations: a subclass defines a soft permutation or soft ranks; the base class derives the other."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +15,15 @@ class Relaxation:
     """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
 
     A subclass defines `_permutation` or `_ranks`; the other is derived from it. All methods take `scores (..., n)` and
-    an optional boolean `mask (..., n)`; ranks and rows of padding are 0.
+    an optional boolean `mask (..., n)`. Ranks and rows of padding are 0.
     """
 
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return the soft permutation, `(..., n, n)`: row r holds the share of each document at rank r + 1.
+        """Return the soft permutation, `(..., n, n)`: row r contains each document's share of rank r + 1.
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a document; None: all are documents.
+            mask: boolean `(..., n)`, True for a document; with None, all are documents.
 
         Example:
             >>> from rankgrad.relax import neural_sort
@@ -39,17 +39,17 @@ class Relaxation:
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a document; None: all are documents.
+            mask: boolean `(..., n)`, True for a document; with None, all are documents.
         """
         scores, mask = check_scores(scores, mask)
         return torch.where(mask, self._ranks(scores, mask), 0.0)
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return the scores in soft descending order, `(..., n)`.
+        """Return the softly sorted scores, descending, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
-            mask: boolean `(..., n)`, True for a document; None: all are documents.
+            mask: boolean `(..., n)`, True for a document; with None, all are documents.
         """
         scores, mask = check_scores(scores, mask)
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
@@ -60,7 +60,7 @@ class Relaxation:
         Args:
             scores: `(..., n)`.
             k: number of ranks, at least 1.
-            mask: boolean `(..., n)`, True for a document; None: all are documents.
+            mask: boolean `(..., n)`, True for a document; with None, all are documents.
         """
         if k < 1:
             bad_value("k", "be at least 1", k)
@@ -68,7 +68,7 @@ class Relaxation:
 
     @property
     def gives_permutation(self) -> bool:
-        """True if the operator defines its permutation; False if it is lifted from its ranks."""
+        """True if the operator defines its permutation; False if `lift` makes it from the ranks."""
         return type(self)._permutation is not Relaxation._permutation
 
     def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -79,11 +79,11 @@ class Relaxation:
 
 
 def lift(ranks: Tensor, mask: Tensor) -> Tensor:
-    r"""Return a permutation from soft ranks: each document is shared linearly between its two neighbouring ranks.
+    r"""Return a soft permutation from soft ranks: each document is divided between its two neighbouring ranks.
 
     .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
 
-    Columns of documents sum to 1. For integer ranks the result is the exact permutation.
+    Columns of documents sum to 1. If all ranks are whole numbers, the result is the exact permutation.
 
     Args:
         ranks: `(..., n)`, from 1.
@@ -102,7 +102,7 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
 
 
 def expected_ranks(permutation: Tensor) -> Tensor:
-    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which need not be 1."""
+    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which may differ from 1."""
     rows = rank_numbers(permutation)[:, None]
     total = permutation.sum(-2)
     return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
@@ -114,7 +114,7 @@ def rank_numbers(like: Tensor) -> Tensor:
 
 
 def row_mask(mask: Tensor) -> Tensor:
-    """Mask of the ranks that a list has, `(..., n)`: the first m, where m is its number of documents."""
+    """Return the mask of the ranks of a list, `(..., n)`: True for the first m, its number of documents."""
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 

@@ -1,4 +1,4 @@
-"""Sinkhorn scaling: rows and columns of a matrix are scaled in turns until both sum to 1."""
+"""Sinkhorn scaling: columns and rows of a matrix are scaled alternately until both sum to 1."""
 
 import torch
 from torch import Tensor
@@ -10,12 +10,12 @@ def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False)
     """Scale rows and columns until both sum to 1; each round normalises columns, then rows.
 
     Only the two scaling vectors change, so a round costs two products with the matrix and stores no matrix. The number
-    of rounds is fixed: stopping early would wait for the device. Rows and columns of zeros stay zero.
+    of rounds is fixed, because a test for convergence would wait for the device. Rows and columns of zeros stay zero.
 
     Args:
-        matrix: non-negative, `(..., n, n)`.
+        matrix: numbers of at least 0, `(..., n, n)`.
         rounds: number of rounds; 0 returns the matrix unchanged.
-        return_residual: also return the largest difference of a row or column sum from 1, `(...)`.
+        return_residual: True to also return the largest difference between a row or column sum and 1, `(...)`.
 
     Example:
         >>> scaled, residual = sinkhorn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), return_residual=True)
@@ -39,7 +39,7 @@ def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False)
 
 
 def scale(matrix: Tensor, rounds: int) -> Tensor:
-    """Return the matrix after `rounds` rounds, at least 1, of scaling columns, then rows."""
+    """Return the matrix after `rounds` rounds of scaling, at least 1; each round scales columns, then rows."""
     # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
     with torch.autocast(matrix.device.type, enabled=False):
         row = (matrix.sum(-1) > 0).to(matrix.dtype)  # (..., n): u of diag(u) matrix diag(v)

@@ -1,4 +1,4 @@
-"""SmoothI: rank indicators, each by a softmax in which documents of earlier ranks count less."""
+"""SmoothI: rank indicators. Each is a softmax in which the documents of earlier ranks have less weight."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ class smoothi(Relaxation):
 
     .. math:: I^r_{\cdot} = \mathrm{softmax}_j\Bigl(\alpha s_j \prod_{l<r} (1 - I^l_j - \delta)\Bigr)
 
-    The indicators need positive scores, therefore the shift. alpha = 1 is very soft: with normally distributed scores,
-    try values up to 1000.
+    The lowest score is subtracted because the indicators need scores of at least 0. alpha = 1 is very soft: if scores
+    are normally distributed, try values up to 1000.
 
     Args:
         alpha: sharpness, 1 / temperature.
-        delta: between 0 and 0.5; reduces further the weight of a document that an earlier rank has.
-        stop_gradient: treat the product as a constant in the gradient, as the paper does for stability.
+        delta: number between 0 and 0.5; it makes the logit of a document that has an earlier rank negative.
+        stop_gradient: True to treat the product as a constant in the gradient, as the paper does for stability.
 
     Example:
         >>> smoothi(alpha=100.0).permutation(torch.tensor([1.0, 3.0, 2.0])).round()

@@ -10,12 +10,12 @@ from rankgrad.relax.relaxation import Relaxation, check_positive
 
 @dataclass(frozen=True)
 class soft_rank(Relaxation):
-    r"""SoftRank: rank distributions of noisy scores; each other document i beats j independently.
+    r"""SoftRank: rank distributions of noisy scores. Each other document i is before j with probability pi_ij.
 
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
 
-    Columns sum to 1. It takes n steps of size n x n, O(n^3) in total: use it for short lists.
+    Columns sum to 1. The cost is O(n^3), n steps of size n x n: use it for short lists.
 
     Args:
         sigma: standard deviation of the noise, above 0, in units of the score; a smaller value is closer to the exact

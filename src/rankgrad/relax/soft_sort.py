@@ -1,4 +1,4 @@
-"""SoftSort: a softmax of the distances from the score at each rank."""
+"""SoftSort: each rank is a softmax of the distances between its score and all scores."""
 
 from dataclasses import dataclass
 
@@ -40,14 +40,14 @@ class soft_sort(Relaxation):
         ordered = _shared_by_ties(scores.gather(-1, order(scores, mask)), row_mask(mask))
         apart = (ordered[..., :, None] - scores[..., None, :]).abs()  # (..., r, j)
         if self.p == 2:
-            # Larger distances would overflow when squared; their softmax is 0 anyway.
+            # The squares of larger distances would overflow. Their softmax is 0 in any case.
             apart = apart.clamp(max=0.5 * torch.finfo(scores.dtype).max ** 0.5) ** 2
         logits = torch.where(mask[..., None, :], -apart / self.temperature, torch.finfo(scores.dtype).min)
         return torch.where(row_mask(mask)[..., :, None] & mask[..., None, :], logits.softmax(-1), 0.0)
 
 
 def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
-    """Return the sorted scores; tied documents share their gradient, because their order has no meaning."""
+    """Return the sorted scores; tied documents get the mean of their gradients, because their order is arbitrary."""
     equal = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
     mean = torch.where(equal, ordered[..., None, :], 0.0).sum(-1) / equal.sum(-1).clamp(min=1)
     return ordered.detach() + (mean - mean.detach())
