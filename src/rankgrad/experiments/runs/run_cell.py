@@ -107,7 +107,6 @@ def run_cell(
     failure_file(cell, Path(folder)).unlink(missing_ok=True)
 
 
-@lru_cache(maxsize=2)
 def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | None = None) -> TrainedCell:
     """Train the ranker of a cell; `device` replaces the device in its settings."""
     kind = kind_of(cell.settings["model"])
@@ -120,6 +119,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
     return TrainedCell(model, used, validated, model.kept, history, model.metrics.get("loss", {}), model.size, versions)
 
 
+@lru_cache(maxsize=2)
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
