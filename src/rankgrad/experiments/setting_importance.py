@@ -10,16 +10,16 @@ class SettingWeight(NamedTuple):
     """Importance of one setting."""
 
     setting: str
-    share: float  # decrease of a random forest's R² when this setting is shuffled; the sum over settings is 1
+    share: float  # decrease of the forest's R² when the setting is shuffled, divided by the sum over settings
     trend: float | None  # rank correlation of the setting with the value; None for text values, which have no order
 
 
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
     """Return the importance of each setting, highest first, and the out-of-bag R² of the random forest.
 
-    The forest predicts the value of a trial from its settings. If R² is near or below 0, the
-    forest cannot predict it, because there are too few trials or no setting matters. Then the shares are noise. Shares
-    are valid only inside the ranges that were tried. The best value of one setting may depend on the other settings.
+    The forest predicts the value of a trial from its settings. If R² is near or below 0, it cannot predict the value,
+    because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only inside the
+    ranges that were tried. The best value of one setting may depend on the other settings.
 
     Args:
         drawn: settings of each trial; all trials must have the same names of settings.

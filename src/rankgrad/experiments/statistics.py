@@ -123,9 +123,10 @@ def paired_t(a: Any, b: Any) -> Paired:
 def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired:
     """Return the result of Fisher's randomisation test.
 
-    In each round, the values a and b of random queries are swapped. A round counts if its mean difference is at least
-    as large as the observed one. p is (c + 1) / (rounds + 1), where c is the number of rounds that count. With at most
-    12 nonzero differences, all swaps are enumerated and p is exact. p is never 0, because the observed order counts.
+    In each round, the values a and b of random queries are swapped. A round counts if the absolute value of its mean
+    difference is at least as large as that of the observed difference. p is (c + 1) / (rounds + 1), where c is the
+    number of rounds that count, so p is never 0. With at most 12 nonzero differences, all swaps are enumerated and p is
+    exact.
 
     Example:
         >>> randomisation([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]).p
@@ -240,7 +241,7 @@ def adjust(p: Any, correction: str) -> Values:
 
 
 def differences(a: Any, b: Any) -> Values:
-    """Return `a - b` without the queries where both are NaN, `(pairs,)`.
+    """Return `a - b` without the queries for which both are NaN, `(pairs,)`.
 
     Example:
         >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
@@ -276,7 +277,7 @@ def _mean(values: Values) -> float:
 
 
 def _flipped(d: Values, flips: NDArray[Any]) -> Values:
-    """Return the absolute sum of the differences after those with `flips` 1 have changed sign, `(rounds,)`."""
+    """Return the absolute sum of the differences, where those with 1 in `flips` change their sign, `(rounds,)`."""
     return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
 
 

@@ -157,7 +157,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train a trial up to `epochs` epochs or trees, and write its result. Training resumes from a checkpoint."""
+    """Train a trial up to `epochs` epochs or trees, from its checkpoint if there is one, and write its result."""
     parts, kind = _parts(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:

@@ -15,7 +15,7 @@ from rankgrad.experiments.runs.cell import label
 
 @dataclass(frozen=True)
 class RecipeData:
-    """A data set of a recipe, with its settings, rankers and losses where they differ from those of the recipe."""
+    """A data set of a recipe, and the settings, rankers and losses that it changes."""
 
     name: str  # name known to `rankgrad.data.load`, or a folder in the data root
     binary: bool = False  # True: all labels above 0 are set to 1
@@ -49,7 +49,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
 
 
 def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Return the name or folder of a cell's data for `rankgrad.data.load`; folders in the data root are found."""
+    """Return the name or folder of a cell's data for `rankgrad.data.load`; a folder may be in the data root."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data

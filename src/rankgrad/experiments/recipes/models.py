@@ -27,7 +27,7 @@ class RecipeModel(NamedTuple):
 
     settings: dict[str, Any]
     losses: Losses | None = None  # losses that replace those of the recipe; None for the recipe's losses
-    search: dict[str, Any] | None = None  # search space that replaces the recipe's; None for the recipe's
+    search: dict[str, Any] | None = None  # search space that replaces the recipe's; None for the recipe's search space
 
     @property
     def kind(self) -> RankerKind:

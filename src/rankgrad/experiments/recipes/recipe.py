@@ -69,7 +69,7 @@ class Recipe:
     search_seed: int  # random seed of the draw
     choose: str  # metric on the validation lists that chooses the settings
     metrics: tuple[str, ...]  # metrics on the test lists
-    refit: bool  # True: the final runs are trained on train and validation lists
+    refit: bool  # True: the final runs are trained on the train and validation lists
     spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
     notes: str  # settings that the paper states, and our choices
@@ -103,7 +103,7 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """Return the names of the data sets that were found, and an error message for each missing data set, by name.
+        """Return the names of the data sets that were found, and a dictionary from missing names to error messages.
 
         Args:
             root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, or else the current folder.

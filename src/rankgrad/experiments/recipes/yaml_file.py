@@ -31,7 +31,7 @@ def parse_yaml(content: bytes, name: str) -> Any:
         raise RecipeError(f"{name} must be text in UTF-8; got byte 0x{content[error.start]:02x}") from None
     except RecipeError:
         raise
-    except (yaml.YAMLError, ValueError, TypeError) as error:  # an invalid date or number raises the latter two
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # an invalid date or number is not a YAMLError
         raise RecipeError(f"{name} must be YAML; got the error {' '.join(str(error).split())}") from None
 
 

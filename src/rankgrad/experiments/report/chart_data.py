@@ -19,7 +19,7 @@ def curve_rows(results: Iterable[Any]) -> Rows:
     """Return the validation metric over epochs: one row per data set, model, loss and epoch.
 
     Values are means over folds and seeds. `best` is the best value up to the epoch; a run that stopped early keeps its
-    best value. `own` is the value at the epoch, for the runs that have not stopped; `runs` is the number of these.
+    best value. `own` is the value at the epoch, for the runs that have not stopped; `runs` is their number.
     """
     groups: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for run in results:

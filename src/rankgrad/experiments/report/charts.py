@@ -190,7 +190,7 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Return the colour, and the dash or shape, by loss. The page has one legend for all charts, a figure one legend."""
+    """Return the colour, and the dash or shape, by loss. Figures have a legend; the page has one for all charts."""
     import altair as alt
 
     domain, looks = list(choice.losses), styles(choice.losses)

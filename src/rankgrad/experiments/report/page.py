@@ -155,7 +155,7 @@ def _field(number: Any, value: float | None, head: str) -> str:
 
 
 def _options(values: Iterable[str]) -> str:
-    # The value is also given as an attribute: browsers collapse spaces in the text.
+    # The value is also given as an attribute, because browsers collapse spaces in the text.
     return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
 
 

@@ -85,7 +85,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return labels, ids and first documents of each query, and no reason; or None, and the reason why not."""
+    """Return the labels, ids and first documents of each query and an empty text; or None and the reason."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
@@ -94,7 +94,7 @@ def _lists(
         try:
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
-            return None, f"The data set {cell.data} was not found when the page was made; --data-root gives its folder."
+            return None, f"The data set {cell.data} was not found when the page was made; --data-root sets its folder."
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
             if place is not None:
@@ -109,7 +109,10 @@ def _lists(
             except ValueError:
                 return None, "The results do not contain the scores of documents; packed results leave them out."
             if len(scores) != len(test.labels) or run.queries.tolist() != test.qids.astype(str).tolist():
-                return None, f"The data set {cell.data} on disk is not the one on which these models were tested."
+                return (
+                    None,
+                    f"The data set {cell.data} on disk differs from the data used to test these models.",
+                )
             for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
                 order = np.argsort(-scores[start:end], kind="stable")[:FIRST]
                 top[s, place, : len(order)] = order

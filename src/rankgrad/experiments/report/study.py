@@ -25,7 +25,7 @@ class ChartPanel(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """The results of one recipe, ready to be shown."""
+    """Data of a report on the results of one recipe."""
 
     name: str
     title: str

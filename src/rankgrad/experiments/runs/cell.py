@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def lists(self) -> tuple[str, bool, int | None]:
-        """Data that the cell reads; cells with the same data are best run in one process."""
+        """Data that the cell reads; cells with the same data run in the same process if possible."""
         return self.data, self.binary, self.fold
 
     @property

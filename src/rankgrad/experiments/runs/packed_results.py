@@ -32,7 +32,7 @@ def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
             tarfile.open(fileobj=_Unpacked(packed, file, limit), mode="r|") as archive,  # type: ignore[call-overload]
         ):
             for entry in archive:
-                # A sparse file may be far longer than its stored content.
+                # A sparse file may be much larger than its stored content.
                 if not (entry.isreg() or entry.isdir()) or entry.issparse():
                     bad_value(
                         str(file), "contain only plain files", f"{entry.name!r}, a link, a device or a sparse file"
@@ -53,7 +53,7 @@ class _Unpacked:
         self.unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MEMORY)
 
     def read(self, size: int) -> bytes:
-        """Return at most `size` next bytes; at the end, return no bytes."""
+        """Return the next bytes, at most `size`; at the end of the file, return no bytes."""
         while not self.unpacker.eof:
             packed = self.packed.read(1 << 16) if self.unpacker.needs_input else b""
             if self.unpacker.needs_input and not packed:
@@ -110,7 +110,8 @@ def _fitting(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Check that the arrays are query ids, one value per query for each metric and, optionally, scores; return them."""
     for name, array in arrays.items():
         if (array.dtype.kind == "U") != (name == "queries"):
-            bad_value(f"array {name!r}"[:60], "have the type that its name requires", array.dtype)
+            what = "text" if name == "queries" else "numbers"
+            bad_value(f"array {name!r}"[:60], f"contain {what}", array.dtype)
         if name != "scores" and len(array) != len(arrays.get("queries", ())):
             queries = len(arrays.get("queries", ()))
             bad_value(f"array {name!r}"[:60], f"have one value per query ({queries} queries)", f"{len(array)} values")

@@ -151,7 +151,7 @@ class _Worker:
 
 @contextmanager
 def _setting_for_children(threads: int) -> Iterator[None]:
-    """Set what new processes inherit: the numbers of threads, which libraries read at import, and to ignore Ctrl-C."""
+    """Set the environment of new processes: libraries use `threads` threads, and Ctrl-C is ignored."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None

@@ -81,7 +81,7 @@ def _name(name: str, value: Any) -> None:
 def _number(name: str, value: Any, none: bool = False) -> None:
     if none and value is None:
         return
-    # No time or metric is above 1e100, and sums of squares would overflow.
+    # Times and metrics are below 1e100; sums of squares of larger values would overflow.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e100 or math.isnan(value):
         bad_value(name, "be a finite number", repr(value)[:40])
 

@@ -36,7 +36,7 @@ class CellResult:
     """Result of one cell. The values per query are read from disk when they are needed."""
 
     cell: Cell
-    validation: dict[str, float]  # value by metric; NaN if the loss was not finite: the setting is never chosen
+    validation: dict[str, float]  # value by metric; NaN if the loss was not finite; NaN is never chosen
     test: dict[str, float]  # mean by metric; empty for tuning cells, which never use the test lists
     epoch: int  # number of the epoch that was kept
     history: list[dict[str, Any]]  # one row per epoch

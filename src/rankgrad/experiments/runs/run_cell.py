@@ -123,7 +123,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """Return the lists of a cell and the texts of warnings; a process with many cells reads equal lists once."""
+    """Return the lists of a cell and the texts of warnings; the result is cached for the next cells of the process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
@@ -156,7 +156,7 @@ def _training_record(trained: TrainedCell) -> dict[str, Any]:
 
 
 def _median(seconds: list[float]) -> float:
-    """Return the median, which the time to compile kernels in the first epoch does not change; 0 for an empty list."""
+    """Return the median, because the first epoch may also compile kernels; 0 for an empty list."""
     return float(np.median(seconds)) if seconds else 0.0
 
 

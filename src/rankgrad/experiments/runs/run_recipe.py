@@ -25,12 +25,12 @@ from rankgrad.lock import locked
 
 
 class CellProgress(NamedTuple):
-    """Report that a cell is done or has failed."""
+    """Progress of a run: one cell is done or has failed."""
 
     cell: Cell
     result: CellResult | None  # None if the cell has failed
     error: str | None  # traceback of a failed cell
-    done: int  # number of cells so far, including those of earlier runs
+    done: int  # number of cells that are done or have failed, including those of earlier runs
     total: int  # number of cells of the recipe
 
 
