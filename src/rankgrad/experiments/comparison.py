@@ -38,7 +38,7 @@ class RankedDocument:
     """A document in a ranked list."""
 
     rank: int  # from 1
-    document: str  # document id; without ids, its position in the data, from 1
+    document: str  # document id; without ids, its number in the unranked list, from 1
     label: float
     score: float
     other: int  # rank of the document in the other list, from 1
