@@ -7,10 +7,10 @@ from small_recipe import recipe, with_trees
 from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 
 BAD = {
-    "titel": (recipe(titel="x"), "recipe: key must be a known one; got 'titel'; did you mean 'title'?"),
+    "titel": (recipe(titel="x"), "recipe: key must be a known key; got 'titel'; did you mean 'title'?"),
     "setting": (
         recipe(settings={"epoch": 5}),
-        "settings: key must be a known one; got 'epoch'; did you mean 'epochs'?",
+        "settings: key must be a known key; got 'epoch'; did you mean 'epochs'?",
     ),
     "value": (recipe(settings={"epochs": 0}), "settings: epochs must be at least 1; got 0"),
     "seed": (recipe(settings={"seed": 3}), "settings: seed must be set by `seeds`; got 3"),
@@ -28,23 +28,26 @@ BAD = {
         "data[0]: name must be a known data set (a folder is written {folder: NAME}); got",
     ),
     "near data": (recipe(data=["MQ208"]), "did you mean 'MQ2008'"),
-    "data key": (recipe(data=[{"name": "Yahoo", "sedes": [1]}]), "data[0]: key must be a known one; got 'sedes'; did"),
-    "data loss": (recipe(data=[{"name": "Yahoo", "losses": {"C": "mse"}}]), "data[0].losses: key must be a known one"),
-    "twice": (recipe(data=["Yahoo", "Yahoo"]), "data: value must name each of the data sets once"),
-    "fold": (recipe(folds=[6]), "folds: fold must be 1 to 5; got 6"),
+    "data key": (recipe(data=[{"name": "Yahoo", "sedes": [1]}]), "data[0]: key must be a known key; got 'sedes'; did"),
+    "data loss": (recipe(data=[{"name": "Yahoo", "losses": {"C": "mse"}}]), "data[0].losses: key must be a known key"),
+    "twice": (recipe(data=["Yahoo", "Yahoo"]), "data: value must contain each entry only once (data sets)"),
+    "fold": (recipe(folds=[6]), "folds: fold must be a whole number from 1 to 5; got 6"),
     "no choice": (recipe(search={"lr": []}), "search.lr: choices must have at least one value; got []"),
-    "range": (recipe(search={"lr": {"low": 1, "high": 0.1}}), "search.lr: range must have numbers low < high"),
+    "range": (
+        recipe(search={"lr": {"low": 1, "high": 0.1}}),
+        "search.lr: range must have two finite numbers, low < high",
+    ),
     "log": (recipe(search={"lr": {"low": 0, "high": 1, "log": True}}), "search.lr: low must be above 0"),
-    "searched": (recipe(search={"lrr": [1]}), "search.lrr: key must be a known one; got 'lrr'; did you mean 'lr'"),
+    "searched": (recipe(search={"lrr": [1]}), "search.lrr: key must be a known key; got 'lrr'; did you mean 'lr'"),
     "search value": (recipe(search={"lr": [0.1, -1]}), "search.lr: lr must be above 0 and finite; got -1"),
     "trials": (recipe(trials=0), "trials: value must be a whole number of at least 1; got 0"),
-    "idle trials": (recipe(search=None), "trials: trials must be 1 if nothing is searched; got 3"),
-    "seeds": (recipe(seeds=[]), "seeds: value must be a list of seeds, at least one; got []"),
-    "no data": (recipe(data=None), "data: value must be a list of data sets, at least one; got None"),
+    "idle trials": (recipe(search=None), "trials: trials must be 1 if there is no search space; got 3"),
+    "seeds": (recipe(seeds=[]), "seeds: value must be a list with at least one entry (seeds); got []"),
+    "no data": (recipe(data=None), "data: value must be a list with at least one entry (data sets); got None"),
     "refit": (recipe(refit="both"), "refit: refit must be one of 'none', 'train+validation'; got 'both'"),
     "spread": (recipe(spread="sd"), "spread: spread must be one of 'deviation', 'interval'; got 'sd'"),
     "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'randomisation'; got 'z'"),
-    "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the label of a loss; got 'a'; did"),
+    "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the name of a loss; got 'a'; did"),
     "answers": (recipe(answers="smoothi-table"), "answers: published table must be a known name; got 'smoothi-table'"),
     "fixed": (
         recipe(losses={"L": {"loss": "mse", "lr": 1.0}}),
@@ -52,7 +55,7 @@ BAD = {
     ),
     "whose model": (
         recipe(models={"M": {"model": "mlp"}, "N": {"model": "linear"}}, losses={"L": {"loss": "mse", "model": "mlp"}}),
-        "losses.L: model must be given in `models` only, because there are several",
+        "losses.L: model must be given only in `models`, because there are several models",
     ),
     "quick": (recipe(quick={"settings": {"epochs": 0}}), "quick: settings: epochs must be at least 1; got 0"),
     "parameter": (
@@ -72,7 +75,7 @@ BAD = {
         "losses.N: loss must be one of rankgrad.losses; native",
     ),
     "own loss": (with_trees(losses={"L": "sofmax"}), "models.Trees.losses.L: loss must be a known name; got 'sofmax'"),
-    "no own loss": (with_trees(losses={}), "models.Trees.losses: value must name at least one; got none"),
+    "no own loss": (with_trees(losses={}), "models.Trees.losses: value must have at least one entry; got none"),
     "own search": (
         with_trees(search={"num_leavs": [3]}),
         "models.Trees.search.num_leavs: parameter must be one that lightgbm has; got 'num_leavs'; did you mean",
@@ -83,7 +86,7 @@ BAD = {
     ),
     "model of a tree loss": (
         with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),
-        "models.Trees.losses.L: key must be a setting of lightgbm here; got 'model'",
+        "models.Trees.losses.L: key must be a setting of lightgbm that is allowed here; got 'model'",
     ),
     "list": ([1, 2], "recipe: value must be a mapping; got [1, 2]"),
 }

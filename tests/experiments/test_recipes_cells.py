@@ -159,7 +159,7 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
     path.write_text(text + "settings: {lr: 1e-3, weight_decay: 1E-5}\n")
     assert load_recipe(path).settings == {"lr": 0.001, "weight_decay": 1e-5}
     path.write_text(text + "seeds: [1]\n")
-    with pytest.raises(RecipeError, match="'seeds' twice"):
+    with pytest.raises(RecipeError, match="'seeds' is given twice"):
         load_recipe(path)
     path.write_text("title: [")
     with pytest.raises(RecipeError, match="must be YAML"):
@@ -212,5 +212,5 @@ def test_sets_that_are_not_there_are_named_with_their_place(tmp_path, monkeypatc
     assert present == ["MQ2008", "mine", "synthetic:lists=20"]
     assert "MQ2007/Fold1/train.txt" in absent["MQ2007"]
     assert str(tmp_path) in absent["MQ2007"]
-    assert "gone must hold train.txt and test.txt" in absent["gone"]
+    assert "gone must contain train.txt and test.txt" in absent["gone"]
     assert made.only(*present).final_count == 12

@@ -277,7 +277,7 @@ def test_the_verb_writes_a_page_of_several_studies(folder, tmp_path):
 def test_a_folder_without_results_is_an_error(tmp_path):
     done = run_verb(tmp_path)
     assert isinstance(done.exception, ValueError)
-    assert "results must be a folder of `rankgrad experiment`" in str(done.exception)
+    assert "results must be a results folder of `rankgrad experiment`" in str(done.exception)
 
 
 def test_help_fits_a_screen_and_shows_an_example():

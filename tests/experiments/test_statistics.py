@@ -125,11 +125,11 @@ def test_skipped_lists_are_left_out_of_both(test):
     a, b = pair(30)
     skipped = np.insert(a, [3, 20], np.nan), np.insert(b, [3, 20], np.nan)
     assert test(*skipped) == test(a, b)
-    with pytest.raises(ValueError, match=r"b must be NaN where a is, and nowhere else; got nan and .* at index 3"):
+    with pytest.raises(ValueError, match=r"b must be NaN at the same indices as a; got a=nan and b=.* at index 3"):
         test(skipped[0], np.nan_to_num(skipped[1]))
     with pytest.raises(ValueError, match="shape"):
         test(a, b[:-1])
-    with pytest.raises(ValueError, match="infinity"):
+    with pytest.raises(ValueError, match="infinite"):
         test([np.inf, 1.0], [0.0, 1.0])
 
 
@@ -207,9 +207,9 @@ def test_align_follows_the_query(first, second):
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ((["x", "y"], [1, 2]), (["x", "z"], [1, 2]), "queries_b must name the queries of queries_a; got .* 'y'"),
-        ((["x"], [1]), (["x", "z"], [1, 2]), "queries_a must name the queries of queries_b; got .* 'z'"),
-        ((["x", "x"], [1, 2]), (["x", "z"], [1, 2]), "queries_a must name each query once; got 'x' more than once"),
+        ((["x", "y"], [1, 2]), (["x", "z"], [1, 2]), "queries_b must contain all queries of queries_a; got .* 'y'"),
+        ((["x"], [1]), (["x", "z"], [1, 2]), "queries_a must contain all queries of queries_b; got .* 'z'"),
+        ((["x", "x"], [1, 2]), (["x", "z"], [1, 2]), "queries_a must contain each query once; got 'x' more than once"),
         ((["x", "y"], [1, 2]), (["x", "y"], [1]), r"values_b must have one value per query, \(2,\); got \(1,\)"),
         ((["x", "y"], [1, np.nan]), (["y", "x"], [1, 1]), "values_b must be NaN .* got a number for query 'y'"),
         ((["x", "y"], [1, 1]), (["y", "x"], [np.nan, 1]), "values_a must be NaN .* got a number for query 'y'"),
@@ -224,9 +224,9 @@ def test_seeds_are_averaged_and_folds_pooled():
     queries, means = stats.over_seeds([["x", "y", "z"], ["z", "y", "x"]], [[0.1, 0.2, np.nan], [np.nan, 0.4, 0.3]])
     assert queries.tolist() == ["x", "y", "z"]
     assert means == pytest.approx([0.2, 0.3, np.nan], nan_ok=True)
-    with pytest.raises(ValueError, match="none called 'y'"):
+    with pytest.raises(ValueError, match="no query 'y'"):
         stats.over_seeds([["x", "y"], ["x", "w"]], [[1, 1], [1, 1]])
-    with pytest.raises(ValueError, match="name each query once; got 'y' more than once"):
+    with pytest.raises(ValueError, match="contain each query once; got 'y' more than once"):
         stats.over_folds([["x", "y"], ["y"]], [[1, 1], [1]])
     with pytest.raises(ValueError, match="at least one run"):
         stats.over_seeds([], [])

@@ -130,7 +130,7 @@ def test_a_reference_that_is_missing():
 def test_a_wrong_pairing_is_an_error():
     results = run(recipe())
     results.final()[-1].queries[3] = "q7-7"
-    with pytest.raises(ValueError, match="none called 'q"):
+    with pytest.raises(ValueError, match="no query 'q"):
         table(results, "MQ2008")
 
 

@@ -1,10 +1,10 @@
 """Experiments: recipes that compare losses and rankers under equal conditions, with the papers' numbers next to ours.
 
-- `recipes`: YAML files that describe an experiment, read and checked.
-- `runs`: the cells of a recipe, trained in processes; their results.
-- `tables` and `statistics`: means, spread, paired tests, published numbers.
-- `report`: a page, tables and figures from results.
-- `tuning` searches settings for your own data; `comparison` compares two rankers query by query.
+- `recipes` reads and checks YAML files that describe an experiment.
+- `runs` trains the cells of a recipe in several processes, and reads and writes their results.
+- `tables` and `statistics` compute means, spread and paired tests, and show published numbers next to ours.
+- `report` makes a page, tables and figures from results.
+- `tuning` searches for good settings for a data set; `comparison` compares two rankers query by query.
 """
 
 from rankgrad import moved

@@ -18,19 +18,19 @@ Scores = NDArray[Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of a and b in one metric, over the queries that the metric does not skip."""
+    """Difference between a and b in one metric, over the queries that the metric does not skip."""
 
     metric: str
-    a: float  # mean
-    b: float
+    a: float  # mean of ranker a
+    b: float  # mean of ranker b
     difference: float  # mean of a - b
-    interval: tuple[float, float]  # of the difference, bootstrap
+    interval: tuple[float, float]  # bootstrap interval of the difference
     t: float  # p-value of the paired t-test
-    randomisation: float  # p-value
-    queries: int
-    wins: int  # queries on which a is better
-    losses: int
-    conventions: dict[str, str]
+    randomisation: float  # p-value of the randomisation test
+    queries: int  # number of queries
+    wins: int  # number of queries for which a is better
+    losses: int  # number of queries for which b is better
+    conventions: dict[str, str]  # conventions of the metric
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class RankedDocument:
     """A document in a ranked list."""
 
     rank: int  # from 1
-    document: str  # its id; without ids, its number in the list, from 1
+    document: str  # document id; without ids, its number in the unranked list, from 1
     label: float
     score: float
-    other: int  # its rank in the other list
+    other: int  # rank of the document in the other list, from 1
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class ComparedQuery:
     """A query with the first documents of both lists."""
 
     query: str
-    a: float  # value of the first metric
-    b: float
-    documents: int
+    a: float  # first metric of ranker a
+    b: float  # first metric of ranker b
+    documents: int  # number of documents in the list
     list_a: tuple[RankedDocument, ...]
     list_b: tuple[RankedDocument, ...]
 
@@ -62,11 +62,11 @@ class Comparison:
 
     metrics: tuple[Difference, ...]
     queries: tuple[ComparedQuery, ...]
-    lists: int
-    confidence: float
+    lists: int  # number of lists, including those that a metric skips
+    confidence: float  # confidence of the bootstrap intervals
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can hold; a score that is NaN or infinite becomes None."""
+        """Return a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
         whole = asdict(self)
         for query in whole["queries"]:
             for place in (*query["list_a"], *query["list_b"]):
@@ -90,11 +90,11 @@ def compare(
 
     Args:
         a, b: scores of the documents, `(documents,)`.
-        data: the lists.
-        metrics: as text; queries are ordered by their difference in the first metric.
-        most: largest number of queries to show; only queries that differ are shown.
+        data: lists that were ranked.
+        metrics: specs of metrics; queries are ordered by their difference in the first metric.
+        most: maximum number of queries to show; only queries that differ are shown.
         depth: number of documents to show per list.
-        rounds, confidence, seed: of the bootstrap interval and the randomisation test.
+        rounds, confidence, seed: settings of the bootstrap interval and the randomisation test.
 
     Example:
         >>> from rankgrad.data import synthetic
@@ -147,7 +147,7 @@ def compare(
 
 
 def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
-    """The first documents of one list, with their ranks in another ranking."""
+    """Return the first documents of one list, with their ranks in another ranking."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
     labels = data.labels[rows]
@@ -160,7 +160,7 @@ def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int 
 
 
 def _order(scores: Scores) -> NDArray[np.int64]:
-    """Order of the documents as metrics rank them: highest score first, ties by position, NaN last."""
+    """Return the order in which metrics rank the documents: highest score first, ties by position, NaN last."""
     import torch
 
     from rankgrad.metrics.sort_order import order

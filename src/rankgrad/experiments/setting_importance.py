@@ -1,4 +1,4 @@
-"""Importance of each setting among the trials of a search."""
+"""Compute the importance of each setting from the trials of a search."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,20 +10,20 @@ class SettingWeight(NamedTuple):
     """Importance of one setting."""
 
     setting: str
-    share: float  # loss in R² of a random forest when this setting is shuffled, as a share; shares add up to 1
+    share: float  # decrease of the forest's R² when the setting is shuffled, divided by the sum over settings
     trend: float | None  # rank correlation of the setting with the value; None for text values, which have no order
 
 
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
-    """Importance of each setting, highest first, and the out-of-bag R² of the random forest that computes it.
+    """Return the importance of each setting, highest first, and the out-of-bag R² of the random forest.
 
-    The forest predicts the value of a trial from its settings. An R² near or below 0 means that it cannot: there are
-    too few trials, or no setting matters, and the shares are noise. A share does not describe settings that were not
-    varied, or values outside the ranges. The best value of one setting may depend on the other settings.
+    The forest predicts the value of a trial from its settings. If R² is near or below 0, it cannot predict the value,
+    because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only inside the
+    ranges that were tried. The best value of one setting may depend on the other settings.
 
     Args:
-        drawn: the settings of each trial, all with the same names.
-        values: metric of each trial, all after the same number of epochs; NaN counts as the worst value.
+        drawn: settings of each trial; all trials must have the same names of settings.
+        values: metric of each trial after the same number of epochs; NaN counts as the lowest value.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
 
 
 def _column(values: list[Any]) -> Any:
-    """Numbers as they are; for text values, their alphabetical index, which a tree can split anywhere."""
+    """Return numbers unchanged, and text values as alphabetical indices, which a tree can split at any point."""
     if any(isinstance(value, str) for value in values):
         places = {word: place for place, word in enumerate(sorted({str(value) for value in values}))}
         return np.array([places[str(value)] for value in values], dtype=np.float64)

@@ -1,11 +1,11 @@
-"""Test the difference of two rankers: paired tests, intervals and corrections, on the values of the same queries.
+"""Test the difference between two rankers on the same queries: paired tests, intervals, corrected p-values.
 
 The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so their values are
-correlated, and p-values would be too small if they counted as independent. Therefore the values of a query are first
+correlated. If they counted as independent, p-values would be too small. Therefore the values of a query are first
 averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all folds are pooled
 (`over_folds`).
 
-All tests are two-sided. The value of a list that a metric skips is NaN for both rankers, and is left out.
+All tests are two-sided. A list that a metric skips has the value NaN for both rankers, and is left out.
 """
 
 from collections import Counter
@@ -21,34 +21,34 @@ Values = NDArray[np.float64]
 Queries = NDArray[np.str_]
 
 CORRECTIONS = ("none", "bonferroni", "holm")
-EXACT = 12  # up to this number of differences other than 0, all signs are enumerated
-_NUMBERS = 4_000_000  # numbers in memory at a time, so that memory stays bounded for many queries
+EXACT = 12  # with at most this number of nonzero differences, all combinations of signs are enumerated
+_NUMBERS = 4_000_000  # maximum number of values in memory at a time; it limits the memory for many queries
 
 
 class Paired(NamedTuple):
     """Result of a paired test of `a` against `b`."""
 
     difference: float  # mean of a - b
-    statistic: float  # t, or the difference itself
-    p: float
+    statistic: float  # t of the t-test; for the randomisation test, the mean difference
+    p: float  # p-value
     n: int  # number of pairs
 
 
 def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple[Values, Values]:
-    """Return the values of two rankers in the same order of queries, that of `queries_a`.
+    """Return the values of two rankers, both in the order of `queries_a`.
 
-    Both must have the same queries, each once, and skip the same ones; an error names a query for which this fails.
+    Both must have the same queries, each once, and NaN for the same queries. Otherwise the error names one query.
 
     Args:
-        queries_a, queries_b: ids, `(lists,)`; compared as text.
-        values_a, values_b: `(lists,)`.
+        queries_a, queries_b: query ids, `(lists,)`; they are compared as text.
+        values_a, values_b: value of each query, `(lists,)`; NaN for a skipped query.
 
     Example:
         >>> align(["x", "y"], [0.1, 0.2], ["y", "x"], [0.4, 0.3])
         (array([0.1, 0.2]), array([0.3, 0.4]))
         >>> align(["x", "y"], [0.1, 0.2], ["x", "z"], [0.4, 0.3])
         Traceback (most recent call last):
-        ValueError: queries_b must name the queries of queries_a; got none called 'y'
+        ValueError: queries_b must contain all queries of queries_a; got no query 'y'
     """
     first, a = _column("a", queries_a, values_a)
     second, b = _column("b", queries_b, values_b)
@@ -56,24 +56,25 @@ def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple
     if not np.array_equal(first[order_a], second[order_b]):
         for name, ours, other, theirs in (("b", first, "a", second), ("a", second, "b", first)):
             if lacking := sorted(set(ours.tolist()) - set(theirs.tolist())):
-                bad_value(f"queries_{name}", f"name the queries of queries_{other}", f"none called {lacking[0]!r}")
+                bad_value(f"queries_{name}", f"contain all queries of queries_{other}", f"no query {lacking[0]!r}")
     matched = np.empty_like(b)
     matched[order_a] = b[order_b]
     if (odd := np.isnan(a) != np.isnan(matched)).any():
-        which = "a" if np.isnan(matched[odd][0]) else "b"
-        bad_value(f"values_{which}", "be NaN where the other's are", f"a number for query {str(first[odd][0])!r}")
+        which, other = ("a", "b") if np.isnan(matched[odd][0]) else ("b", "a")
+        query = str(first[odd][0])
+        bad_value(f"values_{which}", f"be NaN for the same queries as values_{other}", f"a number for query {query!r}")
     return a, matched
 
 
 def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
-    """Mean of each query over runs that were tested on the same queries, in the order of the first run.
+    """Return the query ids and the mean of each query over runs with the same queries, in the order of the first run.
 
     Example:
         >>> over_seeds([["x", "y"], ["y", "x"]], [[0.1, 0.2], [0.4, 0.3]])
         (array(['x', 'y'], dtype='<U1'), array([0.2, 0.3]))
     """
     if not queries:
-        bad_value("queries", "be those of at least one run", "none")
+        bad_value("queries", "contain at least one run", "an empty sequence")
     pairs = zip(queries, values, strict=True)
     aligned = [align(queries[0], values[0], names, numbers)[1] for names, numbers in pairs]
     return _text(queries[0]), np.mean(aligned, axis=0)
@@ -87,15 +88,16 @@ def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
         (array(['x', 'y', 'z'], dtype='<U1'), array([0.1, 0.2, 0.4]))
     """
     if not queries:
-        bad_value("queries", "be those of at least one fold", "none")
+        bad_value("queries", "contain at least one fold", "an empty sequence")
     names = np.concatenate([_text(some) for some in queries])
     return _column("pooled", names, np.concatenate([np.asarray(some, dtype=np.float64) for some in values]))
 
 
 def paired_t(a: Any, b: Any) -> Paired:
-    r"""Paired Student's t-test, as `scipy.stats.ttest_rel`: :math:`t = \bar d / (s_d / \sqrt n)`, :math:`d = a - b`.
+    r"""Return the result of the paired Student's t-test, like `scipy.stats.ttest_rel`.
 
-    If nothing differs, or there are fewer than two pairs, p is 1.
+    The statistic is :math:`t = \bar d / (s_d / \sqrt n)`, where :math:`d = a - b`. p is 1 if all differences are 0, or
+    if there are fewer than two pairs.
 
     Args:
         a, b: values of the same queries, `(lists,)`.
@@ -119,11 +121,12 @@ def paired_t(a: Any, b: Any) -> Paired:
 
 
 def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired:
-    """Fisher's randomisation test: share of random swaps of a and b whose mean difference is at least as large.
+    """Return the result of Fisher's randomisation test.
 
-    With at most 12 differences other than 0, all swaps are enumerated and p is exact. Otherwise p is
-    (c + 1) / (rounds + 1), where c is the number of rounds with a difference at least as large. The observed order is
-    one of the possible ones, so p is never 0.
+    In each round, the values a and b of random queries are swapped. A round counts if the absolute value of its mean
+    difference is at least as large as that of the observed difference. p is (c + 1) / (rounds + 1), where c is the
+    number of rounds that count, so p is never 0. With at most 12 nonzero differences, all swaps are enumerated and p is
+    exact.
 
     Example:
         >>> randomisation([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]).p
@@ -135,7 +138,7 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
     mean, moving = _mean(d), d[d != 0]
     if not len(moving):
         return Paired(mean, mean, 1.0, len(d))
-    # Equal sums are added in different orders: sums that differ by rounding only count as equal.
+    # Sums that differ only by rounding count as equal: their terms are added in different orders.
     size = np.abs(moving).sum()
     bound = abs(moving.sum()) - size * len(moving) * np.finfo(np.float64).eps
     if len(moving) <= EXACT:
@@ -153,10 +156,10 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
 def bootstrap(
     differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
 ) -> tuple[float, float]:
-    """Bootstrap interval of the mean: queries are drawn with replacement; NaN values are left out.
+    """Return the bootstrap interval of the mean. Queries are drawn with replacement; NaN values are left out.
 
     Args:
-        differences: difference of two rankers per query, or any values, `(lists,)`.
+        differences: difference between two rankers per query, or any other values, `(lists,)`.
         confidence: share of the drawn means that the interval contains.
         method: `"percentile"`, or `"bca"`, which corrects for bias and skew (Efron 1987).
 
@@ -185,7 +188,9 @@ def bootstrap(
 
 
 def half_interval(n: int) -> float:
-    """Half the width of the 95% interval of a mean of `n` values, by Student's t, in units of their standard deviation.
+    """Return half the width of the 95% interval of a mean of `n` values, divided by their standard deviation.
+
+    The interval is that of Student's t distribution.
 
     Example:
         >>> round(half_interval(5), 4)
@@ -197,7 +202,7 @@ def half_interval(n: int) -> float:
 
 
 def bonferroni(p: Any) -> Values:
-    """Adjust p-values by Bonferroni's method: `m p` for m p-values, at most 1.
+    """Adjust m p-values by Bonferroni's method: each is multiplied by m, and is at most 1.
 
     Example:
         >>> bonferroni([0.01, 0.04, 0.5])
@@ -208,9 +213,10 @@ def bonferroni(p: Any) -> Values:
 
 
 def holm(p: Any) -> Values:
-    """Adjust p-values by Holm's method: the i-th smallest times `m - i + 1`, non-decreasing, at most 1.
+    """Adjust m p-values by Holm's method: the i-th smallest is multiplied by `m - i + 1`.
 
-    The probability of any false positive is bounded as by Bonferroni's method; at least as many tests are significant.
+    Adjusted values are at most 1, and at least as large as those of smaller p-values. The probability of any false
+    positive has the same bound as with Bonferroni's method, and at least as many tests are significant.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -235,7 +241,7 @@ def adjust(p: Any, correction: str) -> Values:
 
 
 def differences(a: Any, b: Any) -> Values:
-    """Return `a - b` without the queries where both are NaN, `(pairs,)`.
+    """Return `a - b` without the queries for which both are NaN, `(pairs,)`.
 
     Example:
         >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
@@ -243,12 +249,12 @@ def differences(a: Any, b: Any) -> Values:
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
-        bad_value("b", f"have a's shape, ({a.shape[0] if a.ndim else 1},)", f"{b.shape} for {a.shape}")
+        bad_value("a and b", "have the same shape, (lists,)", f"{a.shape} and {b.shape}")
     if (odd := np.isnan(a) != np.isnan(b)).any():
         place = int(odd.argmax())
-        bad_value("b", "be NaN where a is, and nowhere else", f"{a[place]:g} and {b[place]:g} at index {place}")
+        bad_value("b", "be NaN at the same indices as a", f"a={a[place]:g} and b={b[place]:g} at index {place}")
     if np.isinf(a).any() or np.isinf(b).any():
-        bad_value("a and b", "be finite or NaN", "an infinity")
+        bad_value("a and b", "be finite or NaN", "an infinite value")
     return (a - b)[~np.isnan(a)]
 
 
@@ -258,7 +264,7 @@ def _column(which: str, queries: Any, values: Any) -> tuple[Queries, Values]:
         bad_value(f"values_{which}", f"have one value per query, {names.shape}", numbers.shape)
     if len(np.unique(names)) < len(names):
         twice, _ = Counter(names.tolist()).most_common(1)[0]
-        bad_value(f"queries_{which}", "name each query once", f"{twice!r} more than once")
+        bad_value(f"queries_{which}", "contain each query once", f"{twice!r} more than once")
     return names, numbers
 
 
@@ -271,18 +277,18 @@ def _mean(values: Values) -> float:
 
 
 def _flipped(d: Values, flips: NDArray[Any]) -> Values:
-    """Absolute sum of the differences when those marked 1 change sign, `(rounds,)`."""
+    """Return the absolute sum of the differences, where those with 1 in `flips` change their sign, `(rounds,)`."""
     return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
 
 
 def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
-    """Quantiles of the drawn means at the ends of the BCa interval."""
+    """Return the two quantiles of the drawn means that are the ends of the BCa interval."""
     from scipy.special import ndtr, ndtri
 
     apart = d - d.mean()
-    # For a mean, the skewness of the jackknife values is that of the values themselves.
+    # For a mean, the skewness of the jackknife values equals the skewness of the values.
     acceleration = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
-    # Of the drawn means that equal ours, half count as below it.
+    # Half of the drawn means that equal the observed mean count as below it.
     below = ((drawn < d.mean()).mean() + (drawn <= d.mean()).mean()) / 2
     bias = ndtri(np.clip(below, 1 / (len(drawn) + 1), len(drawn) / (len(drawn) + 1)))
     moved = bias + ndtri(ends)
@@ -292,5 +298,5 @@ def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
 def _probabilities(p: Any) -> Values:
     p = np.asarray(p, dtype=np.float64)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        bad_value("p", "be p-values, (comparisons,)", p)
+        bad_value("p", "be p-values from 0 to 1, (comparisons,)", p)
     return p

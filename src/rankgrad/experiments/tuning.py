@@ -1,4 +1,4 @@
-"""Search settings for a data set: random draws, and successive halving, which trains the better ones longer."""
+"""Search for good settings for a data set: random draws and successive halving, which trains better settings longer."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from rankgrad.metrics import parse_metric
 from rankgrad.models.protocol import NotFinite, RankerKind
 from rankgrad.models.registry import kind_of, kind_or_default
 
-SHARE = 3  # a third of the trials continues, for three times as many epochs or trees
-_HALVINGS, _LEAST = 2, 3  # largest number of halvings; smallest number of epochs or trees of the first round
+SHARE = 3  # the best third of the trials continues, to three times as many epochs or trees
+_HALVINGS, _LEAST = 2, 3  # maximum number of halvings; minimum number of epochs or trees in the first round
 
 
 class ListSource(Protocol):
@@ -33,12 +33,12 @@ class ListSource(Protocol):
 class Trial(NamedTuple):
     """Result of one drawn setting."""
 
-    drawn: dict[str, Any]
-    name: str  # name of its folder
+    drawn: dict[str, Any]  # values of the settings
+    name: str  # name of the folder of the trial
     epochs: int  # number of epochs or trees; 0 for a kind of ranker without a length
     value: float  # best value on the validation lists; NaN if the loss was not finite
-    epoch: int  # epoch of that value
-    seconds: float
+    epoch: int  # epoch, or number of trees, with that value
+    seconds: float  # seconds of training and validation
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Search:
         'mlp:widths=64-32,dropout=0.2'
     """
 
-    base: Mapping[str, Any]  # settings of a run, `model` among them
-    budget: int  # largest number of trials
-    fixed: tuple[str, ...] = ()  # settings that stay as in `base`; options in the text of its model are also fixed
-    vary: tuple[tuple[str, Any], ...] = ()  # a list or a range per setting, which replaces that of the kind
-    seed: int = 0
+    base: Mapping[str, Any]  # settings of a run, including `model`
+    budget: int  # maximum number of trials
+    fixed: tuple[str, ...] = ()  # settings that are not varied; options in the spec of `model` are also not varied
+    vary: tuple[tuple[str, Any], ...] = ()  # lists or ranges that replace those of the kind of ranker
+    seed: int = 0  # random seed of the draw
 
     @property
     def kind(self) -> RankerKind:
@@ -68,7 +68,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """Metric that chooses, on the validation lists."""
+        """Metric on the validation lists that chooses the best trial."""
         return str(self.base.get("metric", "nDCG@10"))
 
     @property
@@ -78,7 +78,7 @@ class Search:
         return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
 
     def check(self) -> None:
-        """Raise an error if a setting is invalid; needs no data."""
+        """Check all settings, without data; an invalid setting is an error."""
         self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
@@ -93,12 +93,12 @@ class Search:
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """Return the settings to try; the first are those that are used without a search."""
+        """Return the settings to try. The first entry is empty: it changes no setting of `base`."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
     def rungs(self) -> list[tuple[int, int]]:
-        """Return the rounds: number of trials, and number of epochs or trees since the start of their training."""
+        """Return the rounds: number of trials, and number of epochs or trees at which the round ends."""
         trials, length = len(self.draws()), self.length
         halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
         return [
@@ -107,13 +107,13 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Return the settings of a run with these drawn values, and with this number of epochs or trees if given."""
+        """Return the settings of a run with these drawn values; if given, `length` is its number of epochs or trees."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
     def better(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Sort trials, best first; equal ones keep their order, and failed ones are last."""
+        """Return the trials, best first. Equal trials keep their order; failed trials are last."""
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
@@ -121,14 +121,14 @@ class Search:
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
     """Run a search; yield each finished trial, the index of its round, and the number of trials left in the round.
 
-    Each trial has a separate folder with its checkpoint. A longer round resumes from it, and so does a search that was
-    stopped. Trials that are done are yielded, but not run again.
+    Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint. A search that was
+    stopped also resumes from it. Trials that are done are yielded, but not run again.
 
     Args:
-        search: the search.
-        source: source of the lists; it must give a validation part.
+        search: search to run.
+        source: source of the lists; it must have a validation part, or hold one out.
         folder: folder of the trials.
-        runner: runs the tasks, such as `Pool.run`.
+        runner: function that runs the tasks, such as `Pool.run`.
     """
     drawn = search.draws()
     for turn, (count, epochs) in enumerate(search.rungs()):
@@ -157,7 +157,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train a trial to its number of epochs or trees, resuming from its checkpoint, and write its result."""
+    """Train a trial up to `epochs` epochs or trees, from its checkpoint if there is one, and write its result."""
     parts, kind = _parts(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
@@ -177,7 +177,7 @@ def run_trial(
 def _parts(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
-        bad_value("data", "have a validation part, or a hold-out", "none")
+        bad_value("data", "have a validation part, given or held out from the training lists", "none")
     return parts
 
 
@@ -194,7 +194,8 @@ def _read(path: Path) -> Trial:
     try:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} must be the result of a trial; got {error}: remove it to try again") from error
+        how = "delete it to run the trial again"
+        raise ValueError(f"{path} must be the result of a trial ({how}); got the error {error}") from error
 
 
 def _log(value: float) -> int:

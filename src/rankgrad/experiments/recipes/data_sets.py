@@ -1,4 +1,4 @@
-"""The data sets of a recipe: their names and folds, their folders, and how a cell reads them."""
+"""Data sets of a recipe: find their folders, and read the lists of a cell."""
 
 import os
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from rankgrad.experiments.runs.cell import label
 
 @dataclass(frozen=True)
 class RecipeData:
-    """A data set of a recipe, with the settings, rankers and losses that differ from the recipe's."""
+    """A data set of a recipe, and the settings, rankers and losses that it changes."""
 
-    name: str  # a name that `rankgrad.data.load` knows, or a folder in the data root
-    binary: bool = False
+    name: str  # name known to `rankgrad.data.load`, or a folder in the data root
+    binary: bool = False  # True: all labels above 0 are set to 1
     folds: tuple[int | None, ...] = (None,)
     seeds: tuple[int, ...] = (0,)
-    settings: Mapping[str, Any] = field(default_factory=dict)  # override the recipe's
-    models: Mapping[str, Any] = field(default_factory=dict)  # by label; replace the recipe's
-    losses: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings that override those of the recipe
+    models: Mapping[str, Any] = field(default_factory=dict)  # rankers by name; they replace those of the recipe
+    losses: Mapping[str, Any] = field(default_factory=dict)  # losses by name; they replace those of the recipe
 
     @property
     def label(self) -> str:
@@ -32,13 +32,13 @@ class RecipeData:
 
 
 def benchmark(name: str) -> BenchmarkFacts | None:
-    """Facts of the benchmark set with this name; None if `rankgrad.data.load` does not know the name."""
+    """Return the facts about the benchmark set with this name; None if `rankgrad.data.load` does not know the name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
 def known_benchmark(name: str) -> BenchmarkFacts:
-    """Facts of the benchmark set with this name; an unknown name is an error."""
+    """Return the facts about the benchmark set with this name; an unknown name is an error."""
     found = benchmark(name)
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
@@ -49,7 +49,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
 
 
 def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Name or folder that `rankgrad.data.load` takes for a cell's data; a folder is looked up in the data root."""
+    """Return the name or folder of a cell's data for `rankgrad.data.load`; a folder may be in the data root."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data
@@ -57,7 +57,7 @@ def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
 
 
 def missing(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
-    """Message that names where to put a data set that was not found; None if it was found."""
+    """Return None if the data set is found, otherwise a message that names the missing folder or files."""
     where = location(source.name, root)
     try:
         for fold in source.folds:
@@ -65,7 +65,7 @@ def missing(source: RecipeData, root: str | os.PathLike[str] | None = None) -> s
     except FileNotFoundError as error:
         return str(error)
     except ValueError:  # neither a known name nor a folder
-        return f"{where} must hold train.txt and test.txt (plain, .gz or .xz); got no such folder in the data root"
+        return f"{where} must contain train.txt and test.txt (plain, .gz or .xz); got no such folder in the data root"
     return None
 
 
@@ -77,7 +77,9 @@ def read_cell_data(
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Splits:
-    """Load a cell's data. If there is no validation part, it is held out from train. `binary` sets labels above 0 to 1.
+    """Load the data of a cell.
+
+    If the data has no validation part, some training lists are held out. `binary` sets labels above 0 to 1.
 
     Example:
         >>> splits = read_cell_data("synthetic:lists=30,features=12", binary=True)

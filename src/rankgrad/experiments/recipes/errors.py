@@ -13,14 +13,14 @@ class RecipeError(ValueError):
 
 
 class RecipeProblems:
-    """A list of the errors found in a recipe.
+    """List of the errors in a recipe.
 
     Example:
         >>> problems = RecipeProblems()
         >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
         {}
         >>> problems.lines
-        ["settings: key must be a known one; got 'epoch'; did you mean 'epochs'?"]
+        ["settings: key must be a known key; got 'epoch'; did you mean 'epochs'?"]
     """
 
     def __init__(self) -> None:
@@ -28,19 +28,19 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Record errors that are raised inside as errors at this path, and continue."""
+        """Record an error that is raised in the `with` block as an error at this path, and do not raise it again."""
         try:
             yield
         except (ValueError, TypeError) as error:
             self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
 
     def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Return the entries with a known key; every other key is an error that names the nearest known ones."""
+        """Return the entries with a known key; for any other key, record an error that names the nearest known keys."""
         names = list(names)
         for key in values:
             if key not in names:
                 with self.at(path):
-                    bad_value("key", "be a known one", mistyped(key, names, f"known: {', '.join(names)}"))
+                    bad_value("key", "be a known key", mistyped(key, names, f"known: {', '.join(names)}"))
         return {key: value for key, value in values.items() if key in names}
 
     def mapping(self, path: str, value: Any) -> dict[str, Any]:
@@ -54,10 +54,10 @@ class RecipeProblems:
         return {}
 
     def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
-        """Check settings of a run, and return those with a known name.
+        """Check settings of a run, and return the settings with a known name.
 
-        Known are the settings of the `model`'s kind; without a model, those that a recipe gives for all its rankers.
-        Settings in `without` are given elsewhere in a recipe, and are errors here.
+        The known settings are those of the kind of `model`. Without a model, they are the settings that a recipe gives
+        for all its rankers. Settings in `without` belong in another part of the recipe, and are errors here.
         """
         given, kind = self.mapping(path, values), kind_or_default(model)
         for name, place in kind.elsewhere.items():
@@ -68,24 +68,24 @@ class RecipeProblems:
             given = self.known(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
             if extra := [name for name in without if name in given]:
-                bad_value("key", f"be a setting of {kind.name} here", repr(extra[0]))
+                bad_value("key", f"be a setting of {kind.name} that is allowed here", repr(extra[0]))
             kind.check(given if kind.shares_settings else {"model": model, **given})
         return given
 
     def whole(self, path: str, value: Any, least: int) -> int:
-        """Check that the value is a whole number of at least `least`."""
+        """Check that the value is a whole number of at least `least`, and return it."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be a whole number of at least {least}", repr(value))
         return value
 
     def several(self, path: str, value: Any, what: str) -> list[Any]:
-        """Check that the value is a list with at least one entry and no entry twice."""
+        """Check that the value is a list with at least one entry and without equal entries, and return it."""
         with self.at(path):
             if not isinstance(value, list) or not value:
-                bad_value("value", f"be a list of {what}, at least one", repr(value))
+                bad_value("value", f"be a list with at least one entry ({what})", repr(value))
             if any(each in value[:place] for place, each in enumerate(value)):
-                bad_value("value", f"name each of the {what} once", repr(value))
+                bad_value("value", f"contain each entry only once ({what})", repr(value))
             return value
         return []
 

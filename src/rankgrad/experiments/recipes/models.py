@@ -9,23 +9,25 @@ from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.models.protocol import RankerKind
 from rankgrad.models.registry import kind_or_default
 
+_ONLY_MODELS = "be given only in `models`, because there are several models"
+
 
 class LossVariant(NamedTuple):
-    """One loss that is tried under a label."""
+    """One of the losses that are tried under the same name."""
 
-    variant: str | None  # text of the loss; None if the label has only one
+    variant: str | None  # spec of the loss; None if the name has only one loss
     settings: dict[str, Any]
 
 
-Losses = dict[str, tuple[LossVariant, ...]]  # by label
+Losses = dict[str, tuple[LossVariant, ...]]  # variants by name of the loss
 
 
 class RecipeModel(NamedTuple):
     """A ranker of a recipe."""
 
     settings: dict[str, Any]
-    losses: Losses | None = None  # replace the recipe's; None: those of the recipe
-    search: dict[str, Any] | None = None  # replaces the recipe's; None: that of the recipe
+    losses: Losses | None = None  # losses that replace those of the recipe; None for the recipe's losses
+    search: dict[str, Any] | None = None  # search space that replaces the recipe's; None for the recipe's search space
 
     @property
     def kind(self) -> RankerKind:
@@ -33,14 +35,14 @@ class RecipeModel(NamedTuple):
         return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Search space of this ranker; `usual` is the search space of the recipe."""
+        """Return the search space of this ranker; `usual` is the search space of the recipe."""
         if self.search is not None:
             return self.search
         return usual if self.kind.shares_settings else {}
 
 
 def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Read the ranker of each label from `{model: text, ...}`, which may also have `losses` and `search`."""
+    """Read the named rankers; a value is `{model: spec, ...}`, and may also have `losses` and `search`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
@@ -54,16 +56,16 @@ def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeM
         tried = losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
-                bad_value("value", "name at least one", "none")
+                bad_value("value", "have at least one entry", "none")
         search = searched(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
         found[label] = RecipeModel(settings, tried, search)
     return found
 
 
 def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
-    """Read the loss variants of each label from `loss text`, `{loss: text, ...}` or `{variants: [...], ...}`.
+    """Read the variants of each named loss; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
-    `model` is the text of the ranker, if these losses are for one ranker only: kinds have different settings.
+    `model` is the spec of the ranker if these losses are for one ranker only; the known settings depend on its kind.
     """
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -88,7 +90,7 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
 
 
 def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
-    """Read a search space: choices or a range for each setting; `model` as in `losses`."""
+    """Read a search space, with choices or a range for each setting; `model` is the same as in `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -97,12 +99,12 @@ def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None)
                 problems.settings(f"{path}.{name}", {name: each}, model=model)
     with problems.at(path):
         if "loss" in search:
-            bad_value("key", "be a setting of a run", "'loss'; give it under `losses`, alternatives as `variants`")
+            bad_value("key", "be a setting of a run", "'loss'; give losses in `losses`, and alternatives in `variants`")
     return names
 
 
 def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that no setting is given in two places, where one would silently override the other."""
+    """Check that no setting is given in two places, because one would override the other without a message."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}
@@ -112,7 +114,7 @@ def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
             places[where] = settings, shared
             if several and "model" in settings:
                 with problems.at(where):
-                    bad_value("model", "be given in `models` only, because there are several", repr(settings["model"]))
+                    bad_value("model", _ONLY_MODELS, repr(settings["model"]))
         for label, model in part["models"].items():
             drawn = set(model.searched(usual))
             places[f"{path}models.{label}"] = model.settings, drawn
@@ -126,7 +128,7 @@ def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
                     bad_value(name, "not be given here, because the search draws it", repr(settings[name]))
     if several and "model" in usual:
         with problems.at("search.model"):
-            bad_value("model", "be given in `models` only, because there are several", "a search")
+            bad_value("model", _ONLY_MODELS, "a search")
 
 
 def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
@@ -134,6 +136,6 @@ def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_losses(path: str, model: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
-    """Check that a ranker that uses the recipe's losses accepts the settings given with them."""
+    """Check that a ranker accepts the settings of the recipe's losses."""
     for where, settings in _settings("losses", losses):
         problems.settings(f"{path}: {where}", settings, without=("model",), model=model.settings["model"])

@@ -24,14 +24,16 @@ SPREAD = ("deviation", "interval")
 class Significance:
     """Settings of the significance tests."""
 
-    test: str = "t"  # t, randomisation
-    correction: str = "none"  # none, bonferroni, holm
-    level: float = 0.05
-    against: str = "best"  # the best row, or the label of a loss
+    test: str = "t"  # t or randomisation
+    correction: str = "none"  # none, bonferroni or holm
+    level: float = 0.05  # a difference is significant if its p-value is below this level
+    against: str = "best"  # reference row: best, or the name of a loss
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Merge `over` into `base`: mappings key by key, where null removes a key; any other value replaces the old one.
+    """Merge `over` into `base`.
+
+    Mappings are merged key by key, and null removes a key. Any other value replaces the old value.
 
     Example:
         >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
@@ -60,7 +62,7 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
         wanted = []  # each ranker has separate losses
     for key in wanted:
         with problems.at(key):
-            bad_value("value", "name at least one", "none")
+            bad_value("value", "have at least one entry", "none")
     found["data"] = _data(given, found, problems)
     found["settings"] = problems.settings("settings", given.get("settings"), without=("model", "loss"))
     found["search"] = models.searched("search", given.get("search"), problems)
@@ -92,7 +94,7 @@ def _text(path: str, value: Any, problems: RecipeProblems) -> str:
 
 
 def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
-    """Read a metric and return its canonical text, so that names of metrics can be compared."""
+    """Check the spec of a metric and return its canonical form, so that metrics can be compared as text."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
@@ -103,7 +105,7 @@ def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets; values that an entry does not give are those of the recipe."""
+    """Read the data sets; the recipe gives the values that an entry does not give."""
     sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
@@ -135,13 +137,13 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
         )
         with problems.at(path):
             if source.label in [other.label for other in sources]:
-                bad_value("data set", "be named once", repr(source.label))
+                bad_value("data set", "be given only once", repr(source.label))
         sources.append(source)
     return tuple(sources)
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Read the folds of a set that has `count` of them; a folder has the folds that its entry names."""
+    """Read the folds of a data set with `count` folds; for a folder, its entry lists the folds."""
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
     if wanted is None or (not count and not folder):
@@ -152,7 +154,7 @@ def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProbl
     with problems.at(path):
         for fold in folds:
             if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (count or fold):
-                bad_value("fold", f"be 1 to {count}" if count else "be a whole number", repr(fold))
+                bad_value("fold", f"be a whole number from 1 to {count}" if count else "be a whole number", repr(fold))
     return tuple(folds)
 
 
@@ -160,7 +162,7 @@ def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Recipe
     trials = problems.whole("trials", given.get("trials", 1), least=1)
     with problems.at("trials"):
         if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
-            bad_value("trials", "be 1 if nothing is searched", trials)
+            bad_value("trials", "be 1 if there is no search space", trials)
     return trials
 
 
@@ -176,5 +178,5 @@ def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significa
             bad_value("level", "be between 0 and 1", repr(tests.level))
     with problems.at("tests"):
         if tests.against != "best" and tests.against not in losses:
-            bad_value("against", "be 'best' or the label of a loss", mistyped(tests.against, losses))
+            bad_value("against", "be 'best' or the name of a loss", mistyped(tests.against, losses))
     return tests

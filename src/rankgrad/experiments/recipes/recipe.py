@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that describes an experiment, and the cells that it consists of."""
+"""A recipe: the description of an experiment in one YAML file, and the list of its cells."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from rankgrad.experiments.runs.cell import Cell
 from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import kind_of
 
-CELLS = 100_000  # largest number of cells of a recipe; our largest recipes have 2,000
+CELLS = 100_000  # maximum number of cells of a recipe; our largest recipes have 2,000
 
 
 class TunedCell(Protocol):
@@ -38,8 +38,8 @@ class TunedCell(Protocol):
 class ModelLossPair(NamedTuple):
     """A ranker with a loss: one row of a table."""
 
-    model: str  # label
-    loss: str  # label
+    model: str  # name of the ranker
+    loss: str  # name of the loss
     recipe_model: RecipeModel
     variants: tuple[LossVariant, ...]
 
@@ -59,25 +59,25 @@ class Recipe:
 
     name: str  # name of the file
     title: str  # shown above the table
-    answers: str | None  # the published table that it reproduces, in `rankgrad.experiments.tables.published`
+    answers: str | None  # name of the published table that the recipe reproduces; None if there is none
     data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
-    models: Mapping[str, RecipeModel]  # by label
-    losses: Mapping[str, tuple[LossVariant, ...]]  # label -> the loss, or the variants that validation chooses from
-    settings: Mapping[str, Any]  # of all runs, except those of a kind of ranker with separate settings
-    search: Mapping[str, Any]  # setting -> its choices, or its range
+    models: Mapping[str, RecipeModel]  # rankers by name
+    losses: Mapping[str, tuple[LossVariant, ...]]  # name -> the variants from which validation chooses
+    settings: Mapping[str, Any]  # settings of all runs, except for kinds of rankers with separate settings
+    search: Mapping[str, Any]  # setting -> its choices or its range
     trials: int  # number of settings drawn for each row
     search_seed: int  # random seed of the draw
-    choose: str  # metric that chooses, on the validation lists
-    metrics: tuple[str, ...]  # measured on the test lists
-    refit: bool  # True: the final runs are trained on train and validation lists
-    spread: str  # meaning of ± in the table, over seeds: standard "deviation", or 95% "interval" of the mean
+    choose: str  # metric on the validation lists that chooses the settings
+    metrics: tuple[str, ...]  # metrics on the test lists
+    refit: bool  # True: the final runs are trained on the train and validation lists
+    spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
-    notes: str  # statements of the paper, and our choices
+    notes: str  # settings that the paper states, and our choices
     later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet -> reason
-    raw: Mapping[str, Any]  # content of the file, as read
+    raw: Mapping[str, Any]  # content of the file
 
     def reduced(self, form: str) -> "Recipe":
-        """Return the recipe with its `quick` or `smoke` overrides: mappings are merged, null removes a key.
+        """Return the reduced form of the recipe, with the overrides in its `quick` or `smoke` part (see `merge`).
 
         Args:
             form: `"quick"` or `"smoke"`.
@@ -89,7 +89,7 @@ class Recipe:
         """Return the recipe with only some of its data sets. If you also call `reduced`, call it first.
 
         Args:
-            labels: names of data sets, as the table shows them; case does not matter.
+            labels: names of data sets in the table; upper and lower case are equal.
         """
         known = {source.label.lower(): place for place, source in enumerate(self.data)}
         for label in labels:
@@ -103,10 +103,10 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """Return the labels of the data sets that were found; and for each missing set, a message where to put it.
+        """Return the names of the data sets that were found, and a dictionary from missing names to error messages.
 
         Args:
-            root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, otherwise the current folder.
+            root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, or else the current folder.
         """
         found = {source.label: missing(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
@@ -120,7 +120,7 @@ class Recipe:
 
     @property
     def cell_count(self) -> int:
-        """Largest possible number of cells, computed without making them."""
+        """Maximum number of cells, computed without making the cells."""
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
@@ -129,10 +129,12 @@ class Recipe:
         return tuned + self.final_count
 
     def rows(self, source: RecipeData) -> list[ModelLossPair]:
-        """Return the rows of a data set's table: each ranker with its separate losses, otherwise the recipe's.
+        """Return the rows of a data set's table: each ranker with each of its losses.
+
+        A ranker without losses has the losses of the recipe.
 
         Args:
-            source: one of `data`.
+            source: entry of `data`.
         """
         found = []
         for label, model in {**self.models, **source.models}.items():
@@ -141,16 +143,16 @@ class Recipe:
         return found
 
     def cells_to_tune(self) -> list[Cell]:
-        """Return the cells that choose settings, variants and, for a refit, epochs; they use the first seed.
+        """Return the tuning cells, which choose settings, loss variants and, for a refit, the number of epochs.
 
-        A row with only one setting and variant, and without a refit, has no tuning cells.
+        Tuning cells use the first seed. A row with one setting and one variant has no tuning cells, except for a refit.
         """
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
     def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
-        """Return the best run on validation for each data set, fold, ranker and loss; of equal runs, the first.
+        """Return the best run on validation for each data set, fold, ranker and loss; among equal runs, the first.
 
-        Failed runs, which are not in `finished` or have no value, are never chosen.
+        Runs that are not in `finished` or have no value have failed, and are never chosen.
 
         Args:
             finished: tuning runs that have ended, in any order.
@@ -172,7 +174,7 @@ class Recipe:
         """Return the cells from which the table is computed: the chosen settings of each row, with every seed.
 
         Args:
-            chosen: return value of the method `chosen`; without it, only rows that need no choice are returned.
+            chosen: return value of the method `chosen`; without it, only the cells of rows without tuning are returned.
         """
         known = {run.cell.key: run for run in chosen}
         cells = []
@@ -193,7 +195,7 @@ class Recipe:
         return len(group) > 1 or self.refit
 
     def _groups(self) -> Iterator[tuple[RecipeData, list[Cell]]]:
-        """Yield the tuning cells of each data set, fold, ranker and loss. All losses get the same drawn settings."""
+        """Yield the tuning cells of each data set, fold, ranker and loss; all losses get the same drawn settings."""
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
@@ -210,21 +212,21 @@ class Recipe:
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from its file; all errors in it are raised as one `RecipeError`.
+    """Read a recipe from a file; all errors in the file are raised as one `RecipeError`.
 
     Args:
-        path: a YAML file.
+        path: path of a YAML file.
     """
     return parse_recipe(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 
 def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
-    """Make a recipe from the content of its file; the quick and smoke forms are also checked.
+    """Make a recipe from the content of its file, and check it together with its quick and smoke forms.
 
     Args:
-        raw: a mapping, as YAML reads it.
-        name: name of the recipe; `load_recipe` takes it from the file.
-        title: name of the recipe in errors; None: `name`.
+        raw: mapping that was read from YAML.
+        name: name of the recipe; `load_recipe` uses the name of the file.
+        title: name of the recipe in errors; None: the same as `name`.
     """
     problems = RecipeProblems()
     found = parts(raw, problems)
@@ -237,7 +239,8 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
     recipe = Recipe(name=name, raw=raw, **found)
     with problems.at("recipe"):
         if (cells := recipe.cell_count) > CELLS:
-            bad_value("recipe", f"have at most {CELLS:,} cells (several recipes may share a folder)", f"{cells:,}")
+            how = "several recipes may share a results folder"
+            bad_value("recipe", f"have at most {CELLS:,} cells ({how})", f"{cells:,}")
     problems.stop(title or name)
     return recipe
 
@@ -247,7 +250,7 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """Settings that differ from their default; model, loss, metric, seed and searched settings are always kept."""
+    """Return the settings that differ from their defaults; model, loss, metric, seed and searched settings are kept."""
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

@@ -1,4 +1,4 @@
-"""The search space of a recipe, and settings drawn from it, which are the same for every loss."""
+"""Draw settings from the search space of a recipe; every loss gets the same settings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw `trials` settings from a search space; if a grid has no more than `trials`, return each once.
+    """Draw `trials` settings from a search space; a grid with at most `trials` settings is returned completely.
 
     Args:
-        space: a list of choices, or a range `{low, high, log}`, for each setting.
-        trials: number of settings.
+        space: mapping from each setting to a list of choices, or to a range `{low, high, log}`.
+        trials: number of settings to draw.
         seed: random seed of the draw.
 
     Example:
@@ -37,14 +37,14 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
 
 
 def count_settings(space: Mapping[str, Any], trials: int) -> int:
-    """Number of settings that `draws` returns."""
+    """Return the number of settings that `draws` returns."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))
 
 
 def boundary_values(choices: Any) -> list[Any]:
-    """Values of one setting that must be checked: all choices, or both ends of a range."""
+    """Return the values of one setting that must be checked: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:
             bad_value("choices", "have at least one value", "[]")
@@ -56,7 +56,7 @@ def boundary_values(choices: Any) -> list[Any]:
     high: Any = choices.get("high")
     log = choices.get("log", False)
     if not _is_number(low) or not _is_number(high) or not low < high:
-        bad_value("range", "have numbers low < high", dict(choices))
+        bad_value("range", "have two finite numbers, low < high", dict(choices))
     if not isinstance(log, bool):
         bad_value("log", "be true or false", repr(log))
     if log and low <= 0:
@@ -78,5 +78,5 @@ def _draw(choices: Any, generator: np.random.Generator) -> Any:
         return int(generator.integers(low, high + 1))
     else:
         value = float(generator.uniform(low, high))
-    # Four digits, so that a person can read the setting and type it.
+    # Four significant digits are easy to read and to type.
     return round(value) if whole else min(max(float(f"{value:.4g}"), low), high)

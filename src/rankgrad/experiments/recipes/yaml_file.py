@@ -7,8 +7,8 @@ import yaml
 
 from rankgrad.experiments.recipes.errors import RecipeError
 
-BYTES = 250_000  # largest size of a file; our largest recipe has 4,000
-VALUES = 10_000  # largest number of values in a file, with aliases expanded; our largest recipe has 400
+BYTES = 250_000  # maximum size of a file; our largest recipe has 4,000 bytes
+VALUES = 10_000  # maximum number of values in a file, with aliases expanded; our largest recipe has 400
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -23,7 +23,7 @@ def parse_yaml(content: bytes, name: str) -> Any:
             return None
         count = _count(node, {}, ())
         if count > VALUES:
-            raise RecipeError(f"{name} must hold at most {VALUES:,} values ({_BEYOND}); got {count:,}")
+            raise RecipeError(f"{name} must contain at most {VALUES:,} values ({_BEYOND}); got {count:,}")
         return loader.construct_document(node)
     except RecursionError:
         raise RecipeError(f"{name} must be YAML; got values that are nested too deeply") from None
@@ -31,20 +31,20 @@ def parse_yaml(content: bytes, name: str) -> Any:
         raise RecipeError(f"{name} must be text in UTF-8; got byte 0x{content[error.start]:02x}") from None
     except RecipeError:
         raise
-    except (yaml.YAMLError, ValueError, TypeError) as error:  # an invalid date or number raises the latter two
-        raise RecipeError(f"{name} must be YAML; got {' '.join(str(error).split())}") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # an invalid date or number is not a YAMLError
+        raise RecipeError(f"{name} must be YAML; got the error {' '.join(str(error).split())}") from None
 
 
-_BEYOND = "several recipes may share a folder of results"
+_BEYOND = "several recipes may share a results folder"
 
 
 def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
-    """Number of values under a node, with aliases expanded."""
+    """Return the number of values under a node, with aliases expanded."""
     if id(node) in above:
-        raise yaml.YAMLError("a value that holds itself")
+        raise yaml.YAMLError("a value contains itself")
     if isinstance(node, yaml.ScalarNode):
         if odd := _CONTROL.search(node.value):
-            raise yaml.YAMLError(f"the control character {odd[0]!a}{node.start_mark}")
+            raise yaml.YAMLError(f"the control character {odd[0]!a} is not allowed{node.start_mark}")
         return 1
     if id(node) not in known:
         inner = [each for pair in node.value for each in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -61,10 +61,10 @@ class _Loader(yaml.SafeLoader):
             name = self.construct_object(key, deep=True)
             try:
                 if name in seen:
-                    raise yaml.YAMLError(f"{name!r} twice in one mapping{node.start_mark}")
+                    raise yaml.YAMLError(f"the key {name!r} is given twice in one mapping{node.start_mark}")
                 seen.add(name)
             except TypeError:
-                raise yaml.YAMLError(f"a key that is not text or a number{key.start_mark}") from None
+                raise yaml.YAMLError(f"a key must be text or a number{key.start_mark}") from None
         return super().construct_mapping(node, deep)
 
 

@@ -1,7 +1,7 @@
 """Reports of experiments: a page that works offline, tables for papers, figures for slides.
 
-- `writer` writes a report from a `study`, which holds everything that is shown.
-- `chart_data` computes the rows of the `charts`; `query_explorer` the data of single queries.
+- `writer` writes a report from a `study`, which contains everything that is shown.
+- `chart_data` computes the rows of the `charts`; `query_explorer` computes the data of single queries.
 - `page` puts them into one HTML file with the program in `web/`.
 """
 

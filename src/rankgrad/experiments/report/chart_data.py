@@ -12,14 +12,14 @@ from rankgrad.models.registry import kinds
 
 Rows = list[dict[str, Any]]
 
-_POINTS = 120  # largest number of points of a line; longer lines keep every n-th epoch and the last
+_POINTS = 120  # maximum number of points of a line; longer lines keep every n-th epoch and the last epoch
 
 
 def curve_rows(results: Iterable[Any]) -> Rows:
-    """Validation metric over epochs, mean over folds and seeds: one row per data set, model, loss and epoch.
+    """Return the validation metric over epochs: one row per data set, model, loss and epoch.
 
-    `best` is the best value up to the epoch, which a run that stopped early keeps. `own` is the value of the epoch,
-    mean over the `runs` that have not stopped.
+    Values are means over folds and seeds. `best` is the best value up to the epoch; a run that stopped early keeps its
+    best value. `own` is the value at the epoch, for the runs that have not stopped; `runs` is their number.
     """
     groups: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for run in results:
@@ -39,7 +39,7 @@ def curve_rows(results: Iterable[Any]) -> Rows:
 
 
 def learned_rows(results: Iterable[Any]) -> Rows:
-    """Parameters that a loss learns, over epochs: one row per run, parameter and epoch."""
+    """Return the learned parameters of losses over epochs: one row per run, parameter and epoch."""
     rows = []
     for run in results:
         cell = run.cell
@@ -53,7 +53,7 @@ def learned_rows(results: Iterable[Any]) -> Rows:
 
 
 def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
-    """Test metric against seconds of training: one row per number of the tables."""
+    """Return the test metrics and the seconds of training: one row per number of the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for run in results:
         groups[_names(run)].append(trained_seconds(run))
@@ -73,10 +73,10 @@ def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
 
 
 def sensitivity_rows(results: Iterable[Any]) -> Rows:
-    """Validation metric against the learning rate: one row per data set, model, loss and rate that was tried.
+    """Return the validation metric for each learning rate: one row per data set, model, loss and rate.
 
-    First the best variant of a loss is taken, as in tuning; then the mean over folds and the other settings. `low` and
-    `high` are the smallest and the largest of these values.
+    For each fold and trial, only the best variant of a loss counts, as in tuning. `value` is the mean over folds and
+    trials with this learning rate; `low` and `high` are the smallest and the largest value.
     """
     rates = [kind.rate for kind in kinds() if kind.rate is not None]
     best: dict[tuple[Any, ...], float] = {}
@@ -103,18 +103,18 @@ def sensitivity_rows(results: Iterable[Any]) -> Rows:
 
 
 def validation_metric(run: Any) -> str:
-    """Metric on the validation lists that chose the epoch."""
+    """Return the metric on the validation lists that chose the epoch."""
     return str(run.cell.settings.get("metric", "nDCG@10"))
 
 
 def trained_seconds(run: Any) -> float:
-    """Seconds of training of a run, without validation; if these are not known, with validation."""
+    """Return the seconds of training of a run, without validation; if these are unknown, with validation."""
     seconds = [row["seconds"] for row in run.history if "seconds" in row]
     return float(sum(seconds)) if seconds else float(run.seconds)
 
 
 def by_column(rows: Rows) -> dict[str, Any]:
-    """Convert rows to columns, for a page: texts are numbered, numbers are rounded to five digits.
+    """Convert rows to columns, for a page. Texts become indices; numbers are rounded to five significant digits.
 
     Example:
         >>> by_column([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
@@ -132,7 +132,7 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Set the name of each point; it is empty if it would overlap another name. Tooltips show all names."""
+    """Set the name of each point, or an empty name if it would overlap another name; tooltips show all names."""
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
     taken: list[tuple[float, float, float]] = []
@@ -167,6 +167,6 @@ def _row(names: Sequence[Any], **numbers: Any) -> dict[str, Any]:
 
 
 def _thinned(length: int) -> Iterator[int]:
-    """Yield 0 to length - 1, or every n-th of these numbers and the last."""
+    """Yield the numbers 0 to length - 1, or every n-th of them and the last."""
     step = -(-length // _POINTS)
     yield from (place for place in range(length) if place % step == 0 or place == length - 1)

@@ -1,12 +1,12 @@
-"""Draw the charts of a report with Altair: for the page, where readers select the data, and for figures."""
+"""Draw the charts of a report with Altair, for the page and for figures; on the page, readers select the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-# Okabe and Ito's colours, which colour-blind people can distinguish, without black and yellow: these are hard to see on
-# a dark or a light background.
+# Okabe and Ito's colours, which colour-blind people can distinguish. Black and yellow are left out, because they are
+# hard to see on a dark or a light background.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#808080")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (1, 3))
 DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # names of the dashes
@@ -17,23 +17,23 @@ FIGURE = {"width": 520, "height": 300}
 
 @dataclass(frozen=True)
 class ChartSelection:
-    """Selection that a chart shows at first; readers of the page can change it."""
+    """Data that a chart shows at first; readers of the page can select other data."""
 
     data: str
     model: str
     metric: str
     losses: tuple[str, ...]  # all losses of the study: a loss has the same colour in all charts
-    rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None: the page supplies the rows
+    rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None for the page, which supplies the rows
 
 
 def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
-    """Colour, dash and shape of each loss: colours change first, then dashes and shapes."""
+    """Return the colour, dash and shape of each loss: colours change first, then dashes and shapes."""
     n = len(COLOURS)
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
 def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
-    """Validation metric over epochs or trees, one line per loss; `dots` also draws the points."""
+    """Draw the validation metric over epochs or trees, one line per loss; with `dots`, also the points."""
     import altair as alt
 
     value = alt.param(name="shown", value="best")
@@ -54,14 +54,14 @@ def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch")
 def learned(
     choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
 ) -> Any:
-    """A learned parameter over epochs or trees, one line per fold and seed; colours are folds, dashes are losses."""
+    """Draw a learned parameter over epochs or trees, one line per fold and seed; colours are folds, dashes losses."""
     import altair as alt
 
     legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
     # The text of the page names the dash of each loss.
     dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
     colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
-    # The prefix keeps a name from being a property that all objects of the chart library have.
+    # The prefix is needed because the name may equal a property that all JavaScript objects have.
     title = PARAMETERS.get(parameter, f"parameter {parameter}")
     dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
     return (
@@ -82,7 +82,7 @@ def learned(
 
 
 def cost(choice: ChartSelection) -> Any:
-    """Test metric against seconds of training, one point per loss, with the spread over seeds."""
+    """Draw the test metric against the seconds of training, one point per loss, with the spread over seeds."""
     import altair as alt
 
     base = _start("cost", choice).transform_filter("datum.metric == of_metric")
@@ -110,7 +110,7 @@ def cost(choice: ChartSelection) -> Any:
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
-    """Validation metric against the learning rate, one line per loss."""
+    """Draw the validation metric against the learning rate, one line per loss."""
     import altair as alt
 
     base = _start("sensitivity", choice).encode(
@@ -128,7 +128,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
 
 
 def gains(choice: ChartSelection) -> Any:
-    """Difference of each query between two models, sorted; the page computes the rows."""
+    """Draw the difference of each query between two models, sorted; the page computes the rows."""
     import altair as alt
 
     return (
@@ -159,7 +159,7 @@ def save(chart: Any, stem: Any) -> None:
 
 @cache
 def library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`, in the versions for Altair."""
+    """Return one script with Vega, Vega-Lite and Vega-Embed, in the versions for Altair; it defines `vegaEmbed`."""
     import altair as alt
     import vl_convert
 
@@ -190,7 +190,7 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Colour, and dash or shape, by loss. The page has one legend for all charts; a figure has a separate legend."""
+    """Return the colour, and the dash or shape, by loss. Figures have a legend; the page has one for all charts."""
     import altair as alt
 
     domain, looks = list(choice.losses), styles(choice.losses)

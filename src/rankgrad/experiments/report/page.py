@@ -14,14 +14,14 @@ from rankgrad.experiments.report.chart_data import by_column
 from rankgrad.experiments.report.study import ChartPanel, Study
 from rankgrad.experiments.tables.text import columns, subject
 
-_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # field by which a column is sorted
+_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # field by which each column is sorted
 
 
 def page(studies: Sequence[Study]) -> str:
     """Return the HTML of the page, which needs no network.
 
     Args:
-        studies: the studies; each is one section of the page.
+        studies: studies to show; each is one section of the page.
     """
     from rankgrad import __version__
 
@@ -39,7 +39,7 @@ def page(studies: Sequence[Study]) -> str:
         contents=f"<nav aria-label='Studies'><ul>{links}</ul></nav>" if several else "",
         studies="\n".join(_study(f"s{place}", study, several) for place, study in enumerate(studies)),
         version=escape(__version__),
-        # A text `</script>` would end the script element, so `<` is escaped. `dumps` escapes all that is not ASCII.
+        # `<` is escaped, because `</script>` in a text would end the script element. The JSON contains only ASCII.
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         library=library,
         program=program,
@@ -47,9 +47,9 @@ def page(studies: Sequence[Study]) -> str:
 
 
 def policy(style: str, *scripts: str) -> str:
-    """Return the Content-Security-Policy of the page: only the given scripts run, by their hashes; nothing is loaded.
+    """Return the Content-Security-Policy of the page: only the given scripts run, and nothing is loaded.
 
-    So if a text became an element of the page, it could not run code or send data.
+    Therefore a text that became an element of the page by mistake could not run code or send data.
     """
 
     def known(text: str) -> str:
@@ -111,7 +111,7 @@ def _figure(panel: ChartPanel) -> str:
 
 
 def _table(name: str, table: Any) -> str:
-    """HTML of a sortable table with its notes. On narrow screens the model is shown below the loss."""
+    """Return the HTML of a sortable table with its notes; on narrow screens the model is shown below the loss."""
     several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
@@ -155,7 +155,7 @@ def _field(number: Any, value: float | None, head: str) -> str:
 
 
 def _options(values: Iterable[str]) -> str:
-    # The value is also given as an attribute: browsers collapse spaces in the text.
+    # The value is also given as an attribute, because browsers collapse spaces in the text.
     return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
 
 
@@ -168,5 +168,5 @@ def _read(name: str) -> str:
 
 
 def _filled(template: str, **values: str) -> str:
-    """Replace each `{{name}}` of the template; inserted values are not searched again."""
+    """Replace each `{{name}}` in the template by its value; a `{{name}}` in a value is not replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)

@@ -1,4 +1,4 @@
-"""Data of the query explorer: metrics of each query under each model, and the first documents of its lists."""
+"""Compute the data of the query explorer: metrics and first documents of each query, for each model."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.statistics import over_seeds
 
 FIRST = 10  # number of documents shown per list
-SKIPPED = 0xFFFF  # code of a missing value
-_IDS = 300_000  # largest number of characters of document ids in a page; if there are more, documents are numbered
+SKIPPED = 0xFFFF  # code of a missing value, such as that of a skipped query
+_IDS = 300_000  # maximum number of characters of document ids; if there are more, the page shows document numbers
 
 Key = tuple[int | None, str]  # fold and query
 System = tuple[str, str]  # model and loss
@@ -23,15 +23,15 @@ def explorer(
 ) -> Any:
     """Return the queries of one data set for the page; None if the results have no values per query.
 
-    Values are means over seeds; lists are those of the first seed. If all queries would need more than `limit`
-    characters, only those are kept whose values differ most between models.
+    Values are means over seeds; lists are those of the first seed. If all queries need more than `limit` characters,
+    only the queries whose values differ most between models are kept.
 
     Args:
         table: table of the data set; its rows are the models to choose from.
         results: results of the final cells.
         root: folder of the data sets, for the labels of the documents.
-        lists: False leaves the ranked lists out.
-        limit: largest number of characters.
+        lists: if False, the ranked lists are left out.
+        limit: maximum number of characters.
     """
     runs_here = [run for run in results if run.cell.label == table.data]
     systems = {(row.model, row.loss): _by_fold(runs_here, row.model, row.loss) for row in table.rows}
@@ -62,7 +62,7 @@ def explorer(
 
 
 def _by_fold(runs: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
-    """Runs of a row that have values per query, by fold, sorted by seed."""
+    """Return the runs of a row that have values per query, by fold, sorted by seed."""
     folds: dict[int | None, list[Any]] = {}
     for run in sorted(runs, key=lambda run: run.cell.seed):
         if (run.cell.model, run.cell.loss) == (model, loss) and _kept_values(run):
@@ -85,7 +85,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
 ) -> tuple[dict[str, Any] | None, str]:
-    """Labels and ids of each query's documents, and the first documents of each system; or the reason why not."""
+    """Return the labels, ids and first documents of each query and an empty text; or None and the reason."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
@@ -94,7 +94,7 @@ def _lists(
         try:
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
-            return None, f"The data set {cell.data} was not found when the page was made; --data-root gives its folder."
+            return None, f"The data set {cell.data} was not found when the page was made; --data-root sets its folder."
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
             if place is not None:
@@ -107,9 +107,12 @@ def _lists(
             try:
                 scores = run.scores
             except ValueError:
-                return None, "The results do not hold the scores of documents; packed results leave them out."
+                return None, "The results do not contain the scores of documents; packed results leave them out."
             if len(scores) != len(test.labels) or run.queries.tolist() != test.qids.astype(str).tolist():
-                return None, f"The data set {cell.data} on disk is not the one on which these models were tested."
+                return (
+                    None,
+                    f"The data set {cell.data} on disk differs from the data used to test these models.",
+                )
             for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
                 order = np.argsort(-scores[start:end], kind="stable")[:FIRST]
                 top[s, place, : len(order)] = order
@@ -117,7 +120,7 @@ def _lists(
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Indices of the queries that differ most, in their order; `values` is `(systems, queries)`."""
+    """Return the indices of the queries that differ most, sorted; `values` is `(systems, queries)`."""
     if values.shape[1] <= most:
         return np.arange(values.shape[1])
     apart = np.where(np.isnan(values), -np.inf, values).max(0) - np.where(np.isnan(values), np.inf, values).min(0)
@@ -125,7 +128,7 @@ def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]
 
 
 def _coded(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Encode values as 16-bit steps between the lowest and the highest, one text per system; `(systems, queries)`."""
+    """Encode values `(systems, queries)` as 16-bit numbers between the lowest and the highest, one text per system."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     step = (high - low) / (SKIPPED - 1) or 1.0

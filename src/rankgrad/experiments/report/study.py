@@ -1,4 +1,4 @@
-"""Gather a study: the data from which its page, tables and figures are made."""
+"""Gather the data of a study, from which its page, tables and figures are made."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,34 +16,34 @@ from rankgrad.experiments.tables.table import Table, tables
 class ChartPanel(NamedTuple):
     """A chart with its heading and caption."""
 
-    chart: str  # name
+    chart: str  # name of the chart
     rows: str  # name of the rows that it shows
     heading: str
     caption: str
-    draw: Callable[[ChartSelection], Any]
+    draw: Callable[[ChartSelection], Any]  # function that draws the chart
 
 
 @dataclass(frozen=True)
 class Study:
-    """The results of one recipe, ready to be shown."""
+    """Data of a report on the results of one recipe."""
 
     name: str
     title: str
-    facts: tuple[str, ...]  # sentences
-    warnings: tuple[str, ...]
+    facts: tuple[str, ...]  # sentences about runs, machine, commit and versions
+    warnings: tuple[str, ...]  # sentences about missing and failed runs
     tables: tuple[Table, ...]  # one per data set
     models: tuple[str, ...]
     losses: tuple[str, ...]
-    metrics: tuple[str, ...]  # names as shown
-    validation_metric: str  # metric that chooses, on the validation lists
+    metrics: tuple[str, ...]  # names of metrics as shown
+    validation_metric: str  # metric on the validation lists that chooses the settings
     step: str  # unit of progress along a learning curve: epoch or tree
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
-    explorers: dict[str, Any]  # by data set
-    notes: str
-    recipe: str
+    explorers: dict[str, Any]  # data of the query explorer, by data set
+    notes: str  # notes of the recipe
+    recipe: str  # recipe as YAML
 
     def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
-        """Selection of the charts; by default the first data set, model and metric."""
+        """Return the selection of the charts; by default the first data set, model and metric."""
         return ChartSelection(
             data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses
         )
@@ -85,11 +85,11 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
         results: return value of `rankgrad.experiments.runs.results.read_results`, with a recipe.
         name: name of the study, used for its files.
         root: folder of the data sets, for the labels of the documents.
-        lists: False leaves the ranked lists out of the page.
-        limit: largest number of characters for single queries.
+        lists: if False, the page has no ranked lists.
+        limit: maximum number of characters of all query explorers together; queries beyond it are left out.
     """
     recipe, final = results.recipe, results.final()
-    # A refit has no validation lists: its curves are those of the chosen tuning runs.
+    # A refit has no validation lists, so the curves of the chosen tuning runs are shown.
     validated = [run for run in final if any(chart_data.validation_metric(run) in row for row in run.history)]
     made = [table for table in tables(results) if any(e.runs for row in table.rows for e in row.entries.values())]
     explorers = {table.data: explorer(table, final, root=root, lists=lists, limit=limit // len(made)) for table in made}
@@ -117,7 +117,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _few(rows: chart_data.Rows) -> bool:
-    """True if lines have so few epochs that their points should be shown."""
+    """Return True if all lines have at most 10 epochs; then their points are also drawn."""
     return max(row["epoch"] for row in rows) <= 10
 
 

@@ -15,23 +15,24 @@ from rankgrad.experiments.report.page import page
 from rankgrad.experiments.report.study import Study, study
 from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read_results
 
-QUERIES = 1_200_000  # largest number of characters for single queries in a page
+QUERIES = 1_200_000  # maximum number of characters of all query explorers of a page together
 
 
 def find_results(path: str | os.PathLike[str]) -> list[Path]:
-    """Find results: the path itself if it holds results, otherwise the result folders and packed files in the folder.
+    """Return the path if it contains results, otherwise the results folders and packed files in this folder.
 
     Example:
         >>> find_results("no/such/results")
         Traceback (most recent call last):
-        ValueError: results must be a folder of `rankgrad experiment`, ...; got no/such/results
+        ValueError: results must be a results folder of `rankgrad experiment`, ...; got no/such/results
     """
     path = Path(path)
-    if _holds_results(path):
+    if _has_results(path):
         return [path]
-    found = sorted(filter(_holds_results, path.iterdir())) if path.is_dir() else []
+    found = sorted(filter(_has_results, path.iterdir())) if path.is_dir() else []
     if not found:
-        bad_value("results", "be a folder of `rankgrad experiment`, a folder of such folders, or a packed file", path)
+        kinds = f"a folder that contains several, or a packed file ({PACKED})"
+        bad_value("results", f"be a results folder of `rankgrad experiment`, {kinds}", path)
     return found
 
 
@@ -41,10 +42,10 @@ def gather(
     """Gather the studies in a folder.
 
     Args:
-        path: as in `find_results`.
-        recipes: used instead of the recipe in the results; each gives one study.
-        root: folder of the data sets, for the labels of the documents; None: as in `rankgrad.data.load`.
-        lists: False leaves the ranked lists out of the page.
+        path: path of results, as for `find_results`.
+        recipes: recipes to use instead of the recipe in the results; each gives one study.
+        root: folder of the data sets, for the labels of the documents; None: the default of `rankgrad.data.load`.
+        lists: if False, the page has no ranked lists.
     """
     by: Sequence[Recipe | None] = recipes or [None]
     asked = list(product(find_results(path), by))
@@ -52,7 +53,7 @@ def gather(
     for place, recipe in asked:
         results = read_results(place, recipe)
         if results.recipe is None:
-            bad_value(str(place), f"hold {RECIPE}, the recipe of the run", "none")
+            bad_value(str(place), f"contain {RECIPE}, the recipe of the run", "none")
         if recipe is not None and not results.final():
             bad_value("recipe", f"have a final run in {place}", recipe.name)
         if results.final():
@@ -61,7 +62,7 @@ def gather(
                 name = f"{name}-{recipe.name}" if len(asked) > len(recipes) else recipe.name
             studies.append(study(results, name, root=root, lists=lists, limit=QUERIES // len(asked)))
     if not studies:
-        bad_value("results", "hold at least one finished final run", f"none in {path}")
+        bad_value("results", "contain at least one finished final run", f"none in {path}")
     return studies
 
 
@@ -102,7 +103,7 @@ def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> l
     return written
 
 
-def _holds_results(path: Path) -> bool:
+def _has_results(path: Path) -> bool:
     return (path / CELLS).is_dir() or (path.is_file() and path.name.endswith(PACKED))
 
 

@@ -11,7 +11,7 @@ FORMAT = 1  # version of the result files; a new version changes the key of ever
 
 
 def label(data: str, binary: bool) -> str:
-    """Name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
+    """Return the name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
     return f"{data}-b" if binary else data
 
 
@@ -27,16 +27,16 @@ class Cell:
         True
     """
 
-    data: str  # a name that `rankgrad.data.load` knows, or a folder
-    binary: bool  # all labels above 0 are set to 1
-    fold: int | None  # from 1; None for a set without folds
-    model: str  # label
-    loss: str  # label
-    variant: str | None  # text of the loss, if its label has several variants; None otherwise
-    settings: dict[str, Any]  # of `rankgrad.training.Settings`, with the seed
-    metrics: tuple[str, ...]  # measured on the test lists, or on validation when tuning
+    data: str  # name known to `rankgrad.data.load`, or a folder
+    binary: bool  # True: all labels above 0 are set to 1
+    fold: int | None  # number of the fold, from 1; None for a data set without folds
+    model: str  # name of the ranker
+    loss: str  # name of the loss
+    variant: str | None  # spec of the loss, if its name has several variants; otherwise None
+    settings: dict[str, Any]  # settings of the run, including the seed
+    metrics: tuple[str, ...]  # metrics on the test lists; for a tuning cell, on the validation lists
     stage: str  # "tune" or "final"
-    refit: bool  # True: train on train and validation lists, for the number of epochs in the settings
+    refit: bool  # True: train on the train and validation lists, for the number of epochs in the settings
     trial: int  # number of the drawn setting, from 0
 
     @cached_property
@@ -57,16 +57,16 @@ class Cell:
 
     @property
     def lists(self) -> tuple[str, bool, int | None]:
-        """Data that the cell reads; cells with the same data are best run in one process."""
+        """Data that the cell reads; cells with the same data run in the same process if possible."""
         return self.data, self.binary, self.fold
 
     @property
     def group(self) -> tuple[str, bool, int | None, str, str]:
-        """Row and fold of the cell; of the tuning cells in a group, validation chooses one."""
+        """Data, ranker and loss of the cell; validation chooses one tuning cell of each group."""
         return (*self.lists, self.model, self.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can hold."""
+        """Return a dictionary that can be written as JSON."""
         return {**asdict(self), "metrics": list(self.metrics)}
 
     @classmethod

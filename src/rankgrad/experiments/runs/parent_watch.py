@@ -6,18 +6,19 @@ import signal
 import sys
 import threading
 
-_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+_PR_SET_PDEATHSIG = 1  # constant of <sys/prctl.h>
 
 
 def end_with_parent(by_main_thread: bool = True) -> None:
     """End this process, which `multiprocessing` started, as soon as its parent has ended.
 
-    A killed parent cannot send a message, but its pipe is closed, and a thread here waits for that. The thread cannot
-    run while another call holds Python's lock, such as a long call into C. On Linux the kernel also ends the process.
+    A killed parent cannot send a message, but the system closes its pipe. A thread of this process waits until the pipe
+    is closed. The thread cannot run during a long call into C that keeps Python's lock. Therefore, on Linux the kernel
+    also ends the process.
 
     Args:
-        by_main_thread: True if the parent's main thread started this process. For Linux, the parent is the thread that
-            started it, and another thread may end before its process.
+        by_main_thread: True if the main thread of the parent started this process. For Linux, the parent is the thread
+            that started this process. A thread that is not the main thread may end before its process.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 from rankgrad.experiments.runs.parent_watch import end_with_parent
 
-TRIES = 2  # attempts at a task whose process dies
+TRIES = 2  # number of attempts at a task whose process dies
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Task(NamedTuple):
     """A function that can be imported, and its arguments."""
 
-    name: str
+    name: str  # unique name
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    affinity: Hashable = None  # tasks with the same value, such as their data, run in one process where possible
+    affinity: Hashable = None  # tasks with an equal value, such as their data, run in the same process if possible
 
 
 class TaskResult(NamedTuple):
-    """Result of a task: a value, or the text of an error."""
+    """Result of a task: its return value, or the text of its error."""
 
     task: Task
     value: Any = None
@@ -44,7 +44,7 @@ def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """Call the function; return its value, or the text of its error."""
+    """Call the function, and return its value and None, or None and the text of its error."""
     try:
         return function(*arguments), None
     except Exception:
@@ -55,7 +55,7 @@ class Pool:
     """A pool of `jobs` processes that run tasks; use it in a `with` statement, or call `close`.
 
     A process that dies is replaced. Its task is tried again, and fails if the second process also dies. All processes
-    end when their parent process has ended, for any reason.
+    end when their parent process ends, for any reason.
 
     Example:
         >>> with Pool(2) as pool:
@@ -100,14 +100,14 @@ class Pool:
             task = next((task for task in waiting if task.affinity == worker.affinity), waiting[0])
             try:
                 worker.give(task)
-            except OSError:  # it died between two tasks
+            except OSError:  # the process died between two tasks
                 self._workers.remove(worker)
                 worker.end()
             else:
                 waiting.remove(task)
 
     def close(self) -> None:
-        """End all processes, even if they are at work."""
+        """End all processes, even if they are running a task."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
@@ -122,10 +122,10 @@ class Pool:
 
 
 class _Worker:
-    """One process, and its last task."""
+    """One process, its current task, and the affinity of its last task."""
 
     def __init__(self, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")  # threads of kernels and of PyTorch do not survive a fork
+        context = multiprocessing.get_context("spawn")  # a fork does not copy the threads of kernels and of PyTorch
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, _in_main_thread()), daemon=True)
         with _setting_for_children(threads):
@@ -139,7 +139,7 @@ class _Worker:
         self.task, self.affinity = task, task.affinity
 
     def end(self) -> str:
-        """Wait until the process has ended, and describe how it ended."""
+        """Wait until the process has ended, and return a description of its exit status."""
         self.connection.close()
         self.process.join(5)
         if self.process.is_alive():
@@ -151,7 +151,7 @@ class _Worker:
 
 @contextmanager
 def _setting_for_children(threads: int) -> Iterator[None]:
-    """Set what new processes inherit: numbers of threads, which libraries read when loaded; and Ctrl-C is ignored."""
+    """Set the environment of new processes: libraries use `threads` threads, and Ctrl-C is ignored."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None

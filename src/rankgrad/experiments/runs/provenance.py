@@ -11,7 +11,7 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Commit of the checkout that this package is in, with `-dirty` if files were changed; otherwise the version."""
+    """Return the commit of this package, with `-dirty` if files were changed; outside a repository, its version."""
     package = Path(__file__).parent.parent
     released = f"version {versions().get('rankgrad', 'unknown')}"
     try:
@@ -29,7 +29,7 @@ def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of the packages that can change results."""
     found = {"python": platform.python_version()}
     for name in ("rankgrad", "torch", "numpy", "numba", "lightning-fabric"):
         try:
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Description of processor, cores and operating system."""
+    """Return a description of processor, cores and operating system."""
     chip = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -52,7 +52,7 @@ def machine() -> str:
 
 
 def reset_peak() -> bool:
-    """Reset the measured peak memory of this process; return True if the system supports it."""
+    """Reset the measured peak memory of this process, and return True if the system supports this."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -61,7 +61,7 @@ def reset_peak() -> bool:
 
 
 def peak_memory() -> int:
-    """Peak memory of this process in bytes, since `reset_peak` or since its start; 0 if unknown."""
+    """Return the peak memory of this process in bytes, since `reset_peak` or since its start; 0 if unknown."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,4 +1,4 @@
-"""Run tasks on a Ray cluster. Results are written to the same files, so all machines must share the results folder."""
+"""Run tasks on a Ray cluster. The tasks write the result files, so all machines must share the results folder."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ class RayPool:
     """A pool that runs tasks on Ray, with one processor per thread; use it in a `with` statement.
 
     Args:
-        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: as `ray.init` decides. A
-            connection that exists already is used.
+        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: chosen by `ray.init`. An
+            existing connection is used.
         threads: number of threads per task.
     """
 
@@ -26,7 +26,8 @@ class RayPool:
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise ValueError(f"ray must be the address of a running cluster; got {address!r}: {error}") from error
+                got = f"{address!r} and the error {error}"
+                raise ValueError(f"ray must be the address of a running cluster; got {got}") from error
             self._ours = True
 
     @property
@@ -45,7 +46,7 @@ class RayPool:
                 task = running.pop(ready)
                 try:
                     value, error = ray.get(ready)
-                except ray.exceptions.RayError as failure:  # its process or machine died in every attempt
+                except ray.exceptions.RayError as failure:  # the process or machine of the task died in every attempt
                     value, error = None, f"{type(failure).__name__}: {failure}\n"
                 yield TaskResult(task, value, error)
         finally:

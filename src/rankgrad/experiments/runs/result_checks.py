@@ -7,7 +7,7 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value
 
-_LEARNED = 100  # largest number of parameters of a loss: each is a chart
+_LEARNED = 100  # maximum number of learned parameters of a loss; the report has a chart for each
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -23,14 +23,14 @@ def check_record(record: Any) -> dict[str, Any]:
         for metric, value in record[name].items():
             _number(f"{name}.{metric}", value, none=True)
     if len(record["learned"]) > _LEARNED:
-        bad_value("learned", f"be at most {_LEARNED} parameters", len(record["learned"]))
+        bad_value("learned", f"have at most {_LEARNED} parameters", len(record["learned"]))
     for name, text in record["versions"].items():
         _text(f"versions.{name}", text)
     _list("history", record.get("history"))
     for place, row in enumerate(record["history"]):
         _mapping(f"history[{place}]", row)
         if "epoch" not in row:
-            bad_value(f"history[{place}]", "hold epoch", "none")
+            bad_value(f"history[{place}]", "have the key 'epoch'", "no such key")
         for name, value in row.items():
             if type(value) is not float or not -1e100 < value < 1e100:  # most values need no further check
                 _number(f"history[{place}].{name}", value, none=name != "epoch")
@@ -75,13 +75,13 @@ def _text(name: str, value: Any) -> None:
 def _name(name: str, value: Any) -> None:
     _text(name, value)
     if odd := _CONTROL.search(value):
-        bad_value(name, "hold no control characters", ascii(odd[0]))
+        bad_value(name, "contain no control characters", ascii(odd[0]))
 
 
 def _number(name: str, value: Any, none: bool = False) -> None:
     if none and value is None:
         return
-    # No time or metric is above 1e100, and sums of squares would overflow.
+    # Times and metrics are below 1e100; sums of squares of larger values would overflow.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e100 or math.isnan(value):
         bad_value(name, "be a finite number", repr(value)[:40])
 

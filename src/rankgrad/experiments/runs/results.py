@@ -36,29 +36,29 @@ class CellResult:
     """Result of one cell. The values per query are read from disk when they are needed."""
 
     cell: Cell
-    validation: dict[str, float]  # by metric; NaN if the loss was not finite: such a setting is never chosen
-    test: dict[str, float]  # means by metric; empty for tuning cells, which never see the test lists
+    validation: dict[str, float]  # value by metric; NaN if the loss was not finite; NaN is never chosen
+    test: dict[str, float]  # mean by metric; empty for tuning cells, which never use the test lists
     epoch: int  # number of the epoch that was kept
     history: list[dict[str, Any]]  # one row per epoch
     learned: dict[str, Any]  # parameters that the loss has learned
-    seconds: float  # of training, including what the first run of a process loads or compiles
-    peak_memory: int  # bytes
-    parameters: int  # of the ranker
+    seconds: float  # seconds of training; the first run of a process also loads and compiles
+    peak_memory: int  # peak memory in bytes
+    parameters: int  # number of parameters of the ranker
     commit: str
-    versions: dict[str, str]
+    versions: dict[str, str]  # versions of Python and of packages
     machine: str
-    finished: str
-    epoch_seconds: float = 0.0  # median over epochs, of training without validation
-    peak_memory_of: str = "cell"  # or "process": then the peak may be that of an earlier cell
+    finished: str  # date and time in UTC
+    epoch_seconds: float = 0.0  # median of the seconds per epoch, without validation
+    peak_memory_of: str = "cell"  # "cell" or "process"; the peak of a process may include earlier cells
     device: str = "cpu"
-    threads: int = 1
-    warnings: tuple[str, ...] = ()
-    error: str | None = None
-    arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)
-    file: str = field(default="result", repr=False, compare=False)
+    threads: int = 1  # number of threads of PyTorch
+    warnings: tuple[str, ...] = ()  # warnings from reading the data
+    error: str | None = None  # message if the loss was not finite
+    arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)  # function that reads the arrays
+    file: str = field(default="result", repr=False, compare=False)  # name of the file in errors
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """Values of the metric per query, NaN if a query is skipped, `(lists,)`."""
+        """Return the value of the metric per query, `(lists,)`; NaN for a skipped query."""
         return np.asarray(self._array(str(parse_metric(metric))), dtype=np.float64)
 
     @property
@@ -68,7 +68,7 @@ class CellResult:
 
     @property
     def scores(self) -> NDArray[np.float32]:
-        """Scores of the test documents, in file order, `(documents,)`."""
+        """Scores of the test documents, in the order of the data, `(documents,)`."""
         return self._array("scores")
 
     @cached_property
@@ -78,25 +78,25 @@ class CellResult:
     def _array(self, name: str) -> Any:
         if name not in self._read:
             kept = ", ".join(self._read) or "none"
-            bad_value("array", f"be one that {self.file} holds for {self.cell} ({kept})", repr(name))
+            bad_value("array", f"be an array of {self.file} ({kept}), the result of {self.cell}", repr(name))
         return self._read[name]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Results of the cells of a recipe, in its order; results of other recipes in the folder are left out."""
+    """Results of the cells of a recipe, in the order of the recipe; results of other recipes are left out."""
 
     recipe: Recipe | None
     cells: list[CellResult]
     missing: list[Cell]  # cells without a result; final cells are known only after their tuning cells have run
-    failed: dict[str, str] = field(default_factory=dict)  # tracebacks of the last run, by key of the cell
+    failed: dict[str, str] = field(default_factory=dict)  # traceback of each failed cell, by its key
 
     def final(self) -> list[CellResult]:
-        """Results of the final cells, from which the table is computed."""
+        """Return the results of the final cells, from which the table is computed."""
         return [result for result in self.cells if result.cell.stage == "final"]
 
     def tuned(self) -> list[CellResult]:
-        """Results of the tuning cells, which choose the settings."""
+        """Return the results of the tuning cells, which choose the settings."""
         return [result for result in self.cells if result.cell.stage == "tune"]
 
 
@@ -104,13 +104,13 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
     """Read a folder of results, or a file that `pack` wrote.
 
     Args:
-        path: the folder or file.
-        recipe: used instead of the one in the folder; recipes that share cells may share a folder.
+        path: path of the folder or file.
+        recipe: recipe to use instead of the one in the folder; several recipes may share a folder.
 
     Example:
         >>> read_results("no/such/results")
         Traceback (most recent call last):
-        ValueError: results must be a folder with recipe.yaml and cells, or a packed .tar.xz of one; got no/such/results
+        ValueError: results must be a folder with recipe.yaml and cells, or a packed .tar.xz file; got no/such/results
     """
     path = Path(path)
     if path.is_dir() and ((path / CELLS).is_dir() or (path / RECIPE).is_file()):
@@ -129,11 +129,13 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
             where = f"{path}: {RECIPE}"
             recipe = parse_recipe(parse_yaml(content[RECIPE], where), _named(path), where)
         return _sorted(recipe, found, {})
-    bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} of one", path)
+    bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} file", path)
 
 
 def chosen(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
-    """Tuning results that validation chooses, only for rows of which all settings have been tried: tuning is equal."""
+    """Return the tuning results that validation chooses.
+
+    Rows with settings that have not been tried are left out, so that all rows are tuned equally."""
     waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in results}
     return recipe.chosen(each for each in results.values() if each.cell.group not in waiting)
 
@@ -149,15 +151,15 @@ def failure_file(cell: Cell, folder: Path) -> Path:
 
 
 def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
-    """Read the result of a cell; None if it has none."""
+    """Read the result of a cell; return None if there is no result."""
     path = result_file(cell, folder)
     return _in_file(path) if path.is_file() else None
 
 
 def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
-    """Write all results of a folder to one small `.tar.xz` file, which unpacks to such a folder.
+    """Write all results of a folder to one small `.tar.xz` file, which `unpack` reads.
 
-    Values per query become float32. Scores are left out by default. The same results give the same file.
+    Values per query become float32. Scores are left out by default. Equal results give equal files.
 
     Returns:
         Number of results.
@@ -191,7 +193,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
     """Write the results of a packed file to a folder; existing files are kept."""
     content = _members(Path(file))
-    # Arrays first: a cell with a JSON file counts as done.
+    # Arrays are written first, because a cell with a JSON file counts as done.
     for name in sorted(content, key=lambda name: name.endswith(".json")):
         if not (Path(folder) / name).exists():
             write_bytes(Path(folder) / name, content[name])
@@ -218,7 +220,7 @@ def _in_folder(folder: Path) -> Iterator[CellResult]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Result files, in the order of their names."""
+    """Return the paths of the result files, sorted by name."""
     return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
@@ -242,7 +244,7 @@ def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> Ce
         return CellResult(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         how = "delete it, and run the experiment again"
-        raise ValueError(f"{name} must be the result of a cell ({how}); got {error}") from error
+        raise ValueError(f"{name} must be the result of a cell ({how}); got the error {error}") from error
 
 
 def _lazily(source: Path | bytes | None, name: str) -> Callable[[], Arrays]:

@@ -1,4 +1,4 @@
-"""Run one cell: read its lists, train, evaluate, write the result. A cell that has a result is not run again."""
+"""Run one cell: read its lists, train, evaluate, write the result. A cell with a result is not run again."""
 
 import math
 import os
@@ -29,7 +29,7 @@ class TrainedCell(NamedTuple):
 
     model: TrainedModel
     device: str
-    validation: dict[str, float]  # by metric; empty without validation lists
+    validation: dict[str, float]  # value by metric; empty without validation lists
     epoch: int  # number of the epoch, or number of trees, that was kept
     history: list[dict[str, Any]]  # one row per epoch or tree, with its number under `epoch`
     learned: dict[str, Any]  # parameters that the loss has learned
@@ -47,15 +47,15 @@ def run_cell(
 ) -> None:
     """Run a cell and write `cells/<key>.json`; for a final cell, also `cells/<key>.npz`.
 
-    A tuning cell never uses the test lists. If its loss is not finite, its result is NaN on validation. A final cell
-    whose loss is not finite is an error.
+    A tuning cell never uses the test lists. If its loss is not finite, its validation value is NaN. In a final
+    cell, a loss that is not finite is an error.
 
     Args:
-        cell: the cell; nothing is done if it has a result.
+        cell: cell to run; if it has a result, nothing is done.
         folder: folder of the results.
         root: folder of the data sets.
-        device: replaces the device in the cell's settings, which is the CPU by default. It is written to the result,
-            and is not part of the key.
+        device: device to use instead of the one in the cell's settings; the default is the CPU. It is written to the
+            result, but is not part of the cell's key.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
@@ -123,7 +123,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """Read the lists of a cell, and the texts of warnings; a process that runs many cells reads them once."""
+    """Return the lists of a cell and the texts of warnings; the result is cached for the next cells of the process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
@@ -132,7 +132,7 @@ def _lists(
 
 
 def _joined(train: Dataset, validation: Dataset) -> Dataset:
-    """Join the lists of both."""
+    """Return a data set with the lists of both parts."""
     return replace(
         train,
         features=np.concatenate([train.features, validation.features]),
@@ -145,7 +145,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
 
 
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
-    """Evaluate on the test lists: means by metric, and the arrays to write (query ids, values per query, scores)."""
+    """Return the test means by metric, and the arrays to write (query ids, values per query, scores)."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
@@ -156,12 +156,12 @@ def _training_record(trained: TrainedCell) -> dict[str, Any]:
 
 
 def _median(seconds: list[float]) -> float:
-    """Median of the seconds, because the first epoch of a process may compile kernels; 0 for no epochs."""
+    """Return the median, because the first epoch may also compile kernels; 0 for an empty list."""
     return float(np.median(seconds)) if seconds else 0.0
 
 
 def _finite(value: Any) -> Any:
-    """Replace numbers that are NaN or infinite, which JSON cannot hold, by None."""
+    """Replace NaN and infinite numbers by None, because JSON has no such numbers."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

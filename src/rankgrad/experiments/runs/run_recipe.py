@@ -1,4 +1,4 @@
-"""Run all cells of a recipe: tune, choose, run with every seed. Cells that have a result are not run again."""
+"""Run all cells of a recipe: tune, choose settings, run them with every seed. Cells with a result are not run again."""
 
 import os
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ from rankgrad.lock import locked
 
 
 class CellProgress(NamedTuple):
-    """Report that a cell is done or has failed."""
+    """Progress of a run: one cell is done or has failed."""
 
     cell: Cell
-    result: CellResult | None  # None: the cell has failed
+    result: CellResult | None  # None if the cell has failed
     error: str | None  # traceback of a failed cell
-    done: int  # number of cells so far, including those of earlier runs
+    done: int  # number of cells that are done or have failed, including those of earlier runs
     total: int  # number of cells of the recipe
 
 
@@ -45,17 +45,18 @@ def run_recipe(
 ) -> Iterator[CellProgress]:
     """Run the cells of a recipe that have no result; yield each cell when it is done.
 
-    The tuning cells are first. Final cells of a row are run only if all its settings have been tried, so that tuning is
-    equal. The traceback of a failed cell is written to `failed/`, and the next run tries the cell again.
+    The tuning cells are run first. The final cells of a row are run only if all settings of the row have been tried, so
+    that all rows are tuned equally. The traceback of a failed cell is written to `failed/`. The next run tries the cell
+    again.
 
     Args:
-        recipe: the recipe; all its data sets must exist.
+        recipe: recipe to run; all its data sets must exist.
         folder: folder of the results.
-        runner: runs the tasks, such as `Pool.run`.
-        root, device, cache: as in `run_cell`.
+        runner: function that runs the tasks, such as `Pool.run`.
+        root, device, cache: arguments of `run_cell`.
     """
     folder = Path(folder).absolute()
-    # Absolute paths: a process on another machine has another current folder.
+    # Absolute paths, because a process on another machine may have a different current folder.
     where = (str(folder), _absolute(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")))
     options = (device, None if cache is None else _absolute(cache))
     total, done = len(recipe.cells_to_tune()) + recipe.final_count, 0
@@ -68,14 +69,14 @@ def run_recipe(
             result = None if error else read_cell_result(cell, folder)
             if result is None:
                 path = result_file(cell, folder)
-                error = error or f"{path} was not written here: all machines must share this folder\n"
+                error = error or f"{path} was not written: all machines must share this folder\n"
                 write_bytes(failure_file(cell, folder), f"{cell}\n\n{error}".encode())
             done += 1
             yield CellProgress(cell, result, error, done, total)
 
 
 def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
-    """Yield the tuning cells; then the final cells, which the results of the tuning cells choose."""
+    """Yield the tuning cells; then the final cells, with the settings that the tuning results choose."""
     tuning = recipe.cells_to_tune()
     yield tuning
     tried = {cell.key: found for cell in tuning if (found := read_cell_result(cell, folder)) is not None}
@@ -84,7 +85,7 @@ def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
 
 @contextmanager
 def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Lock the folder for one run; write the recipe to it, and remove the incomplete files of a killed run."""
+    """Lock the folder for one run, remove incomplete files of a killed run, and write the recipe to the folder."""
     with locked(folder):
         for place in (folder / CELLS, folder / FAILED):
             clear_leftovers(place)

@@ -1,6 +1,6 @@
-"""Tables of experiments: our numbers next to the published ones, with spread, tests and footnotes.
+"""Tables of experiments: our numbers next to the published numbers, with spread, tests and footnotes.
 
-- `table` computes a table from results; `footnotes` explains it; `published` holds the numbers that papers print.
+- `table` computes a table from results; `footnotes` writes its notes; `published` reads the numbers that papers print.
 - `text` writes a table for the terminal and in Markdown, `latex` in LaTeX.
 """
 

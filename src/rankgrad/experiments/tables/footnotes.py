@@ -37,7 +37,7 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
 
 
 def short(metric: str, among: Sequence[str]) -> str:
-    """Name of a metric without its options, if no other metric has the same short name; otherwise its full name.
+    """Return the name of a metric without its options if no other metric has that name; otherwise with its options.
 
     Example:
         >>> short("nDCG(gain='linear')@10", ["nDCG(gain='linear')@10", "nDCG@5"])

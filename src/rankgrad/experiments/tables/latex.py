@@ -1,4 +1,4 @@
-r"""Write a table in LaTeX, which needs only `booktabs`: in several `table*`, each of which fits a page of `article`."""
+r"""Write a table in LaTeX, as one or more `table*` that fit a page of `article`; it needs only `booktabs`."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ from rankgrad.experiments.tables.text import ABSENT, Column, NumberText, caption
 if TYPE_CHECKING:
     from rankgrad.experiments.tables.table import Table, TableRow
 
-# Size of a page of `article` in `\footnotesize`: the width holds for 10 to 12 points, the height for 10 and 11.
-_WIDTH = 76.0  # in digits
-_GAP = 1.5  # between columns, in digits
-_ROWS = 30
-# Letters whose width differs much from that of a digit, in digits.
+# Size of a page of `article` in `\footnotesize`: the width is for 10 to 12 points, the height for 10 and 11 points.
+_WIDTH = 76.0  # width of a page, in digits
+_GAP = 1.5  # width of the gap between columns, in digits
+_ROWS = 30  # number of rows per page
+# Width, in digits, of characters that are much wider or narrower than a digit.
 _WIDTHS = {**dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZmw@=%±", 1.5), **dict.fromkeys("ijlt.,:;'()[] ", 0.6)}
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -20,11 +20,11 @@ _LATEX = {
     "±": r"$\pm$", "†": r"$^{\dagger}$", "▲": r"$^{\wedge}$", "▼": r"$^{\vee}$", ABSENT: "--",
 }  # fmt: skip
 
-Group = list[Column]  # of one metric
+Group = list[Column]  # columns of one metric
 
 
 def latex(table: "Table") -> str:
-    """Return the table, split by metrics and by rows into parts that fit a page; p-values are shown as marks only."""
+    """Return the table in LaTeX, split into parts that fit a page; p-values are shown only as marks."""
     groups = [[column for column in columns(table, metric) if column.head != "p"] for metric in table.metrics]
     free = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
     across = side_by_side(groups, lambda some: sum(map(_width, some)) <= free)
@@ -47,7 +47,7 @@ def latex(table: "Table") -> str:
 
 
 def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the lines of some rows and metrics. If there are several models, each is named above its losses."""
+    """Yield the LaTeX lines of some rows and metrics. If there are several models, each is named above its losses."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
     yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"
@@ -66,7 +66,7 @@ def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[s
 
 
 def _heads(groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the headings: metrics above, each over its columns; below, if a metric has several, the column heads."""
+    """Yield the headings: first the metrics; then, if a metric has several columns, the heads of the columns."""
     top, rules, below, at = ["loss"], [], [""], 2
     for group in groups:
         name = r"\\".join(map(_escape, _lines(group[0].metric)))
@@ -82,7 +82,7 @@ def _heads(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _lines(metric: str) -> list[str]:
-    """Lines of a metric's heading; options are on a second line: nDCG@10, and (empty='one') below."""
+    """Return the lines of a metric's heading; options are on the second line: nDCG@10, then (empty='one')."""
     name, bracket, rest = metric.partition("(")
     options, _, cutoff = rest.rpartition(")")
     return [name + cutoff, f"({options})"] if bracket else [metric]
@@ -111,7 +111,7 @@ def _field(number: NumberText) -> str:
 
 
 def _width(group: Group) -> float:
-    """Width of a metric's columns with the gaps before them, or of its name if that is wider, in digits."""
+    """Return the width, in digits, of a metric's columns and gaps, or of its name if the name is wider."""
     fields = [_widest([column.head, *(number.text + number.mark for number in column.numbers)]) for column in group]
     return max(sum(fields) + _GAP * len(group), _widest(_lines(group[0].metric)) + _GAP)
 

@@ -16,14 +16,14 @@ _FOLDER = Path(__file__).with_suffix("")
 class PublishedNumber:
     """One number of a published table, exactly as printed."""
 
-    data: str  # label as in recipes: WEB30K-b is WEB30K with binary labels
+    data: str  # name of the data set as in recipes: WEB30K-b is WEB30K with binary labels
     model: str
     loss: str
-    metric: str  # our text of the metric, with the paper's conventions as far as they are known
-    value: float | None  # None: the number is missing in the text we have
-    spread: float | None = None
-    mark: str | None = None
-    comparable: bool = True  # False: rankgrad does not train this model or loss yet
+    metric: str  # our spec of the metric, with the conventions of the paper if they are known
+    value: float | None  # None if the number is missing in our copy of the paper
+    spread: float | None = None  # number after ±
+    mark: str | None = None  # mark of significance
+    comparable: bool = True  # False if rankgrad cannot train this model or loss yet
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class PublishedTable:
     table: str
     page: int
     scale: float  # 100 if the paper prints percent
-    conventions: str
-    slips: str  # damaged or contradictory numbers
+    conventions: str  # conventions of the metrics, as text
+    slips: str  # numbers that are damaged or contradict each other, as text
     rows: tuple[PublishedNumber, ...]
 
 
 def names() -> list[str]:
-    """Names of all published tables.
+    """Return the names of all published tables.
 
     Example:
         >>> names()[:2]
@@ -74,17 +74,19 @@ def load_published(name: str) -> PublishedTable:
 
 
 def find_published(name: str, data: str, model: str, loss: str, metric: str) -> PublishedNumber | None:
-    """Find the published number for one of ours; None if the paper prints none."""
+    """Return the published number of a model and loss for a metric; None if the paper does not print it."""
     return _rows(name).get((data, model, loss, str(parse_metric(metric))))
 
 
 def value(name: str, data: str, model: str, loss: str, metric: str) -> float | None:
-    """Return the number as printed, in units of `load_published(name).scale`; None if the paper prints none.
+    """Return the number as printed; None if the paper does not print it.
+
+    The printed number is our number times `load_published(name).scale`.
 
     Args:
         name: name of the table, as in `answers` of a recipe.
-        data, model, loss: labels as in the recipe.
-        metric: as text, in any spelling.
+        data, model, loss: names as in the recipe.
+        metric: spec of the metric, in any spelling.
 
     Example:
         >>> value("learndcg-table2", "MQ2008", "Context-Aware Ranker", "LearnDCG", "nDCG(empty='one')@10")

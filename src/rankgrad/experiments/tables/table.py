@@ -1,4 +1,4 @@
-"""Compute the table of an experiment: our numbers and those of the paper, spread over seeds, tests and marks."""
+"""Compute the table of an experiment: our numbers, the paper's numbers, spread over seeds, tests and marks."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from rankgrad.experiments.recipes.recipe import Recipe
     from rankgrad.experiments.runs.results import CellResult, Results
 
-WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # as in SmoothI's tables, and as in those of LambdaLoss@K
-_ROUNDS = 1000  # bootstrap samples
+WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # marks of the papers on SmoothI (the first) and LambdaLoss@K
+_ROUNDS = 1000  # number of bootstrap samples
 
 
 @dataclass(frozen=True)
 class TableEntry:
     """One number of a table. Values are unscaled; `Table.scale` is applied only when they are shown."""
 
-    mean: float | None = None  # over seeds and folds, of the means over queries
+    mean: float | None = None  # mean over seeds and folds of the means over queries
     runs: int = 0  # number of runs that are done
     wanted: int = 0  # number of seeds times number of folds; 0 in a row that only the paper has
     queries: int = 0  # number of queries that are not skipped, over all folds
-    spread: float | None = None  # over seeds, of the mean over folds: standard deviation, or half of the interval
-    best: bool = False  # True for the best of the rows with the same model
-    difference: float | None = None  # to the reference row, mean over queries
-    interval: tuple[float, float] | None = None  # of the difference, 95% bootstrap
-    p: float | None = None  # of the test against the reference row
-    adjusted: float | None = None  # for all comparisons of the column
-    mark: str = ""
+    spread: float | None = None  # standard deviation over seeds of the mean over folds, or half of its interval
+    best: bool = False  # True for the best row among those with the same model
+    difference: float | None = None  # difference to the reference row, mean over queries
+    interval: tuple[float, float] | None = None  # 95% bootstrap interval of the difference
+    p: float | None = None  # p-value of the test against the reference row
+    adjusted: float | None = None  # p-value, adjusted for all comparisons of the column
+    mark: str = ""  # mark of significance
     printed: float | None = None  # number of the paper
     gap: float | None = None  # mean - printed
 
@@ -51,19 +51,19 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A model with a loss."""
+    """Row of a table: the results of a model with a loss."""
 
     model: str
     loss: str
-    entries: Mapping[str, TableEntry]  # by metric
-    trials: tuple[int, ...] = (1,)  # number of settings tried per fold and variant; several if the numbers differ
+    entries: Mapping[str, TableEntry]  # numbers by metric
+    trials: tuple[int, ...] = (1,)  # number of settings tried per fold and variant; several numbers if they differ
     variants: tuple[str, ...] = ()  # variants of the loss, from which validation chose
     chosen: tuple[str, ...] = ()  # variants that validation chose, over all folds
 
 
 @dataclass(frozen=True)
 class Table:
-    """All rows on one data set. `str` gives Markdown; `rich`, `latex` and `to_dict` give other forms."""
+    """Table of one data set. `str` gives Markdown; `rich`, `latex` and `to_dict` give other forms."""
 
     title: str
     data: str
@@ -71,7 +71,7 @@ class Table:
     rows: tuple[TableRow, ...]
     folds: tuple[int | None, ...]
     seeds: tuple[int, ...]
-    conventions: Mapping[str, Mapping[str, str]]  # of each metric
+    conventions: Mapping[str, Mapping[str, str]]  # conventions of each metric
     notes: tuple[str, ...] = ()  # footnotes
     scale: float = 1.0  # factor by which numbers are multiplied when shown
     digits: int = 4  # number of digits shown after the decimal point
@@ -92,23 +92,23 @@ class Table:
         return markdown(self)
 
     def latex(self) -> str:
-        r"""Return LaTeX that needs `\usepackage{booktabs}`, in parts that fit a page; the notes are below the last."""
+        r"""Return LaTeX that needs `\usepackage{booktabs}`, in parts that fit a page; the last part has the notes."""
         from rankgrad.experiments.tables.latex import latex
 
         return latex(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can hold."""
+        """Return a dictionary that can be written as JSON."""
         return _plain(asdict(self))
 
     def short(self, metric: str) -> str:
-        """Name of the metric without its options, if it is unique; the notes give the conventions."""
+        """Return the name of the metric without its options if it is unique, otherwise with its options."""
         return short(metric, self.metrics)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """The runs of a row, by fold and seed."""
+    """Runs of a row, by fold and seed."""
 
     model: str
     loss: str
@@ -116,7 +116,7 @@ class _Line:
 
 
 def tables(results: "Results", metrics: Iterable[str] | str | None = None) -> list[Table]:
-    """Compute one table per data set of the recipe, in its order."""
+    """Compute one table per data set, in the order of the recipe."""
     return [table(results, source.label, metrics) for source in _recipe(results).data]
 
 
@@ -124,13 +124,14 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     """Compute the table of one data set: one row per model and loss, one number per metric.
 
     A number is the mean over seeds and folds. If runs are missing, it is shown with the number of runs, and is neither
-    tested nor compared. Rows are tested against the best row with the same model, or against the row with the loss that
-    the recipe names; p-values are adjusted for all comparisons of a column. Rows that only the paper has are last.
+    tested nor compared. Rows are tested against the best row with the same model, or against the row with the loss in
+    `tests.against` of the recipe. p-values are adjusted for all comparisons of a column. Rows that only the paper has
+    are last.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`.
-        data: label of a data set in the recipe; `WEB30K-b` is WEB30K with binary labels.
-        metrics: some of the recipe's metrics; None: all.
+        data: name of a data set in the recipe; `WEB30K-b` is WEB30K with binary labels.
+        metrics: metrics to show; None: all metrics of the recipe.
     """
     recipe = _recipe(results)
     one_of("data", data, [source.label for source in recipe.data])
@@ -163,12 +164,12 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
 
 def _recipe(results: "Results") -> "Recipe":
     if results.recipe is None:
-        bad_value("results", "have a recipe", "none")
+        bad_value("results", "contain a recipe", "none")
     return results.recipe
 
 
 def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Line]:
-    """Collect the runs of each row."""
+    """Return the rows of the recipe with their runs."""
     lines = {(row.model, row.loss): _Line(row.model, row.loss) for row in recipe.rows(source)}
     for run in results.final():
         cell = run.cell
@@ -180,14 +181,14 @@ def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Li
 
 
 def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEntry:
-    """Compute the number of a row, without tests."""
+    """Compute the entry of a row and metric, without tests."""
     folds, seeds = source.folds, source.seeds
     means, counted = {}, {}
     for place, run in line.runs.items():
         values = run.values(metric)
         values = values[~np.isnan(values)]
         counted[place[0]] = len(values)
-        means[place] = float(values.mean()) if len(values) else 0.0  # 0 if all lists are skipped, as everywhere
+        means[place] = float(values.mean()) if len(values) else 0.0  # 0 if all lists are skipped
     entry = TableEntry(runs=len(means), wanted=len(folds) * len(seeds), queries=sum(counted.values()))
     if not means:
         return entry
@@ -204,7 +205,7 @@ def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEn
 def _tested(
     lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance", folds: Sequence[int | None]
 ) -> list[TableEntry]:
-    """Mark the best rows of a column, and test each row against its reference row."""
+    """Return the entries of a column with the best rows marked, and with the tests against the reference rows."""
     higher = parse_metric(metric).higher_is_better
     column, pairs = list(column), {}
     for places in _blocks(lines, column):
@@ -234,7 +235,7 @@ def _tested(
 
 
 def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]:
-    """Yield the indices of the complete rows of each model: losses are compared with the same ranker."""
+    """Yield the indices of the complete rows of each model, because only losses of the same model are compared."""
     for model in dict.fromkeys(line.model for line in lines):
         places = [i for i, line in enumerate(lines) if line.model == model and column[i].complete]
         if places:
@@ -242,7 +243,7 @@ def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]
 
 
 def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[Any, Any]:
-    """Queries of all folds, with their values averaged over seeds."""
+    """Return the query ids of all folds, and their values averaged over seeds."""
     parts = []
     for fold in folds:
         runs = [run for (of, _), run in sorted(line.runs.items(), key=lambda item: item[0][1]) if of == fold]
@@ -251,7 +252,7 @@ def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[A
 
 
 def _with_published(entry: TableEntry, recipe: "Recipe", data: str, line: _Line, metric: str) -> TableEntry:
-    """Add the number of the paper, and the difference to it."""
+    """Return the entry with the number of the paper, and our difference to that number."""
     theirs = _published(recipe, data, line.model, line.loss, metric)
     gap = None if theirs is None or entry.mean is None or not entry.complete else entry.mean - theirs
     return replace(entry, printed=theirs, gap=gap)
@@ -269,13 +270,13 @@ def _only_published(
 
 
 def _published(recipe: "Recipe", data: str, model: str, loss: str, metric: str) -> float | None:
-    """Number of the paper on the scale of our metric; None if the paper prints none."""
+    """Return the number of the paper on the scale of our metric; None if the paper does not print it."""
     value = published.value(recipe.answers, data, model, loss, metric) if recipe.answers else None
     return None if value is None else value / published.load_published(recipe.answers).scale
 
 
 def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Numbers of settings tried for each model and loss; rows without tuning cells are left out."""
+    """Return the numbers of settings tried for each model and loss; rows without tuning cells are left out."""
     wanted = [cell for cell in recipe.cells_to_tune() if cell.label == data]
     found = Counter((run.cell.group, run.cell.variant) for run in results.tuned())
     counts: dict[tuple[str, str], set[int]] = {}

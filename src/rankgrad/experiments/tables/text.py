@@ -1,4 +1,4 @@
-"""Write a table as text: the columns that all forms show, and the forms for the terminal and in Markdown."""
+"""Write a table as text, for the terminal and in Markdown; also make the columns that all forms show."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -14,23 +14,23 @@ ABSENT = "\N{EN DASH}"
 
 
 class NumberText(NamedTuple):
-    """Content of one field."""
+    """Text of one number in a table."""
 
     text: str
-    mark: str = ""
-    strong: bool = False
+    mark: str = ""  # mark of significance
+    strong: bool = False  # True: shown in bold
 
 
 class Column(NamedTuple):
     """One column of numbers."""
 
-    metric: str  # name as shown
-    head: str  # ours, p, paper, diff
-    numbers: list[NumberText]
+    metric: str  # name of the metric as shown
+    head: str  # ours, p, paper or diff
+    numbers: list[NumberText]  # one per row
 
 
 def columns(table: "Table", metric: str) -> list[Column]:
-    """Return the columns of a metric: our numbers; if there are any, p-values, the paper's numbers and differences."""
+    """Return the columns of a metric: our numbers and, if they exist, p-values, the paper's numbers and differences."""
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
     if any(entry.adjusted is not None for entry in entries):
@@ -43,21 +43,21 @@ def columns(table: "Table", metric: str) -> list[Column]:
 
 
 def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
-    """Return the headings of the first columns, and model and loss per row; a single model is not shown."""
+    """Return the headings of the name columns, and the model and the loss of each row; a single model is not shown."""
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
 def caption(table: "Table") -> str:
-    """Caption of a table: its title, data set, model and unit."""
+    """Return the caption of a table: its title, data set, model and unit."""
     title = table.title.strip().rstrip(".")
     end = "" if title.endswith(("?", "!")) else "."
     return f"{title}{end} {subject(table)}" if title else subject(table)
 
 
 def subject(table: "Table") -> str:
-    """Data set, model (if there is only one) and unit of a table."""
+    """Return the data set, the model (if there is only one) and the unit of a table."""
     models = list(dict.fromkeys(row.model for row in table.rows))
     parts = [table.data, models[0] if len(models) == 1 else "", "in percent" if table.scale == 100 else ""]
     return ", ".join(filter(None, parts))
@@ -66,7 +66,7 @@ def subject(table: "Table") -> str:
 def side_by_side(
     groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]
 ) -> list[list[list[Column]]]:
-    """Split the columns of metrics into parts, each with as many metrics as fit next to each other, at least one."""
+    """Split metrics into parts; each part has as many metrics as fit next to each other, at least one."""
     parts: list[list[list[Column]]] = []
     for group in groups:
         if parts and fits([*parts[-1], group]):
@@ -121,7 +121,7 @@ def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
         grid.add_column(head, overflow="fold")
     fields = []
     for column in chain(*groups):
-        # Marks are to the right of the digits, which stay aligned; `justify` would move the digits.
+        # Marks are to the right of the digits, so that the digits stay aligned; `justify` would move the digits.
         marks = max(len(number.mark) for number in column.numbers)
         shown = [number.text.rjust(max(len(n.text) for n in column.numbers)) + number.mark for number in column.numbers]
         head = column.metric if column.head == "ours" else column.head  # the metric is named once, above ours
