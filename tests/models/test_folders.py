@@ -101,7 +101,7 @@ def test_a_flipped_bit_in_a_blend_or_in_trees_is_noticed(tmp_path):
     read_model(tmp_path / "trees")
     path = tmp_path / "trees" / "model.txt"
     path.write_text(path.read_text().replace("leaf_value=", "leaf_value=9", 1))
-    with pytest.raises(ValueError, match=r"model\.txt must be as config\.json describes it; got damaged content"):
+    with pytest.raises(ValueError, match=r"model\.txt must match its hash in config\.json; got different content"):
         read_model(tmp_path / "trees")
 
 
