@@ -182,7 +182,7 @@ def test_an_own_network_is_trained_saved_and_given_again(network, tmp_path):
             ValueError, match=rf"model must be given, because .* a custom network \(.*{name}\): .*{name}\(\)\)"
         ):
             read(tmp_path)
-    with pytest.raises(ValueError, match=r"must be a model that fits together; got .* must hold network"):
+    with pytest.raises(ValueError, match=r"must be a model whose files match each other; got .* must contain network"):
         Model.load(tmp_path, model=nn.Linear(10, 1))
 
 
@@ -296,14 +296,16 @@ def test_nothing_that_a_folder_names_is_imported(tmp_path, monkeypatch):
 def test_export(tmp_path):
     done = run(model=Rows(), epochs=1).export(tmp_path / "rows.pt2")
     assert done.difference < 1e-5
-    with pytest.raises(ValueError, match=r"model must score rows or padded lists, to be exported; got .*Flat, which"):
+    with pytest.raises(ValueError, match=r"model must take rows or padded lists, to be exported; got .*Flat, which"):
         run(model=Flat(), epochs=1).export(tmp_path / "flat.pt2")
 
     class Branch(Rows):
         def forward(self, x):
             return self.layers(x) if float(x.sum()) > 0 else self.layers(x) + 1
 
-    with pytest.raises(ValueError, match=r"model must be a network that torch.export can trace; got .*Branch: "):
+    with pytest.raises(
+        ValueError, match=r"model must be a network that torch.export can trace; got .*Branch and the error "
+    ):
         run(model=Branch(), epochs=1).export(tmp_path / "branch.pt2")
 
 

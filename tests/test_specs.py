@@ -76,7 +76,7 @@ WRONG = [
     (check_optimiser, "adam:betas=0.9-0.99-0.999", "betas of adam must be 2 numbers joined by -; got [0.9,"),
     (check_optimiser, "adam:amsgrad=x", "amsgrad of adam must be true or false; got 'x'"),
     (check_optimiser, "sgd:dampening=x", "dampening of sgd must be a finite number; got 'x'"),
-    (check_optimiser, "sgd:momentum=-1", "optimiser must have options that sgd takes; got 'sgd:momentum=-1': Invalid"),
+    (check_optimiser, "sgd:momentum=-1", "optimiser must have options that sgd takes; got 'sgd:momentum=-1' and the"),
     (check_optimiser, "adam@5", "optimiser must be written name[:key=value,...], without a cutoff; got 'adam@5'"),
     (check_schedule, "step:every=²", "every of step must be a number from 0.001 to 1,000,000; got '²'"),
     (check_schedule, "step:every=1e999", "every of step must be a number from 0.001 to 1,000,000; got inf"),

@@ -60,7 +60,7 @@ BAD = {
     "quick": (recipe(quick={"settings": {"epochs": 0}}), "quick: settings: epochs must be at least 1; got 0"),
     "parameter": (
         with_trees(num_leave=3),
-        "models.Trees: parameter must be one that lightgbm has; got 'num_leave'; did you mean 'num_leaves'",
+        "models.Trees: parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'",
     ),
     "trees": (with_trees(trees=0), "models.Trees: trees must be a whole number of at least 1; got 0"),
     "epochs of trees": (with_trees(epochs=3), "models.Trees: epochs must be given as trees; got epochs=3"),
@@ -68,7 +68,7 @@ BAD = {
     "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be set by `choose`; got 'AP'"),
     "native": (
         with_trees(losses={"N": "native:rank:ndcg"}),
-        "models.Trees.losses.N: loss after native: must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
+        "models.Trees.losses.N: native objective must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
     ),
     "native for a net": (
         recipe(losses={"N": "native:lambdarank"}),
@@ -78,7 +78,7 @@ BAD = {
     "no own loss": (with_trees(losses={}), "models.Trees.losses: value must have at least one entry; got none"),
     "own search": (
         with_trees(search={"num_leavs": [3]}),
-        "models.Trees.search.num_leavs: parameter must be one that lightgbm has; got 'num_leavs'; did you mean",
+        "models.Trees.search.num_leavs: parameter must be a parameter of lightgbm; got 'num_leavs'; did you mean",
     ),
     "own fixed": (
         with_trees(search={"num_leaves": [3, 5]}),

@@ -128,7 +128,7 @@ def test_trees_may_take_the_losses_of_the_recipe():
     assert [cell.loss for cell in made.cells_to_tune()] == ["A"] * 3 + ["B"] * 3
     bad = recipe(models={"Trees": own}, losses={"A": {"loss": "lambdaloss", "clip": 1.0}})
     with pytest.raises(
-        RecipeError, match=r"models.Trees: losses.A: parameter must be one that lightgbm has; got 'clip'"
+        RecipeError, match=r"models.Trees: losses.A: parameter must be a parameter of lightgbm; got 'clip'"
     ):
         parse_recipe(bad)
     assert list(parse_recipe(recipe(losses=None, models={"Trees": TREES})).losses) == []

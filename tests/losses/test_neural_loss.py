@@ -205,7 +205,7 @@ def test_another_plan_cannot_go_on(tmp_path):
     pretrain(SMALL, tmp_path)
     with pytest.raises(ValueError, match=r"seed must be 4, to resume .*; got 5"):
         pretrain(PretrainSpec(form="mended", lists=256, epochs=3, seed=5), tmp_path, resume=True)
-    with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
+    with pytest.raises(ValueError, match="must be a new folder, unless the run is resumed"):
         pretrain(SMALL, tmp_path)
 
 

@@ -101,7 +101,7 @@ def test_a_flipped_bit_in_a_blend_or_in_trees_is_noticed(tmp_path):
     read_model(tmp_path / "trees")
     path = tmp_path / "trees" / "model.txt"
     path.write_text(path.read_text().replace("leaf_value=", "leaf_value=9", 1))
-    with pytest.raises(ValueError, match=r"model\.txt must be as config\.json describes it; got damaged content"):
+    with pytest.raises(ValueError, match=r"model\.txt must match its hash in config\.json; got different content"):
         read_model(tmp_path / "trees")
 
 
@@ -142,7 +142,7 @@ def test_what_is_hostile_in_json_is_one_sentence(run):
     config = read_json(run / "config.json")
     config["ranker"]["features"] = 10**12  # would be 4 terabytes
     write_json(run / "config.json", config)
-    with pytest.raises(ValueError, match="must be a model that fits together"):
+    with pytest.raises(ValueError, match="must be a model whose files match each other"):
         Model.load(run)
 
 
@@ -185,7 +185,7 @@ def test_a_refused_resume_changes_nothing(tmp_path):
     assert command(*COMMAND, "--out", tmp_path / "run").exit_code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     other = command("train", "--resume", "--data", "synthetic:lists=30,features=10", "--out", tmp_path / "run")
-    assert "data must be that of" in str(other.exception)
+    assert "data must equal the data of" in str(other.exception)
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 

@@ -119,11 +119,11 @@ def test_other_settings_or_data_are_not_resumed(tmp_path):
     lists = load("synthetic:lists=57,features=10")
     settings = Settings(model="linear", epochs=1, device="cpu")
     train(settings, lists.train, out=tmp_path)
-    with pytest.raises(ValueError, match="must be a new folder, or be resumed"):
+    with pytest.raises(ValueError, match="must be a new folder, unless the run is resumed"):
         train(settings, lists.train, out=tmp_path)
     with pytest.raises(ValueError, match=r"lr must be 0.001, to resume .*; got 0.1"):
         train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="data must be that of"):
+    with pytest.raises(ValueError, match="data must equal the data of the run"):
         train(settings, lists.test, out=tmp_path, resume=True)
 
 

@@ -244,9 +244,9 @@ def test_weights_are_honoured():
     plain = weights_of(run(loss="ranknet"))
     assert same(plain, weights_of(run(loss="ranknet", weights=ones)))
     assert not same(plain, weights_of(run(loss="ranknet", weights=np.arange(len(ones)))))
-    with pytest.raises(ValueError, match="weights must be None for approx_ndcg, which takes none"):
+    with pytest.raises(ValueError, match="weights must be None for approx_ndcg, which takes no weights"):
         run(loss="approx_ndcg", weights=ones)
-    with pytest.raises(ValueError, match="weights must be one per document"):
+    with pytest.raises(ValueError, match="weights must have one value per document"):
         run(loss="ranknet", weights=ones[1:])
     with pytest.raises(ValueError, match="weights must be finite and at least 0"):
         run(loss="ranknet", weights=-ones)
@@ -322,7 +322,7 @@ def test_a_model_folder_cannot_run_code(tmp_path):
         config = json.loads((tmp_path / "good" / "config.json").read_text())
         config.pop("sha256", None)
         (tmp_path / "good" / "config.json").write_text(json.dumps({**config, "ranker": ranker}))
-        with pytest.raises(ValueError, match="must be a model that fits together"):
+        with pytest.raises(ValueError, match="must be a model whose files match each other"):
             Model.load(tmp_path / "good")
     assert not ran.exists()
     for path in SOURCE.rglob("*.py"):

@@ -74,7 +74,7 @@ def test_a_loss_with_parameters_is_not_changed_by_a_fit():
         (
             "xgboost",
             {"max_dept": 3},
-            "parameter must be one that xgboost has; got 'max_dept'; did you mean 'max_depth'",
+            "parameter must be a parameter of xgboost; got 'max_dept'; did you mean 'max_depth'",
         ),
     ],
 )
@@ -108,7 +108,7 @@ def test_settings_as_text_are_those_of_the_ranker(framework):
     text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
     made = spelled({"model": text, "loss": "softmax", "trees": 7})
     assert made.get_params() == TreeRanker(framework, "softmax", trees=7, **given).get_params()
-    with pytest.raises(ValueError, match="max_bin must be given once; model has max_bin=63; got 15"):
+    with pytest.raises(ValueError, match="max_bin must be given only once, but model also has max_bin=63; got 15"):
         spelled({"model": f"{framework}:max_bin=63", "max_bin": 15})
     with pytest.raises(ValueError, match="model must have no cutoff"):
         spelled({"model": f"{framework}@5"})
@@ -153,15 +153,15 @@ def test_missing_values_are_the_trees_own_business(framework):
         ({"loss": "lamdarank"}, "did you mean 'lambdarank'"),
         (
             {"loss": "native:rank:ndcg"},
-            "loss after native: must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
+            "native objective must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
         ),
         ({"n_estimators": 5}, "n_estimators must be given as trees; got n_estimators=5"),
         ({"trees": 0}, "trees must be a whole number of at least 1; got 0"),
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1"),
         ({"metric": "nDGC@10"}, "nDCG"),
-        ({"num_leave": 3}, "parameter must be one that lightgbm has; got 'num_leave'; did you mean 'num_leaves'"),
+        ({"num_leave": 3}, "parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'"),
         ({"epochs": 3}, "epochs must be given as trees; got epochs=3"),
-        ({"smooth": 0.5}, "smooth must be None for all losses but softmax and listnet; got lambdarank"),
+        ({"smooth": 0.5}, "smooth must be None for losses other than softmax and listnet; got 0.5 for lambdarank"),
         ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
         ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
         ({"loss": "native:lambdarank", "loss_lr": 0.5}, "loss_lr must be None for a native objective; got 0.5"),
@@ -181,7 +181,7 @@ def test_bad_input(tmp_path):
         quick(loss="approx_ndcg").fit(X, Y, qid=QID, sample_weight=np.ones(len(Y)))
     quick().fit(X, Y, qid=QID).save(tmp_path)
     (tmp_path / "model.txt").write_text("nothing")
-    with pytest.raises(ValueError, match=r"model.txt must be as config.json describes it; got damaged content"):
+    with pytest.raises(ValueError, match=r"model.txt must match its hash in config.json; got different content"):
         TreeRanker.load(tmp_path)
 
 

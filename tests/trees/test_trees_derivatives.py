@@ -141,7 +141,7 @@ def test_labels_that_are_no_grades_are_refused():
         with pytest.raises(ValueError, match="labels must be at least 0"):
             objective(text).derivatives(scores, labels - 1, offsets)
     for far in (labels - 1, labels + 100):  # 2^y would be no error, or no number
-        with pytest.raises(ValueError, match="labels must be grades from 0 to 30 with smooth; got"):
+        with pytest.raises(ValueError, match="labels must be from 0 to 30 with smooth; got"):
             objective("softmax", smooth=0.5).derivatives(scores, far, offsets)
 
 

@@ -65,7 +65,9 @@ def test_the_frameworks_own_file(framework, tmp_path):
 def test_what_onnx_cannot_hold_is_one_sentence(tmp_path):
     pytest.importorskip("onnxruntime")
     model = boost(plan("lightgbm", linear_tree=True), lists(0), None)
-    with pytest.raises(ValueError, match=r"model must have constant leaves, for ONNX; .*model\.txt.*; got linear"):
+    with pytest.raises(
+        ValueError, match=r"must have only constant leaves for an export to ONNX .*model\.txt.*; got linear"
+    ):
         model.export(tmp_path / "model.onnx")
     assert not [*tmp_path.iterdir()]
 
@@ -90,7 +92,7 @@ def test_callbacks_see_each_tree_and_may_end_the_training(framework):
     assert [row["tree"] for row in seen] == [row["tree"] for row in others] == [1, 2, 3, 4, 5]
     assert seen == ranker.history_
     assert ranker.model_.rounds == ranker.best_trees_ == 5
-    with pytest.raises(TypeError, match="callbacks must be functions of a log row; got str"):
+    with pytest.raises(TypeError, match="callbacks must be functions that take a log row; got str"):
         ranker.fit(X, Y, qid=QID, callbacks=["print"])
 
 
@@ -135,12 +137,12 @@ def test_trees_that_cannot_be_added_to_are_errors(framework):
     told = plan(framework, trees=2)
     model = boost(told, TRAIN, None)
     other = boost(plan({"lightgbm": "xgboost", "xgboost": "lightgbm"}[framework], trees=2), TRAIN, None)
-    with pytest.raises(ValueError, match=f"init_model must be trees of {framework}; got trees of"):
+    with pytest.raises(ValueError, match=f"init_model must contain trees of {framework}; got trees of"):
         boost(told, TRAIN, None, init_model=other)
     with pytest.raises(TypeError, match="init_model must be a TreeModel; got str"):
         boost(told, TRAIN, None, init_model="model")
     narrow = dataclasses.replace(TRAIN, features=TRAIN.features[:, :3])
-    with pytest.raises(ValueError, match="init_model must take 3 features, as the lists have; got 4"):
+    with pytest.raises(ValueError, match="init_model must have 3 features, the number of the lists; got 4"):
         boost(told, narrow, None, init_model=model)
     dropping = {
         "lightgbm": {"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1},
@@ -148,7 +150,7 @@ def test_trees_that_cannot_be_added_to_are_errors(framework):
     }
     loss = {"lightgbm": "native:lambdarank", "xgboost": "lambdarank"}[framework]
     odd = boost(plan(framework, trees=2, loss=loss, **dropping[framework]), TRAIN, None)
-    with pytest.raises(ValueError, match="init_model must have trees that are added up"):
+    with pytest.raises(ValueError, match="init_model must have no trees of rf or dart"):
         boost(told, TRAIN, None, init_model=odd)
 
 

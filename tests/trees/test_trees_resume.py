@@ -193,17 +193,17 @@ def test_one_piece_of_the_length_of_a_segment_is_not_continued(tmp_path):
 def test_other_settings_and_data_are_errors(framework, tmp_path):
     told = plan(framework, trees=6)
     stopped(told, tmp_path, 5)
-    with pytest.raises(ValueError, match="be a new folder, or be resumed; got a folder that already holds a run"):
+    with pytest.raises(ValueError, match="unless the run is resumed; got a folder that already contains a run"):
         boost(told, TRAIN, HELD, out=tmp_path)
     with pytest.raises(ValueError, match=r"seed must be 3, to resume .*; got 4"):
         boost(told._replace(seed=4), TRAIN, HELD, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"data must be that of the run, .*, to resume .*; got"):
+    with pytest.raises(ValueError, match=r"data must equal the data of the run, .*, to resume .*; got"):
         boost(told, HELD, HELD, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"validation must be that of the run, .*, to resume .*; got"):
+    with pytest.raises(ValueError, match=r"validation must equal the validation of the run, .*, to resume .*; got"):
         boost(told, TRAIN, TRAIN, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"sample_weight must be that of the run, None, to resume .*; got"):
+    with pytest.raises(ValueError, match=r"sample_weight must equal the sample_weight of the run, None, to"):
         boost(told, TRAIN, HELD, np.ones(len(TRAIN.labels), np.float32), out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="init_model must be that of"):
+    with pytest.raises(ValueError, match="init_model must equal the init_model of"):
         boost(told, TRAIN, HELD, out=tmp_path, resume=True, init_model=boost(told, TRAIN, None))
 
 

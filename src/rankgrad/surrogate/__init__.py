@@ -1,4 +1,4 @@
-"""Make the networks of NeuralLoss: generated lists, pretraining, and the fidelity of the result."""
+"""Make the networks of NeuralLoss: generate lists, pretrain a network on them, and measure its fidelity."""
 
 from rankgrad import moved
 from rankgrad.surrogate.fidelity import fidelity

@@ -1,4 +1,4 @@
-"""Measure the correlation of a surrogate with its metric, by the length of the list and the shape of its scores."""
+"""Measure the correlation of a surrogate with its metric, per length of the lists and per shape of their scores."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -10,22 +10,23 @@ from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.generated_lists import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
-# Pretraining with seed S draws the lists of a step with the seed S 2^24 + step. A CPU keeps only 32 bits of a seed, so
-# 2^40 vanishes there, and the seeds of `fidelity` begin at 50,000: runs of seed 0 with fewer steps share no list.
+# Pretraining with seed S draws the lists of a step with the seed S * 2^24 + step. A CPU uses only 32 bits of a seed. So
+# 2^40 has no effect there, and the seeds of `fidelity` begin at 50,000. Runs of seed 0 with fewer steps never draw the
+# lists of `fidelity`.
 HELD_OUT = 2**40
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class FidelityRow(NamedTuple):
-    """Spearman correlations over the lists of one length and one shape; the shape "all" is all shapes together."""
+    """Spearman correlations for the lists of one length and one shape. The shape "all" means all shapes together."""
 
     length: int
     shape: str
-    dcg: float  # of the surrogate with the true DCG, with the gain of its training
-    ndcg: (
-        float  # of the surrogate divided by the true ideal with NDCG of exponential gain: labels alone do not help here
-    )
+    dcg: float  # correlation with the true DCG, with the same gain as in pretraining
+    # Correlation with the true NDCG of exponential gain. A surrogate of DCG is first divided by the ideal DCG. So a
+    # surrogate that uses only the labels has no advantage here.
+    ndcg: float
 
 
 @torch.no_grad()
@@ -43,10 +44,10 @@ def fidelity(
     """Compute rank correlations of a surrogate with the true metric, on lists that pretraining did not draw.
 
     Args:
-        surrogate: function of scores in [0, 1], labels and mask, each `(lists, n)`, with one value per list.
-        target: metric that this value estimates: `"dcg"`, of linear gain, or `"ndcg"`, of exponential gain.
+        surrogate: function of scores in [0, 1], labels and mask, each `(lists, n)`, that returns one value per list.
+        target: metric that this value estimates: `"dcg"` (linear gain) or `"ndcg"` (exponential gain).
         grades: number of label values, 3 or 5.
-        lengths, shapes: of the lists.
+        lengths, shapes: lengths of the lists, shapes of their scores.
         lists: number of lists per length and shape.
         seed: random seed of the lists.
         device: device of the lists and the surrogate.
@@ -70,7 +71,7 @@ def fidelity(
 
 
 def _compared(surrogate: Surrogate, scores: Tensor, labels: Tensor, target: str) -> Tensor:
-    """Return surrogate and true metric as DCG and as NDCG, `(4, lists)`, for lists with a relevant document."""
+    """Return the DCG of surrogate and metric, then their NDCG, `(4, lists)`, for lists with a relevant document."""
     some = (labels > 0).any(-1)
     scores, labels = scores[some], labels[some]
     value = surrogate(scores, labels, torch.ones_like(scores, dtype=torch.bool))
@@ -87,7 +88,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """Return the correlation of the ranks, where ties share their mean rank; 0 if all values are equal."""
+    """Return Spearman's rank correlation, with mean ranks for ties; 0 if all values of one argument are equal."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

@@ -1,4 +1,4 @@
-"""Generate random lists: scores of nine shapes in [0, 1], skewed labels, and orders from random to perfect."""
+"""Generate random lists: scores in [0, 1] of nine shapes, labels that are mostly low, orders from random to ideal."""
 
 import math
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor
 
-# Shares of the grades, as in the paper of NeuralLoss.
+# Probability of each label, by the number of label values, as in the paper of NeuralLoss.
 PRIORS = {3: (0.75, 0.2, 0.05), 5: (0.515, 0.325, 0.134, 0.018, 0.008)}
 
-Uniform = Callable[[], Tensor]  # returns random numbers in (0, 1), `(lists, n)`
+Uniform = Callable[[], Tensor]  # function that returns random numbers in (0, 1), `(lists, n)`
 
 
 def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
-    """Return normal random numbers truncated to [0, 1], by their inverse distribution function."""
+    """Turn uniform random numbers into normal ones, truncated to [0, 1], by the inverse distribution function."""
     low, high = (math.erf((end - mean) / deviation / math.sqrt(2)) for end in (0.0, 1.0))
     return mean + deviation * math.sqrt(2) * torch.erfinv(low + (high - low) * uniform)
 
 
 def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tuple[float, float]) -> Tensor:
-    """Return a mixture of two normal distributions; the first has this share of the documents."""
+    """Draw from two normal distributions: from `one` with probability `share`, otherwise from `other`."""
     return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
 
 
@@ -49,14 +49,14 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """Draw scores and labels of lists of one length, each `(lists, n)`, on the device of the generator.
 
-    `pairing` is the relation of scores and labels. `"mixed"`: 3 of 10 lists are in random order, the others agree with
-    their labels more or less. `"published"`: half of the lists are random, half have the scores label / grades, which
-    is the ideal order.
+    `pairing` is the relation between scores and labels. With `"mixed"`, about 3 of 10 lists are in random order; in the
+    others, documents with high labels tend to have high scores. With `"published"`, about half of the lists are in
+    random order; in the others, a score is label / grades, which gives the ideal order.
 
     Args:
-        lists, n: number of lists, and of documents per list.
+        lists, n: number of lists, number of documents per list.
         grades: number of label values, 3 or 5; labels are drawn with `PRIORS`.
-        shape: one of `SHAPES`; None: all of them, each for about the same number of lists.
+        shape: one of `SHAPES`; with None, each shape is used for about the same number of lists.
         pairing: `"mixed"` or `"published"`.
         generator: source of random numbers.
 
@@ -80,7 +80,7 @@ def draw(
     scores = torch.cat(parts)
     if pairing == "published":
         return torch.where(uniform(lists, 1) < 0.5, scores, labels / grades), labels
-    # The drawn scores, assigned in the order of label plus noise.
+    # Assign the drawn scores to the documents in the order of label plus noise.
     pull = 1.5 * uniform(lists, 1) * (uniform(lists, 1) < 0.7)
     order = pull * labels + torch.randn((lists, n), generator=generator, device=device)
     return scores.sort(-1).values.gather(-1, order.argsort(-1).argsort(-1)), labels

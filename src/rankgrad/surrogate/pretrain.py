@@ -1,4 +1,4 @@
-"""Pretrain the networks of NeuralLoss on generated lists, which are new at every step and depend only on the seed."""
+"""Pretrain the networks of NeuralLoss on generated lists. Each step draws new lists, which depend only on the seed."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class PretrainSpec:
-    """The settings of a pretraining run; None: the value of `RECIPES` for the form.
+    """The settings of a pretraining run. None means the value of `RECIPES` for the form.
 
     Example:
         >>> PretrainSpec(form="mended", epochs=2).recipe.lengths
@@ -70,7 +70,7 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """Settings of the form: its defaults, with the changes of this spec."""
+        """Default settings of the form, with `lists` and `batch` of this object if they are given."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 
@@ -88,18 +88,18 @@ def pretrain(
     resume: bool = False,
     tell: Callable[[int, float], None] = lambda epoch, error: None,
 ) -> nn.Module:
-    """Train a network to estimate its metric by squared error, and return it.
+    """Train a network to estimate its metric, with the squared error as loss, and return the network.
 
-    With `out`, a checkpoint per epoch and the final weights are written there, atomically. A run that is killed and
-    resumed on the CPU ends with the same bits as one that was not interrupted: the lists of a step depend only on the
-    seed and the number of the step.
+    With `out`, a checkpoint is written after each epoch, and the weights at the end. Each file is written atomically.
+    On the CPU, a run that is killed and resumed ends with exactly the same weights as an uninterrupted run, because the
+    lists of a step depend only on the seed and the number of the step.
 
     Args:
-        spec: form of the network and size of the training.
-        out: folder that `NeuralLoss(path=...)` reads.
+        spec: settings of the run.
+        out: folder of the network, for `NeuralLoss(path=...)`; with None, nothing is written.
         device: device of the network. The lists differ between CPU and GPU.
-        resume: resume from the checkpoint in `out`, if there is one.
-        tell: called after each epoch with its number and its root mean squared error.
+        resume: True to resume from the checkpoint in `out`, if there is one.
+        tell: function that is called after each epoch with its number and its root mean squared error.
 
     Example:
         >>> network = pretrain(PretrainSpec(form="mended", lists=256, epochs=1))
@@ -124,7 +124,7 @@ def _pretrain(
     done = 0
     if out is not None and (out / LAST).exists():
         if not resume:
-            bad_value(str(out), "be a new folder, or be resumed", "a folder that already holds a run")
+            bad_value(str(out), "be a new folder, unless the run is resumed", "a folder that already contains a run")
         done = _load(out / LAST, spec, network, optimiser)
     for epoch in range(done, spec.epochs):
         error = _epoch(spec, epoch, network, optimiser, device)
@@ -157,7 +157,7 @@ def _epoch(spec: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.
 
 
 def lists_of(spec: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores and labels of a step, `(batch, n)`, and the target of the network, `(batch,)`."""
+    """Return the scores and labels of a step, each `(batch, n)`, and the target of the network, `(batch,)`."""
     recipe = spec.recipe
     shortest, longest = recipe.lengths
     number = spec.seed * 2**24 + step
@@ -194,5 +194,5 @@ def _load(path: Path, spec: PretrainSpec, network: nn.Module, optimiser: torch.o
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{path} must be a checkpoint of such a network; got {got}: train again in a new folder"
+            f"{path} must be a checkpoint of this kind of network; got the error {got}: train again in a new folder"
         ) from error

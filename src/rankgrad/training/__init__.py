@@ -1,4 +1,4 @@
-"""Train neural rankers: `train(Settings(...), data, validation)` returns a `Model`, which scores lists and is saved."""
+"""Train neural rankers: `train(Settings(...), data, validation)` returns a `Model`, which scores lists."""
 
 from rankgrad.training.loop import NotFinite, train
 from rankgrad.training.model import Model

@@ -1,4 +1,4 @@
-"""Load batches as tensors: from the device if the data set fits there, otherwise as a stream from the memory map."""
+"""Load batches as tensors: from the device if the data set fits in its memory, otherwise as a stream."""
 
 import queue
 import threading
@@ -42,7 +42,7 @@ class DeviceData:
         """Yield the batches of these steps, in order."""
         if not steps:
             return
-        # One transfer for many batches: each transfer costs a launch, even a small one.
+        # Use one transfer for many batches, because even a small transfer costs a launch.
         for start in range(0, len(steps), 1024):
             part = steps[start : start + 1024]
             rows = _concatenated([step.rows for step in part], self.device)
@@ -54,7 +54,7 @@ class DeviceData:
                 row, place = row + len(step.rows), place + len(step.offsets)
 
     def gather(self, rows: Tensor, offsets: Tensor, width: int) -> Batch:
-        """Return the batch of these rows."""
+        """Return the batch that consists of these rows."""
         weights = None if self.weights is None else self.weights.index_select(0, rows)
         return Batch(self.features.index_select(0, rows), self.labels.index_select(0, rows), offsets, weights, width)
 
@@ -128,14 +128,14 @@ class StreamedData:
 def batch_source(
     data: Dataset, preprocessing: Preprocessing, device: torch.device, *, data_on: str, weights: Tensor | None
 ) -> DeviceData | StreamedData:
-    """Return the data on the device or as a stream, by the setting `data_on`; "auto": on the device if it fits."""
+    """Return the data on the device or as a stream, by the setting `data_on`; with "auto", on the device if it fits."""
     needed = data.features.size * 4
     fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_memory(device))
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 
 
 def free_memory(device: torch.device) -> float:
-    """Number of free bytes on the device."""
+    """Return the number of free bytes on the device."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:

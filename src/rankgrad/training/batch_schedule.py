@@ -1,4 +1,4 @@
-"""Assign lists to training steps: shuffled by random seed and epoch, in the same way in every process."""
+"""Assign lists to training steps. The order depends on seed and epoch, and is the same in every process."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from rankgrad.data.truncation import draw_rows
 
-_POOL = 32  # batches that are sorted by length together: enough for little padding, few enough for random batches
+# Number of batches whose lists are sorted by length together. More batches give less padding, but less random batches.
+_POOL = 32
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class StepLists:
 
     lists: NDArray[np.int64]  # numbers of the lists in the data set
     rows: NDArray[np.int64]  # rows of the data set, list after list
-    offsets: NDArray[np.int64]  # (lists + 1,), of the rows
-    batch: int  # number of lists of the batch over all processes
+    offsets: NDArray[np.int64]  # (lists + 1,), positions in `rows` where lists begin
+    batch: int  # number of lists of the batch in all processes together
 
     @property
     def width(self) -> int:
@@ -29,8 +30,8 @@ class StepLists:
 class BatchSchedule:
     """The steps of every epoch. A batch has `batch` lists or, with `documents`, at most this number of documents.
 
-    With `by_length`, lists of similar length share a batch, so that attention over padded lists wastes little: a pool
-    of shuffled lists is sorted by length, split into batches, and the batches are shuffled.
+    With `by_length`, the lists of a batch have similar lengths, so that attention over padded lists wastes little time.
+    For this, a pool of shuffled lists is sorted by length and split into batches. Then the batches are shuffled.
     """
 
     labels: NDArray[np.float32]  # (documents,), to keep a relevant document when a list is truncated

@@ -1,4 +1,4 @@
-"""The state of a training run, and the checkpoint file from which a stopped run resumes with the same bits."""
+"""The state of a training run, and its checkpoint file. A resumed run computes exactly the same as without the stop."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from rankgrad.training.optimisers import MovingAverage, load_state, state_tensor
 from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
-# Settings that may differ when a run is resumed: they do not change what a step computes.
+# Settings that may differ when a run is resumed: they do not change the result of a step.
 _FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
 
 _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the history
@@ -28,12 +28,12 @@ _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the 
 
 @dataclass
 class RunState:
-    """The part of the state of a run that is not tensors."""
+    """The state of a run, except its tensors."""
 
     epoch: int = 0  # the current epoch, from 0
     step: int = 0  # number of steps done in this epoch
-    loss: float = 0.0  # sum over the lists of these steps
-    lists: int = 0  # number of lists of these steps
+    loss: float = 0.0  # sum of the losses of the lists in these steps
+    lists: int = 0  # number of lists in these steps
     seconds: float = 0.0  # training time so far
     best: float | None = None
     best_epoch: int | None = None
@@ -46,7 +46,7 @@ class RunState:
 
 
 class Checkpoint:
-    """The file `last.safetensors` of a run: weights, optimiser, average, random numbers, state. Written atomically."""
+    """The file `last.safetensors` of a run: weights, optimiser, average, random state, `RunState`."""
 
     def __init__(
         self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
@@ -58,11 +58,11 @@ class Checkpoint:
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
 
     def set_held_out(self, lists: NDArray[np.int64]) -> None:
-        """Store which lists are held out for `adapt=heldout`. A run is resumed only with the same held-out lists."""
+        """Store a hash of the held-out lists, for `adapt=heldout`. They must be the same in a resumed run."""
         self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
         if self._found is not None and self._found[1].get("held") != self.held_out:
-            got = "others: version 0.1 chose other lists. Train again in a new folder"
-            bad_value("held-out lists", f"be those of the run in {self.path.parent}, to resume it", got)
+            got = "different lists, which version 0.1 chose: train again in a new folder"
+            bad_value("held-out lists", f"equal the held-out lists of {self.path.parent}, to resume it", got)
 
     def save(
         self,
@@ -72,7 +72,7 @@ class Checkpoint:
         average: MovingAverage | None,
         scaler: Any,
     ) -> None:
-        """Write the state of the run, with the optimisers by name. All processes call it, the first one writes."""
+        """Write the state of the run, atomically. All processes must call this; only the first one writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
         if self.fabric.global_rank > 0:
             return
@@ -88,7 +88,7 @@ class Checkpoint:
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> RunState:
-        """Read the state of the run. Settings or data that differ from those of the run are an error."""
+        """Read the state of the run. It is an error if the settings or the data are not the same as in the run."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
@@ -101,7 +101,7 @@ class Checkpoint:
     def load(
         self, module: nn.Module, optimisers: Mapping[str, Any], average: MovingAverage | None, scaler: Any
     ) -> None:
-        """Restore the tensors that `read` has found."""
+        """Restore the tensors from the file that `read` has read."""
         assert self._found is not None
         try:
             self._restore(*self._found, module, optimisers, average, scaler)
@@ -112,7 +112,7 @@ class Checkpoint:
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{self.path} must be a checkpoint of this run; got {got}: train again in a new folder"
+            f"{self.path} must be a checkpoint of this run; got the error {got}: train again in a new folder"
         ) from error
 
     def _restore(
@@ -140,7 +140,7 @@ class Checkpoint:
         _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
 
     def _gathered(self, value: Tensor) -> Tensor:
-        """Return the values of all processes, `(processes, ...)`; with one process, its value as it is."""
+        """Return the values of all processes, `(processes, ...)`; with one process, return its value unchanged."""
         if self.fabric.world_size == 1:
             return value
         mine = value.to(self.fabric.device)
@@ -154,33 +154,33 @@ class Checkpoint:
             if name not in _FREE and then != now:
                 bad_value(name, f"be {then!r}, to resume {self.path.parent}", repr(now))
         if facts["data"] != self.data:
-            bad_value("data", f"be that of the run, {facts['data']}, to resume {self.path.parent}", self.data)
+            bad_value("data", f"equal the data of the run, {facts['data']}, to resume {self.path.parent}", self.data)
         if facts.get("init_model") != self.init_hash:
             must = f"be the model that the run started from, to resume {self.path.parent}"
-            bad_value("init_model", must, "none" if self.init_hash is None else "another")
+            bad_value("init_model", must, "None" if self.init_hash is None else "a different model")
 
 
 def _checked(state: RunState) -> RunState:
-    """Check the types of all values: the file may come from anywhere."""
+    """Check the types of all values, because the file may be damaged."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
             continue
         counts = name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch")
         if not isinstance(value, int if counts else int | float) or (counts and value < 0):
-            raise TypeError(f"{name} {value!r}")
+            raise TypeError(f"wrong value of {name}: {value!r}")
     for row in state.history if isinstance(state.history, list) else [None]:
         if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in _ROW):
-            raise TypeError(f"history with {row!r}")
+            raise TypeError(f"wrong row of the history: {row!r}")
     return state
 
 
 def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
-    """Return the identifier of a run, which all its files hold; runs with the same input have the same identifier.
+    """Return the identifier of a run, which all its files contain. Runs with the same input have the same identifier.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         data: the training lists.
-        init_hash: hash of the model that the run starts from, if any.
+        init_hash: hash of the model that the run starts from, or None.
     """
     fixed = {name: value for name, value in settings.to_json().items() if name not in _FREE}
     facts = [fixed, data_fingerprint(data), *([] if init_hash is None else [init_hash])]
@@ -188,7 +188,7 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
 
 
 def data_fingerprint(data: Dataset) -> dict[str, int]:
-    """Return sizes and a checksum by which another data set is noticed; of the features, only a sample counts."""
+    """Return sizes and a checksum, to detect a different data set. Only a sample of the features is in the checksum."""
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
     sample = np.asarray(data.features[rows]) if documents else np.zeros(0)

@@ -1,4 +1,4 @@
-"""Run training steps on a GPU as CUDA graphs: a step of a small ranker has about 100 launches, which cost most time."""
+"""Run training steps on a GPU as CUDA graphs. Otherwise, the launches take most of the time of a small ranker."""
 
 import math
 import warnings
@@ -14,27 +14,27 @@ from rankgrad.training.optimisers import MovingAverage
 
 @dataclass
 class GraphBuffers:
-    """The fixed tensors that batches of about one size are copied into, and the graph that uses them."""
+    """Fixed tensors into which batches of similar size are copied, and the graph that uses them."""
 
-    features: Tensor  # (documents, f); rows after the last list are remains of other batches
+    features: Tensor  # (documents, f); rows after the last list are left over from earlier batches
     labels: Tensor  # (documents,)
     offsets: Tensor  # (lists + 1,); surplus lists are empty
     weights: Tensor | None  # (documents,)
     share: Tensor  # 1 / number of lists of the batch
     width: int
-    parts: Tensor  # (lists,), 1, 2, ...: to split the rows after the last list into this number of lists
+    parts: Tensor  # (lists,), the numbers 1, 2, ..., to split the rows after the last list into lists
     values: Tensor | None = None
-    ready: bool = False  # an eager step has shown that nothing waits for the device
+    ready: bool = False  # True after an eager step in which nothing waited for the device
     graph: torch.cuda.CUDAGraph | None = None
 
 
 class GraphStep:
     """A step whose forward pass, backward pass and update are one launch, for one process with one GPU.
 
-    A batch is copied into buffers that are a little larger. The surplus rows belong to no list of the ranker. For the
-    loss they are separate lists, whose values are not counted. The first batch of a size runs as an eager step, the
-    second is recorded, all others are replayed. A loss that waits for the device cannot be recorded: such a run keeps
-    eager steps.
+    A batch is copied into buffers that are a little larger. For the ranker, the surplus rows belong to no list. For the
+    loss, they are separate lists, whose values are ignored. For each size, the first batch is an eager step, and the
+    second batch is recorded as a graph. This graph is replayed for all later batches. A loss that waits for the device
+    cannot be recorded; then all steps are eager.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GraphStep:
         self.parameters = [each for each in module.parameters() if each.requires_grad]
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return their loss values before the step."""
+        """Do one step on a batch of `lists` lists, and return the losses of these lists before the step."""
         documents = batch.labels.shape[0]
         size = rounded(documents), rounded(batch.width) if self.list_aware else 0
         buffers = self.buffers.get(size)
@@ -81,7 +81,7 @@ class GraphStep:
 
     @property
     def recordable(self) -> bool:
-        """True until three consecutive eager steps have waited; the first steps may wait because they compile."""
+        """True until three consecutive eager steps have waited for the device. Early steps may wait to compile."""
         return self.waited < 3
 
     def _new_buffers(self, batch: Batch, documents: int, width: int) -> GraphBuffers:
@@ -120,7 +120,7 @@ class GraphStep:
         return values.detach()
 
     def _eager(self, buffers: GraphBuffers) -> None:
-        """Do an eager step, which also compiles what the graph needs and shows if anything waits for the device."""
+        """Do an eager step. It compiles the kernels of the graph, and shows if an operation waits for the device."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -141,7 +141,7 @@ class GraphStep:
 
 
 def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
-    """Return the arguments of the objective; for the loss, the surplus rows are separate lists after the others."""
+    """Return the arguments of the objective. For the loss, the surplus rows are additional lists at the end."""
     surplus = buffers.labels.shape[0] - buffers.offsets[-1]
     after = buffers.offsets[-1] + surplus * buffers.parts // buffers.parts.shape[0]
     return (
@@ -155,7 +155,7 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def rounded(count: int) -> int:
-    """Round up to one of four sizes per power of two, so that few graphs serve all batches.
+    """Round up to one of four sizes per power of two, so that few graphs are enough for all batches.
 
     Example:
         >>> [rounded(count) for count in (3, 65, 80, 100, 7680, 7681)]

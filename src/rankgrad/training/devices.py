@@ -1,4 +1,4 @@
-"""Choose the device of a run: one device, or several processes that `torchrun` or SLURM has started."""
+"""Choose the device of a run, and connect the processes if `torchrun` or SLURM has started several."""
 
 import atexit
 import logging
@@ -21,7 +21,7 @@ def start(settings: Settings) -> Any:
     if kind == "cpu" and settings.precision == "fp16":
         bad_value("precision", "be 'fp32' or 'bf16' on the CPU", "'fp16'")
     if kind == "cuda" and not torch.cuda.is_available():
-        bad_value("device", "be 'cpu' or 'auto' here", f"{settings.device!r}: PyTorch sees no GPU")
+        bad_value("device", "be 'cpu' or 'auto' on this machine", f"{settings.device!r}: PyTorch finds no GPU")
     world = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
     if "SLURM_NTASKS" in os.environ and "SLURM_PROCID" in os.environ and world == 1:
@@ -43,6 +43,6 @@ def start(settings: Settings) -> Any:
 
 
 def _leave() -> None:
-    """Close the connections to the other processes: open threads at exit may abort this process."""
+    """Close the connections to the other processes. Their threads could otherwise abort this process at exit."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Export a neural model as one file for other programs: ONNX, or PyTorch's `.pt2`. Raw features in, scores out."""
+"""Export a neural model as one file that maps raw features to scores: ONNX, or PyTorch's `.pt2`."""
 
 import copy
 import io
@@ -27,8 +27,8 @@ from rankgrad.rankers.custom import CustomFlat, CustomRanker
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-_TRACED = (3, 5)  # lists, documents
-CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes other than the traced one, smaller and larger
+_TRACED = (3, 5)  # numbers of lists and documents with which the model is traced
+CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes of the check, all different from the traced shape
 
 
 class Exportable(Protocol):
@@ -42,30 +42,30 @@ class Exportable(Protocol):
 
 
 class Scoring(nn.Module):
-    """The exported module: preprocessing and ranker, for padded lists of raw features. Padding may hold anything."""
+    """The exported module: preprocessing and ranker, for padded lists of raw features. Padding may have any values."""
 
     def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.ranker, self.steps = model.ranker, model.steps
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a real document."""
+        """Return scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a document."""
         features = torch.where(mask[..., None], features, 0.0)
         scores: Tensor = self.ranker.padded(self.steps.transform(features, mask=mask), mask)  # type: ignore[operator]
         return scores
 
 
 def export(model: Exportable, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a model to one file, after a check that the file gives the scores of `Model.score` at several shapes.
+    """Write a model to one file, and first check that its scores agree with `Model.score` on inputs of several shapes.
 
-    The inputs of the file are `features (lists, n, f)`, float32 and raw, and `mask (lists, n)`, boolean, True for a
-    real document, for any number of lists and any n from 1. Its output is `scores (lists, n)`; the scores of padding
-    are finite and have no meaning.
+    The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
+    document). The number of lists and n may be any numbers from 1. The output is `scores (lists, n)`; the scores of
+    padding are finite and have no meaning.
 
     Args:
-        model: on any device; the file computes in float32 on any device.
+        model: model on any device; the file computes in float32 and can be used on any device.
         path: path of the file, which is written atomically.
-        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: by the extension, `.onnx` or `.pt2`.
+        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: chosen by the extension, `.onnx` or `.pt2`.
 
     Example:
         >>> from rankgrad import rankers
@@ -80,11 +80,11 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     if format == "onnx":
         need(*_PACKAGES)
     model = copy.copy(model)
-    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy: other threads may use the given one
+    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy, because other threads may use the given ranker
     custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
     if isinstance(custom, CustomFlat):
         bad_value(
-            "model", "score rows or padded lists, to be exported", f"{describe(custom.network)}, which takes offsets"
+            "model", "take rows or padded lists, to be exported", f"{describe(custom.network)}, which takes offsets"
         )
     try:
         with _quiet():
@@ -94,7 +94,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
             raise
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"model must be a network that torch.export can trace; got {describe(custom.network)}: {got}"
+            f"model must be a network that torch.export can trace; got {describe(custom.network)} and the error {got}"
         ) from error
 
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -111,7 +111,7 @@ def _format(path: Path, format: str | None) -> str:
         return format
     found = {ending: name for name, ending in FORMATS.items()}.get(path.suffix.lower())
     if found is None:
-        bad_value("path", f"end in {' or '.join(FORMATS.values())}, or format be given", repr(str(path)))
+        bad_value("path", f"end in {' or '.join(FORMATS.values())} if format is None", repr(str(path)))
     return found
 
 
@@ -133,7 +133,7 @@ Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 
 
 def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
-    # Operations of the preprocessing steps that ONNX does not have.
+    # Replace the operations of preprocessing that ONNX does not have.
     replacements: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
     made: Any = torch.onnx.export(
         program.run_decompositions(replacements),
@@ -141,7 +141,7 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
         verbose=False,
         input_names=["features", "mask"],
         output_names=["scores"],
-        dynamic_shapes=_shapes(),  # again, for the names of the axes
+        dynamic_shapes=_shapes(),  # given again, to name the axes
     )
     made.model.producer_name = "rankgrad"
     content = made.model_proto.SerializeToString()
@@ -163,7 +163,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Compute log(1 + x) with all digits for a small x, unlike the exporter's log(1 + x) (Kahan's method)."""
+    """Compute log(1 + x) accurately also for a small x, by Kahan's method; the exporter's form loses digits."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
@@ -193,37 +193,37 @@ def need(*packages: str) -> None:
 
 
 def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
-    """Return the largest difference between the scores of the file and of the model; a large one is an error.
+    """Return the largest difference between the scores of the file and of the model; a large difference is an error.
 
-    Scores up to 1 are compared absolutely, larger ones relatively.
+    If scores are larger than 1, the difference is divided by the largest score.
 
     Args:
-        run: returns the scores of the file.
-        score: returns the scores of the model.
-        draw: returns random raw features for the comparison.
+        run: function that returns the scores of the file.
+        score: function that returns the scores of the model.
+        draw: function that returns random raw features for the comparison.
     """
     rng, worst = np.random.default_rng(0), 0.0
     for shape in CHECKED:
         rows = draw(shape, rng)
         mask = rng.random(shape) < 0.7
-        # At least one document; if there are several lists, the last one is empty.
+        # There is at least one document. If there are several lists, the last one is empty.
         mask[0, 0], mask[-1] = True, shape[0] == 1
         expected = score(rows[mask], np.concatenate([[0], np.cumsum(mask.sum(1))]))
         rows[~mask] = np.nan
         scores = run(rows, mask)
         if not np.isfinite(scores).all():
-            raise ArithmeticError(f"exported scores must be finite; got others for {shape[0]} lists of {shape[1]}")
+            raise ArithmeticError(f"exported scores must be finite; got NaN or infinity at shape {shape}")
         scale = max(1.0, float(np.abs(expected).max()))
         worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
     if worst > EXPORT_TOLERANCE:
         raise ArithmeticError(
-            f"exported scores must equal the model's to {EXPORT_TOLERANCE:g}; got a difference of {worst:g}"
+            f"exported scores must agree with the model's within {EXPORT_TOLERANCE:g}; got a difference of {worst:g}"
         )
     return worst
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return raw features that the steps turn into roughly normal ones: scores of absurd features prove nothing."""
+    """Return raw features that are about normal after preprocessing. Unrealistic features would prove little."""
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):
             assert step.mean is not None

@@ -1,4 +1,4 @@
-"""Training with `adapt=heldout`: choose the held-out lists, and update the parameters of the loss with them."""
+"""Train with `adapt=heldout`: choose the held-out lists, and use them to update the parameters of the loss."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rankgrad.training.objective import EagerStep, RankerWithLoss
 
 @dataclass(frozen=True)
 class HeldoutSchedule(BatchSchedule):
-    """A schedule of some of the lists."""
+    """A batch schedule that uses only some of the lists."""
 
     only: NDArray[np.int64] | None = None  # numbers of these lists
 
@@ -32,7 +32,7 @@ class HeldoutSchedule(BatchSchedule):
 
 
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of the lists to train on and of those to hold out; see `rankgrad.data.splitting`."""
+    """Return the numbers of the training lists and of the held-out lists; see `rankgrad.data.splitting`."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
         bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
@@ -40,7 +40,7 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """Freeze the learned parameters of the loss during the ranker's step, and return them by name."""
+    """Freeze the learned parameters of the loss, so that the ranker's step ignores them, and return them by name."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)
@@ -48,9 +48,10 @@ def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
 
 
 class HeldoutStep:
-    """A step of the ranker, then a step of Adam on the parameters of the loss, by the effect on held-out lists.
+    """A step of the ranker, then a step of Adam on the parameters of the loss.
 
-    In an epoch, the held-out lists are repeated until its steps are done. Their order is new in each epoch.
+    The gradient of these parameters is their effect on a held-out batch. In an epoch, the held-out batches are repeated
+    as often as needed. Each epoch has a new order of the held-out lists.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class HeldoutStep:
         self._heldout: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
-        """Prepare the held-out batches of an epoch of `steps` steps, from step `first`."""
+        """Prepare the held-out batches of an epoch with `steps` steps that starts at step `first`."""
         order = self.schedule.steps(epoch)
         heldout = [order[number % len(order)] for number in range(first, steps)]
         self._heldout = zip(heldout, self.source.batches(heldout), strict=True)
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return the loss values of this process's lists before it."""
+        """Do one step on a batch of `lists` lists, and return the losses of this process's lists before the step."""
         ranker, loss = self.objective.ranker, self.objective.loss
         before = [weight.detach().clone() for weight in ranker.parameters() if weight.requires_grad]
         values = self.step(batch, lists)

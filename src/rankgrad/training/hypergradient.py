@@ -1,15 +1,17 @@
-r"""Compute the gradient of a held-out metric by the parameters of a loss, through one step of the ranker.
+r"""Compute the gradient of a held-out metric for the parameters of a loss, through one step of the ranker.
 
-Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch and H the negative
-sharp NDCG of a held-out batch. A step of the ranker is :math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
+Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch, and H the
+negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the ranker is
+:math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
 
 .. math:: \frac{d}{d\varphi} H(w'(\varphi)) = -\frac{d}{d\varphi} \bigl\langle r \odot \nabla H(w'),\,
           \nabla_w L(w, \varphi) \bigr\rangle = -\frac{d}{d\varepsilon} \frac{\partial}{\partial\varphi}
           L(s + \varepsilon t, \varphi)
 
-where s are the scores and t is their derivative when the weights move along :math:`r \odot \nabla H(w')`. So the
-ranker is never differentiated twice by its weights. The derivative by epsilon is a difference in float64 of two
-derivatives by phi, which every loss has: fused losses work, with memory linear in the number of documents.
+where s are the scores and t is their derivative in the direction :math:`r \odot \nabla H(w')` of the weights. So no
+second derivative by the weights is needed. The derivative by epsilon is computed in float64, from the difference of two
+derivatives by phi. Every loss has these derivatives. So this also works for fused losses, with memory linear in the
+number of documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +25,10 @@ from rankgrad.losses import approx_ndcg
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.training.batch_loading import Batch
 
-TEMPERATURE = 0.2  # of the sharp NDCG: its ranks are close to the true ones if scores differ by 1
-_SHIFT = 1e-4  # of scores, for the difference: about 7 correct digits in float64
+TEMPERATURE = 0.2  # temperature of H: soft ranks are close to true ranks if scores differ by 1
+_SHIFT = 1e-4  # largest change of a score in the difference; it gives about 7 correct digits in float64
 _TINY = 1e-300
-# Names of the second moment of the gradient in the state of optimisers; the maximum comes first.
+# Names of the second moment of the gradient in the state of optimisers. Its maximum is first.
 _MOMENTS = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
 
 
@@ -41,18 +43,18 @@ def heldout_gradient(
     heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
 ) -> dict[str, Tensor]:
-    """Return the derivative of the held-out loss, after a step of the ranker, by each parameter of the loss.
+    """Return the derivative of H by each parameter of the loss, through one step of the ranker.
 
-    The ranker is in evaluation mode, without dropout. All parameters of the loss count, also frozen ones.
+    The ranker is evaluated without dropout. The result also contains frozen parameters.
 
     Args:
-        ranker: with the weights after the step, w'.
-        loss: phi, as it was in the step.
-        before: w, one tensor per trained weight.
-        scale: r, in the form of `before`: the learning rate per weight; see `step_scale`.
-        batch, heldout: lists of this process: those of the training step, and held-out ones.
-        lists, heldout_lists: number of lists of both over all processes.
-        add: sums a tensor over all processes.
+        ranker: ranker with the weights w' after the step.
+        loss: loss with the parameters phi of the step.
+        before: weights w before the step, one tensor per trained weight.
+        scale: learning rates r, with the shapes of `before`; see `step_scale`.
+        batch, heldout: training batch and held-out batch, with the lists of this process.
+        lists, heldout_lists: number of lists of each batch, over all processes.
+        add: function that sums a tensor over all processes.
     """
     training = ranker.training
     ranker.eval()
@@ -79,7 +81,7 @@ def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Te
 
 
 def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the scores `(documents,)` with the weights `before`, and their derivative along a direction of these."""
+    """Return the scores `(documents,)` with the weights `before`, and their derivative in the direction `along`."""
     names = [name for name, weight in ranker.named_parameters() if weight.requires_grad]
     weights = {name: weight.detach().requires_grad_() for name, weight in zip(names, before, strict=True)}
     with sdpa_kernel(SDPBackend.MATH):  # attention that can be differentiated twice
@@ -98,8 +100,8 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
 def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
     """Return the distance that each weight moves for a gradient of 1, with the current state of the optimiser.
 
-    This is the learning rate divided by the root of the second moment for Adam and similar optimisers, and the
-    learning rate for plain SGD. Momentum spreads a gradient over many steps; here the whole effect counts.
+    For Adam and similar optimisers, this is the learning rate divided by the root of the second moment. For SGD, it is
+    the learning rate. Momentum distributes the effect of a gradient over many steps; here the whole effect is counted.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -32,7 +32,7 @@ class JsonLines:
         open_to_append(self.path, length).close()
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Append a line."""
+        """Append a row of the history as one line."""
         with naming(self.path), open_to_append(self.path) as file:
             file.write((json.dumps(row) + "\n").encode())
 
@@ -46,21 +46,21 @@ class JsonLines:
 
 
 class MetricTracker:
-    """TensorBoard, MLflow or Weights & Biases: they receive the numbers of each epoch by name."""
+    """A log in TensorBoard, MLflow or Weights & Biases: it receives the numbers of each epoch by name."""
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
         self.tracker, self.name = tracker, folder.name
         try:
             self._log, self._close = getattr(self, f"_{tracker}")(folder, settings)
         except ModuleNotFoundError as error:
-            raise ValueError(f"trackers must be installed; got {tracker!r}: {error}") from error
+            raise ValueError(f"trackers must be installed; got {tracker!r} and the error {error}") from error
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Log the numbers of the row by name."""
         self._log({name: value for name, value in row.items() if isinstance(value, int | float)}, row["epoch"])
 
     def close(self) -> None:
-        """Flush."""
+        """Write the pending values, and end the log."""
         self._close()
 
     def _tensorboard(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
@@ -85,7 +85,7 @@ class MetricTracker:
 
 
 class ProgressBar:
-    """A progress bar on standard error: epochs or trees, loss, metric, remaining time. Hidden without a terminal."""
+    """A progress bar on standard error, by default only on a terminal. It shows epochs or trees, loss and metric."""
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit

@@ -33,7 +33,7 @@ from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import begin_from, fingerprint_of
 
-_DIVERGED = 1e4  # a loss of this multiple of the first step's loss causes a warning
+_DIVERGED = 1e4  # a loss above this multiple of the first step's loss causes a warning
 
 
 def train(
@@ -48,20 +48,23 @@ def train(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
 ) -> Model:
-    """Train a ranker, and return the best epoch on the validation lists; without these, the last epoch.
+    """Train a ranker, and return the model of the best epoch on the validation lists.
+
+    Without validation lists, the model is the one of the last epoch.
 
     Args:
-        settings: of the run.
-        data: the training lists.
-        validation: lists that choose the epoch and stop the run.
-        out: folder of the model, checkpoints and `log.jsonl`; None keeps everything in memory. The run locks it.
-        resume: resume from the checkpoint in `out`, if there is one.
-        weights: `(documents,)`, for losses that take weights.
-        progress: show a progress bar; None: on a terminal.
-        callbacks: called with the log row of each epoch, after its checkpoint is written. A true return value ends the
-            training after this epoch; with `resume` it can be continued. With several processes, the first one calls.
-        init_model: trained model that training starts from: its weights, its preprocessing and, if the loss is the
-            same, the parameters of its loss.
+        settings: settings of the run.
+        data: training lists.
+        validation: validation lists, which choose the best epoch and may stop the run early.
+        out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
+        resume: True to resume from the checkpoint in `out`, if there is one.
+        weights: document weights `(documents,)`, for losses that take them.
+        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
+            return value ends the training after this epoch; `resume` can continue it. With several processes, only the
+            first one calls the functions.
+        init_model: trained model. Training starts from its weights, its preprocessing and, if the loss is the same, the
+            parameters of its loss.
 
     Example:
         >>> from rankgrad.data import load
@@ -74,7 +77,7 @@ def train(
     callbacks = _checked(callbacks)
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
-        bad_value(str(folder), "be a new folder, or be resumed", "a folder that already holds a run")
+        bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
     fabric = start(settings)
     with ExitStack() as stack:
         if folder is not None and fabric.global_rank == 0:  # only this process writes
@@ -90,7 +93,7 @@ def _checked(callbacks: Any) -> list[Callback]:
     found = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in found:
         if not callable(callback):
-            bad_type("callbacks", "be functions of a log row", type(callback).__name__)
+            bad_type("callbacks", "be functions that take a log row", type(callback).__name__)
     return found
 
 
@@ -180,7 +183,7 @@ class _TrainingRun:
         return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
 
     def _heldout_step(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
-        """Return a step that also updates the loss's parameters, with lists that are held out of training."""
+        """Return a step that also updates the parameters of the loss, by lists that are held out of training."""
         settings = self.settings
         kept, heldout = split_held_out(self.data, settings.seed)
         if self.checkpoint is not None:
@@ -258,14 +261,14 @@ class _TrainingRun:
         self._call_back(row)
 
     def _call_back(self, row: dict[str, Any]) -> None:
-        """Call the callbacks in the first process; all processes stop if one callback returns a true value."""
+        """Call the callbacks in the first process. If one returns a true value, all processes stop."""
         if not self.callbacks:
             return
         answers = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
         self.stopped = bool(self.fabric.broadcast(any(answers)))
 
     def _check_losses(self, steps: list[StepLists]) -> None:
-        """Add up the losses of the last steps over all processes, and stop if one is not finite."""
+        """Add up the losses since the last check, over all processes. It is an error if a loss is not finite."""
         total, bad = self.loss_check.take()
         if self.fabric.world_size > 1:
             total = float(
@@ -276,19 +279,19 @@ class _TrainingRun:
         if bad is not None:
             step, values = bad
             lists = steps[step].lists[~torch.isfinite(values).numpy()]
-            queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and others" if len(lists) > 5 else "")
+            queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and more" if len(lists) > 5 else "")
             raise NotFinite(
                 f"the loss must be finite; got {float(values[~torch.isfinite(values)][0])} in epoch "
                 f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; {self._last_good()}"
             )
         if not abs(total) < float("inf"):
-            raise NotFinite(f"the loss must be finite; got {total} in another process; see its error message")
+            raise NotFinite(f"the loss must be finite; got {total} in another process: see the error of that process")
         self.state.loss += total
         if self.state.first is None:
             self.state.first = total / max(1, self.state.lists)
 
     def _warn(self, row: dict[str, Any]) -> None:
-        """Warn once, also in the log, if the loss is finite but grows very large."""
+        """Warn once if the loss is finite but has grown very large; also write the warning to the log."""
         state = self.state
         first = state.first or 0.0
         if (
@@ -306,7 +309,7 @@ class _TrainingRun:
         return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
 
     def _validate(self, row: dict[str, Any]) -> None:
-        """Measure the metric on the validation lists, and keep the weights of the best epoch in memory and folder."""
+        """Compute the metric on the validation lists, and keep the weights of the best epoch in memory and folder."""
         state = self.state
         if self.average is not None:
             self.average.swap()
@@ -316,7 +319,7 @@ class _TrainingRun:
             sums = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum")
             if sums[2] > 0:
                 raise NotFinite(
-                    f"the scores must be numbers; got {int(sums[2])} NaN on the validation lists after epoch "
+                    f"the scores must be numbers; got {int(sums[2])} NaN values on the validation lists after epoch "
                     f"{state.epoch + 1}; {self._last_good()}"
                 )
             value = self.validator.value(sums)
@@ -334,7 +337,7 @@ class _TrainingRun:
             self.average.swap()
 
     def _describe(self) -> None:
-        """Set the metrics and the loss's parameters of the model."""
+        """Store the metrics and the parameters of the loss in the model."""
         state = self.state
         self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:

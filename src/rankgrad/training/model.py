@@ -1,4 +1,4 @@
-"""A trained neural ranker with its preprocessing: it scores lists, and is saved as a folder that cannot run code."""
+"""A trained neural ranker with its preprocessing: it scores lists, and is saved as a folder without code."""
 
 import os
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ class Model(TrainedModel):
 
     ranker: nn.Module  # the network
     steps: Preprocessing  # fitted preprocessing
-    settings: dict[str, Any] = field(default_factory=dict)  # of its training
-    metrics: dict[str, Any] = field(default_factory=dict)  # epoch, validation, test, loss
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of its training
+    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # parameters of the loss, if it has any
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
-    run: str = ""  # identifier that all files of one run hold; files of two runs cannot be mixed
+    run: str = ""  # identifier of the run, in all its files; files of different runs cannot be mixed
     features: int = field(init=False)  # number of feature columns
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Model(TrainedModel):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
+        """Device of the weights."""
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
@@ -68,8 +68,8 @@ class Model(TrainedModel):
         """Compute one score per document, `(documents,)`.
 
         Args:
-            features: `(documents, f)`.
-            offsets: `(lists + 1,)`; None: one list.
+            features: raw features `(documents, f)`.
+            offsets: offsets of the lists, `(lists + 1,)`; with None, all documents are one list.
         """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
@@ -95,7 +95,7 @@ class Model(TrainedModel):
 
         Args:
             path: path of the file.
-            format: `"onnx"` or `"torch"`; None: by the extension.
+            format: `"onnx"` or `"torch"`; None: chosen by the extension.
         """
         from rankgrad.training.export import export
 
@@ -110,7 +110,7 @@ class Model(TrainedModel):
         """Write the files that do not change during training: configuration and preprocessing.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
         """
         steps, arrays = self.steps.to_config()
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -123,7 +123,7 @@ class Model(TrainedModel):
         """Write the files that change during training: weights and metrics.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
         """
         weights = {f"ranker.{name}": tensor for name, tensor in self.ranker.state_dict().items()}
         learned = {f"loss.{name}": tensor for name, tensor in self.learned.items()}
@@ -139,22 +139,23 @@ class Model(TrainedModel):
         """Read a folder that `save` or a training run wrote. Nothing in it is run, imported or unpickled.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
             device: device of the weights.
-            model: the custom network or a function that makes it, if the folder holds the weights of one; it is copied.
+            model: custom network, which is copied, or a function that makes it. It must be given only if the folder
+                contains the weights of a custom network.
         """
         folder = Path(folder)
         config = read_config(folder)
         _check_custom(folder, config.get("ranker"), model)
         for name, missing in ((WEIGHTS, "its training stopped before the end of the first epoch"), (PREPROCESSING, "")):
             if not (folder / name).is_file():
-                bad_value(str(folder), f"hold {name}", f"none{missing and f': {missing}'}")
+                bad_value(str(folder), f"contain {name}", f"no such file{missing and f': {missing}'}")
         arrays, of_arrays = read_tensors(folder / PREPROCESSING)
         tensors, of_tensors = read_tensors(folder / WEIGHTS)
         runs = {CONFIG: config.get("run"), PREPROCESSING: of_arrays.get("run"), WEIGHTS: of_tensors.get("run")}
         if len({str(run) for run in runs.values() if run}) > 1:
             bad_value(
-                str(folder), f"hold {', '.join(runs)} of one run", "files of several runs: train or save it again"
+                str(folder), f"contain {', '.join(runs)} of one run", "files of several runs: train or save it again"
             )
         try:
             steps = Preprocessing.from_config(
@@ -162,15 +163,17 @@ class Model(TrainedModel):
             )
             ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
             features = int(ranker.config["features"])  # type: ignore[index]
-            steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))  # an error if they do not fit
+            # This raises an error if the preprocessing has a different number of features.
+            steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{folder} must be a model that fits together; got {str(error).strip()}") from error
+            got = f"the error {str(error).strip()}"
+            raise ValueError(f"{folder} must be a model whose files match each other; got {got}") from error
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
         return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
 
 
 def _check_custom(folder: Path, config: Any, model: Any) -> None:
-    """Check that a custom network is given if, and only if, the folder holds the weights of one."""
+    """Check that a custom network is given exactly if the folder contains the weights of one."""
     custom = isinstance(config, dict) and config.get("model") == CustomRanker.model
     if custom == (model is not None):
         return
@@ -178,18 +181,18 @@ def _check_custom(folder: Path, config: Any, model: Any) -> None:
         bad_value("model", f"be None, because {folder} describes its network", describe(model))
     about = "".join(each for each in str(config.get("description"))[:200] if each.isprintable())
     name = about.rpartition(".")[2]
-    must = f"be given, because {folder} holds the weights of a custom network ({about})"
+    must = f"be given, because {folder} contains the weights of a custom network ({about})"
     bad_value("model", f"{must}: Model.load(folder, model={name}())", None)
 
 
 def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
-    """Return the ranker with these weights. Shapes are compared before memory is allocated."""
+    """Return the ranker with these weights. All shapes are checked before memory is allocated."""
     numbers = sum(weight.numel() for weight in weights.values())
     for option, value in config.items():
         most = len(weights) if option in ("blocks", "layers") else numbers
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, int | float) and not abs(each) <= max(most, 100):
-                bad_value(option, f"fit the {numbers} numbers of {WEIGHTS}", each)
+                bad_value(option, f"match {WEIGHTS}, which contains {numbers} numbers", each)
     if model is not None:
         ranker: nn.Module = as_ranker(model, whole_number("features", config["features"]))
         _compare(config, ranker, weights)
@@ -206,11 +209,13 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
     for name in sorted(wanted.keys() | weights.keys()):
         found = tuple(weights[name].shape) if name in weights else None
         if found != wanted.get(name):
-            bad_value(f"{WEIGHTS} for {config.get('model')}", f"hold {name} {wanted.get(name)}", found)
+            must = f"contain {name} of shape {wanted[name]}" if name in wanted else f"not contain {name}"
+            got = "no such tensor" if found is None else f"a tensor of shape {found}"
+            bad_value(f"{WEIGHTS} for {config.get('model')}", must, got)
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists, first and one past the last, with at most `rows` documents each or one longer list."""
+    """Yield ranges of lists as (first, end). A range has at most `rows` documents, or is one longer list."""
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

@@ -14,7 +14,7 @@ from rankgrad.training.optimisers import MovingAverage
 
 
 class RankerWithLoss(nn.Module):
-    """The ranker and its loss as one module: the wrapper for several processes also needs the loss's parameters."""
+    """The ranker and its loss as one module, because the wrapper for several processes needs the parameters of both."""
 
     def __init__(self, ranker: nn.Module, loss: TextLoss) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class RankerWithLoss(nn.Module):
         width: int,
         loss_offsets: Tensor | None = None,
     ) -> Tensor:
-        """Return one value per list; with `loss_offsets`, the loss gets other lists than the ranker."""
+        """Return one loss per list. With `loss_offsets`, the loss uses these lists, and the ranker uses `offsets`."""
         scores = self.ranker(features, offsets, width=width)
         lists = offsets if loss_offsets is None else loss_offsets
         extra = {} if weights is None else {"weights": weights}
@@ -38,7 +38,7 @@ class RankerWithLoss(nn.Module):
 
 
 class EagerStep:
-    """A step without recording: forward pass, backward pass, clipping, update, moving average.
+    """A step that is not recorded as a CUDA graph: forward pass, backward pass, clipping, update, moving average.
 
     The loss is the sum over the lists of the batch in all processes, divided by the number of lists. Processes average
     their gradients, so each multiplies its part by the number of processes.
@@ -50,7 +50,7 @@ class EagerStep:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return the loss values of this process's lists before it."""
+        """Do one step on a batch of `lists` lists, and return the losses of this process's lists before the step."""
         self.optimiser.zero_grad(set_to_none=True)
         values = self.module(*batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
@@ -64,14 +64,14 @@ class EagerStep:
 
 
 class FiniteLossCheck:
-    """Checks that losses are finite, and adds them up. On a GPU it does so every 64 steps, not every step."""
+    """Check that losses are finite, and add them up. On a GPU, it does this only every 64 steps."""
 
     def __init__(self, device: torch.device) -> None:
         self.every = 1 if device.type == "cpu" else 64
         self._waiting: list[tuple[int, Tensor]] = []
 
     def add(self, step: int, values: Tensor) -> None:
-        """Store the values of a step."""
+        """Store the losses of a step."""
         self._waiting.append((step, values))
 
     def due(self) -> bool:
@@ -79,7 +79,7 @@ class FiniteLossCheck:
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored values, and the first step with a value that is not finite, with its values."""
+        """Return the sum of the stored losses, and the first step with a loss that is not finite, with its losses."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return 0.0, None
@@ -92,14 +92,14 @@ class FiniteLossCheck:
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:
-    """Return the weights as a tensor `(documents,)`, or None; weights that the loss cannot use are an error."""
+    """Return the weights as a tensor `(documents,)`, or None. It is an error if the loss cannot use them."""
     if weights is None:
         return None
     if not loss.takes_weights:
-        bad_value("weights", f"be None for {loss}, which takes none", "weights")
+        bad_value("weights", f"be None for {loss}, which takes no weights", "weights")
     found = torch.as_tensor(np.array(weights, dtype=np.float32))
     if found.shape != (len(data.labels),):
-        bad_value("weights", f"be one per document, ({len(data.labels)},)", tuple(found.shape))
+        bad_value("weights", f"have one value per document, shape ({len(data.labels)},)", tuple(found.shape))
     if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-        bad_value("weights", "be finite and at least 0", "others")
+        bad_value("weights", "be finite and at least 0", "negative or non-finite weights")
     return found

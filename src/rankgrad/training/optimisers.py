@@ -1,4 +1,4 @@
-"""Optimisers and learning rate schedules from text: `adamw:betas=...`, `cosine`, `step:every=50,factor=0.1`."""
+"""Make optimisers and learning rate schedules from specs: `adamw:betas=...`, `cosine`, `step:every=50,factor=0.1`."""
 
 import inspect
 import math
@@ -32,7 +32,7 @@ SCHEDULES: dict[str, dict[str, float]] = {
 
 
 def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
-    """Return the class of the optimiser and its options."""
+    """Check the spec of an optimiser, and return its class and its options."""
     name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
@@ -43,17 +43,17 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
     try:  # the optimiser itself checks the values
         OPTIMISERS[name]([nn.Parameter(torch.zeros(1))], lr=1e-3, **options)
     except (ValueError, RuntimeError) as error:
-        bad_value("optimiser", f"have options that {name} takes", f"{show(text)}: {error}")
+        bad_value("optimiser", f"have options that {name} takes", f"{show(text)} and the error {error}")
     return OPTIMISERS[name], options
 
 
 def make_optimiser(
     text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """Return an optimiser with two groups: the ranker's parameters, and the loss's, without weight decay.
+    """Return an optimiser with two groups: the parameters of the ranker and, without weight decay, those of the loss.
 
-    A group stores its learning rate in `base_lr`; a schedule multiplies it. On a GPU the rate is a tensor and the step
-    is fused, so that it can be part of a CUDA graph.
+    A group stores its learning rate in `base_lr`, which a schedule multiplies by a factor. On a GPU, the rate is a
+    tensor and the step is fused, so that the step can be part of a CUDA graph.
     """
     kind, options = check_optimiser(text)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
@@ -86,12 +86,12 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Return the name of the schedule and all its options."""
+    """Check the spec of a schedule, and return its name and all its options, including defaults."""
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
     for option, value in options.items():
-        # Powers of a factor above 1 overflow, and so does the time divided by a very small `every`.
+        # These limits avoid overflow: of powers of a factor above 1, and of the time divided by a very small `every`.
         least, most = 0.001 if option == "every" else 0, 1 if option == "factor" else LARGEST
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
@@ -101,7 +101,7 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
 
 
 def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """Return the factor of the learning rate as a function of the time in epochs and of the plateau factor.
+    """Return a function that computes the factor of the learning rate from the time in epochs and the plateau factor.
 
     Example:
         >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
@@ -131,10 +131,10 @@ def plateau(text: str, factor: float, stale: int) -> float:
 
 
 class MovingAverage:
-    """An exponential moving average of tensors; `swap()` exchanges it with the tensors."""
+    """An exponential moving average of tensors; `swap` exchanges the average and the tensors."""
 
     def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:
-        # Layers may share a weight, which must be averaged once.
+        # Layers may share a weight, which must be averaged only once.
         once = {(tensor.data_ptr(), tensor.shape): tensor for tensor in tensors if tensor.is_floating_point()}
         self.live, self.decay = [*once.values()], decay
         self.mean = [tensor.detach().clone() for tensor in self.live]
@@ -155,7 +155,7 @@ class MovingAverage:
 
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the state of the optimiser as named tensors: by group, parameter and kind."""
+    """Yield the state of the optimiser as tensors, named `group.parameter.kind`."""
     for number, parameter in _numbered(optimiser):
         for kind, value in optimiser.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -168,11 +168,11 @@ def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> 
     for number, parameter in _numbered(optimiser):
         prefix = f"{number}."
         stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        # Counters are on the CPU, except for steps that become part of a CUDA graph.
+        # Counters are on the CPU, unless the step is part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
         known |= {frozenset(stored)} if stored else set()
         if len(known) > 1 or any(value.dim() and value.shape != parameter.shape for value in stored.values()):
-            bad_value("the optimiser's state", "fit its parameters", f"{', '.join(stored)} for {number}")
+            bad_value("state of the optimiser", "match its parameters", f"{', '.join(stored)} for parameter {number}")
         if stored:
             optimiser.state[parameter] = {
                 kind: value.to(parameter.device if value.dim() else counters) for kind, value in stored.items()

@@ -1,4 +1,4 @@
-"""The settings of a training run: one flat record, with the same names in Python, command line and recipes."""
+"""The settings of a training run, with the same names in Python, on the command line and in recipes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from rankgrad.rankers.custom import check_model, model_text
 from rankgrad.spec import known_options
 from rankgrad.training.optimisers import check_optimiser, check_schedule
 
-Part = Any  # text, or a custom object
+Part = Any  # a spec, or a custom object
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
@@ -23,7 +23,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run. Texts are written `name[@k][:key=value,...]`.
+    """All settings of a run. A spec is text of the form `name[@k][:key=value,...]`.
 
     `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
     `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training copies them and does not change
@@ -37,29 +37,29 @@ class Settings:
         epochs must be at least 1; got 0
     """
 
-    model: Part = "mlp"  # a network as text, or an object
-    loss: Part = "lambdaloss"  # loss to minimise, as text or an object
+    model: Part = "mlp"  # network, as a spec or an object
+    loss: Part = "lambdaloss"  # loss to minimise, as a spec or an object
     preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
-    epochs: int = 100  # largest number of passes over the training lists
+    epochs: int = 100  # maximum number of passes over the training lists
     batch_size: int = 64  # number of lists per batch, over all processes
-    batch_documents: int | None = None  # instead: number of documents per batch, over all processes
-    list_size: int | None = None  # longer training lists are truncated to this, with a new random draw in each epoch
-    optimiser: str = "adam"  # with options as text
+    batch_documents: int | None = None  # number of documents per batch, over all processes; replaces batch_size
+    list_size: int | None = None  # maximum length of training lists; longer lists are truncated at random in each epoch
+    optimiser: str = "adam"  # spec of the optimiser
     lr: float = 1e-3  # learning rate
-    weight_decay: float = 0.0  # of the ranker; the parameters of a loss have none
-    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: lr
-    schedule: str = "constant"  # of the learning rate, with options as text
+    weight_decay: float = 0.0  # weight decay of the ranker; the parameters of a loss have none
+    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the same as lr
+    schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
-    clip: float | None = None  # largest norm of the gradient
-    ema: float = 0.0  # decay of a moving average of the weights, which is then kept as the model; 0: none
-    metric: Part = "nDCG@10"  # metric on the validation lists after each epoch; it chooses the epoch that is kept
+    clip: float | None = None  # maximum norm of the gradient; None: no limit
+    ema: float = 0.0  # decay of a moving average of the weights, which becomes the model; 0: no average
+    metric: Part = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
     patience: int | None = 20  # number of epochs without a better metric after which the run stops; None: never
     seed: int = 0  # random seed
-    device: str = "auto"  # auto, cpu, cuda
+    device: str = "auto"  # auto, cpu, cuda or cuda:N
     precision: str = "fp32"  # fp32, bf16, fp16
     data_on: str = "auto"  # location of the lists during training: device, stream (from the memory map), or auto
-    save_steps: int | None = None  # number of steps between checkpoints, besides one per epoch
-    trackers: tuple[str, ...] = ()  # tensorboard, mlflow, wandb, besides log.jsonl
+    save_steps: int | None = None  # number of steps between checkpoints; None: only one checkpoint per epoch
+    trackers: tuple[str, ...] = ()  # additional logs: tensorboard, mlflow, wandb
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Settings":
-        """Make settings from a mapping; the error for an unknown name shows similar names.
+        """Make settings from a mapping. For an unknown name, the error shows similar names.
 
         Args:
             values: settings by name.
@@ -84,7 +84,7 @@ class Settings:
         return {**values, **described, "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
-        """Raise one error with all problems of the settings; needs no data."""
+        """Raise one error that contains all problems of the settings."""
         problems = list(dict.fromkeys(_problems(self._checks())))
         if problems:
             raise SettingsError("\n".join(problems))
@@ -111,7 +111,7 @@ class Settings:
         if isinstance(self.ema, int | float) and self.ema >= 1:
             yield lambda: bad_value("ema", "be below 1", self.ema)
         if self.list_size is not None and self.list_size == 1:
-            yield lambda: bad_value("list_size", "be at least 2, to leave documents to compare", 1)
+            yield lambda: bad_value("list_size", "be at least 2, because a loss compares documents", 1)
 
 
 def _problems(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Measure the metric on the validation lists, after every epoch."""
+"""Compute the metric on the validation lists after every epoch."""
 
 import math
 from typing import Any
@@ -13,12 +13,13 @@ from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.model import chunks
 
-# Documents that are scored together: few launches, and little padding, because lists are sorted by length.
+# Number of documents that are scored together. It is large, for few launches. Padding is small, because lists are
+# sorted by length.
 _ROWS = 131_072
 
 
 class Validator:
-    """Scores validation lists and averages a metric over them; each process takes a part of the lists."""
+    """Score the validation lists, and average a metric over them. Each process scores a part of the lists."""
 
     def __init__(
         self,
@@ -45,13 +46,13 @@ class Validator:
 
     @torch.inference_mode()
     def sums(self, ranker: nn.Module) -> Tensor:
-        """Return the sum of the metric over this process's lists, the number of lists, and of NaN scores: `(3,)`."""
+        """Return for this process, `(3,)`: sum of the metric, number of lists that count, number of NaN scores."""
         ranker.eval()
         found = torch.zeros(3, dtype=torch.float64, device=next(ranker.parameters()).device)
         for batch in self.source.batches(self.steps):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
             broken = scores.isnan()
-            ranked = torch.where(broken, 0.0, scores)  # the run stops after this; the metric must not warn before
+            ranked = torch.where(broken, 0.0, scores)  # NaN stops the run later; the metric must not warn before
             values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # the metric is NaN for a list that it skips
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
@@ -59,7 +60,7 @@ class Validator:
         return found
 
     def value(self, sums: Tensor) -> float:
-        """Return the mean; NaN if no list counts."""
+        """Return the mean of the metric, or NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 

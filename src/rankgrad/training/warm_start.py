@@ -20,9 +20,9 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
 
     Args:
         model: model to start from.
-        settings: of the new run; its `preprocess` must be that of the model.
-        ranker: receives the weights.
-        loss: receives the parameters of the model's loss, if both losses are the same.
+        settings: settings of the new run; `preprocess` must equal the preprocessing of the model.
+        ranker: new ranker, which receives the weights.
+        loss: new loss, which receives the parameters of the model's loss if both losses are the same.
     """
     if not isinstance(model, Model):
         bad_type("init_model", "be a trained neural model", type(model).__name__)
@@ -32,7 +32,7 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
         shown = [", ".join(f"{name}={each.get(name)}" for name in sorted(differ)) for each in (new, old)]
         bad_value("init_model", f"have the features and the architecture of the new run, {shown[0]}", shown[1])
     if (wanted := str(Preprocessing.parse(settings.preprocess))) != str(model.steps):
-        bad_value("preprocess", f"be {str(model.steps)!r} as in init_model, whose preprocessing is kept", repr(wanted))
+        bad_value("preprocess", f"be {str(model.steps)!r}, the preprocessing of init_model", repr(wanted))
     _copy_weights("init_model", ranker, model.ranker.state_dict())
     if model.learned and model.settings.get("loss") == settings.to_json()["loss"]:
         _copy_weights("init_model", loss, model.learned)
@@ -43,7 +43,7 @@ def fingerprint_of(model: Model) -> str:
     """Return a hash of the weights, the preprocessing and the parameters of the loss of a model.
 
     Args:
-        model: on any device.
+        model: model on any device.
     """
     if not isinstance(model, Model):
         bad_type("init_model", "be a trained neural model", type(model).__name__)
@@ -66,5 +66,6 @@ def _copy_weights(what: str, module: nn.Module, weights: dict[str, Tensor]) -> N
     for name in sorted(state.keys() | weights.keys()):
         shapes = [tuple(each[name].shape) if name in each else None for each in (state, weights)]
         if shapes[0] != shapes[1]:
-            bad_value(what, f"hold {name} {shapes[0]}", shapes[1])
+            must = f"not contain {name}" if shapes[0] is None else f"contain {name} of shape {shapes[0]}"
+            bad_value(what, must, "no such tensor" if shapes[1] is None else f"a tensor of shape {shapes[1]}")
     module.load_state_dict(weights)

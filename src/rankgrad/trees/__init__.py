@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: our losses as objectives of LightGBM and XGBoost, and `TreeRanker` (extra `trees`)."""
+"""Boosted trees: the losses as objectives of LightGBM and XGBoost, and `TreeRanker` (needs the extra `trees`)."""
 
 from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.model import TreeModel

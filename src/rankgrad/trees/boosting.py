@@ -1,8 +1,8 @@
-"""Train boosted trees on labelled lists: the same training loop for both frameworks, in segments that can be resumed.
+"""Train boosted trees on labelled lists, with one training loop for both frameworks. A stopped run can be resumed.
 
 A run is split into segments of `SEGMENT` trees. The random seed of a segment depends on the seed of the run and the
 number of the segment. A segment starts from the content of a checkpoint. So a run that is killed and resumed grows the
-same trees as one that is not. Without random sampling, the trees are the same as without segments.
+same trees as an uninterrupted run. Without random sampling, segments do not change the trees.
 """
 
 import os
@@ -40,20 +40,20 @@ class TreeSpec(NamedTuple):
     """The settings of a training run."""
 
     framework: str
-    loss: Any  # text, `native:` and the framework's name for it, or an object for `rankgrad.losses.custom.as_loss`
+    loss: Any  # a spec, `native:` and the name of the framework's objective, or an object (see `as_loss`)
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None
     trees: int
     patience: int | None
-    metric: Any  # text, a metric, or a function of the scores and labels of one list
+    metric: Any  # a spec, a metric, or a function of the scores and labels of one list
     seed: int
     threads: int
     params: dict[str, Any]  # parameters of the framework, by its names
 
     @property
     def native(self) -> str | None:
-        """The framework's objective, if the loss is one; otherwise None."""
+        """Name of the framework's objective if the loss is native, otherwise None."""
         native = isinstance(self.loss, str) and self.loss.startswith(PREFIX)
         return self.loss.removeprefix(PREFIX) if native else None
 
@@ -74,28 +74,29 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: TreeModel | None = None,
 ) -> TreeModel:
-    """Train trees; with validation lists, keep the number of trees with the best metric.
+    """Train trees, and return the model. With validation lists, keep the number of trees with the best metric.
 
     Args:
-        spec: the settings.
-        data: the training lists.
-        validation: lists that choose the number of trees and end the training.
-        weights: one per document. For a native objective of XGBoost, which takes one per list, their mean per list.
-        out: folder of the model, checkpoints and `log.jsonl`; None keeps everything in memory. The run locks it.
-        resume: resume from the checkpoint in `out`, if there is one.
-        progress: show a progress bar; None: on a terminal.
-        callbacks: called with the row of the history after each tree; a true return value ends the training.
-        init_model: trees of the same framework to keep and add to; `trees` counts the new ones.
+        spec: settings of the run.
+        data: training lists.
+        validation: validation lists, which choose the number of trees and may stop the run early.
+        weights: document weights `(documents,)`. A native objective of XGBoost uses their mean per list.
+        out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
+        resume: True to resume from the checkpoint in `out`, if there is one.
+        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        callbacks: functions that are called with a row of the history after each tree. A true return value ends the
+            training.
+        init_model: model of the same framework, to which trees are added; `spec.trees` is the number of new trees.
     """
     folder = None if out is None else Path(out)
     if folder is not None and not resume and any((folder / name).exists() for name in (LAST, *FILES.values())):
-        bad_value(str(folder), "be a new folder, or be resumed", "a folder that already holds a run")
+        bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
     if init_model is not None:
         _check_init(init_model, spec, data)
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in functions:
         if not callable(callback):
-            bad_type("callbacks", "be functions of a log row", type(callback).__name__)
+            bad_type("callbacks", "be functions that take a log row", type(callback).__name__)
     with ExitStack() as stack:
         if folder is not None:
             stack.enter_context(locked(folder, again=True))
@@ -114,15 +115,15 @@ def boost(
 
 
 def check_tree_loss(spec: TreeSpec) -> None:
-    """Check the loss: text must be valid, and a native objective must exist in the framework.
+    """Check the loss: a spec must be valid, and a native objective must exist in the framework.
 
     Args:
-        spec: the settings.
+        spec: settings of the run.
     """
     if spec.native is None:
         objective(spec.loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
         return
-    one_of(f"loss after {PREFIX}", spec.native, NATIVE[spec.framework])
+    one_of("native objective", spec.native, NATIVE[spec.framework])
     for name in ("loss_lr", "smooth"):
         if (given := getattr(spec, name)) is not None:
             bad_value(name, "be None for a native objective", repr(given))
@@ -148,10 +149,10 @@ class _BoostingRun:
         self.log: JsonLines | None = None
 
     def checkpoint(self, folder: Path) -> TreeCheckpoint:
-        """Return the checkpoint from which this run resumes.
+        """Return the checkpoint of this run.
 
         Args:
-            folder: of the run.
+            folder: folder of the run.
         """
         validation = None if self.validator is None else self.validator.data
         facts = facts_of(self.data, validation, self.weights, b"".join(self.grown.parts), SEGMENT)
@@ -163,10 +164,10 @@ class _BoostingRun:
         """Grow the remaining trees, and return the model.
 
         Args:
-            checkpoint: to write, and to resume from.
-            resume: True to resume from it.
-            bar: shows progress.
-            callbacks: called after each tree.
+            checkpoint: checkpoint of the run, or None.
+            resume: True to resume from the checkpoint.
+            bar: progress bar.
+            callbacks: functions that are called after each tree.
         """
         if checkpoint is not None:
             self._restore(checkpoint, resume)
@@ -179,7 +180,7 @@ class _BoostingRun:
             last = min(self.spec.trees, (segment + 1) * self.size)
             while len(self.history) < last and not ended:
                 if not self.framework.grow(len(self.history)) and (self.history or self.before):
-                    ended = True  # no tree was added, and no later one would be
+                    ended = True  # no tree was added, and no later tree would be added
                     break
                 clock = self._log_tree(clock)
                 best = None if self.validator is None else self.validator.values[self.validator.best - 1]
@@ -192,12 +193,12 @@ class _BoostingRun:
         return self._model()
 
     def learned(self) -> dict[str, float]:
-        """Return the parameters of the loss, by names that differ from the other names in a row of the history."""
+        """Return the parameters of the loss by name. The name `tree`, a key of the history, becomes `loss.tree`."""
         known = {} if self.objective is None else self.objective.loss.learned()
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 
     def _restore(self, checkpoint: TreeCheckpoint, resume: bool) -> None:
-        """Return to the end of the last complete segment, or write the checkpoint of a new run."""
+        """Restore the end of the last complete segment, or write the first checkpoint of a new run."""
         if resume and checkpoint.path.exists():
             self.grown, self.history = checkpoint.load(self.objective)
             if self.validator is not None:
@@ -210,14 +211,14 @@ class _BoostingRun:
                 self.log.epoch(row)
 
     def _seed(self, segment: int) -> None:
-        """Set the random seed of the loss."""
+        """Set the random seed of the loss for a segment."""
         seed = seed_of(self.spec.seed, segment)
         torch.manual_seed(seed)
         if self.objective is not None:
             self.objective.generator = np.random.default_rng(seed)
 
     def _log_tree(self, clock: float) -> float:
-        """Add a row about the newest tree to history and log, and return the time."""
+        """Add a row for the new tree to the history and the log, and return the current time."""
         grown = time.perf_counter()
         row: dict[str, Any] = {"tree": len(self.history) + 1}
         if self.validator is not None:
@@ -257,7 +258,7 @@ def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
 
 
 def _derivatives(of_loss: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
-    # Copies: memory maps are read-only, and PyTorch warns about that.
+    # Copy the arrays: PyTorch warns about memory maps, which are read-only.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
 
     def of(scores: NDArray[Any], _: Any) -> Any:
@@ -270,11 +271,11 @@ def _check_init(model: Any, spec: TreeSpec, data: Dataset) -> None:
     if not isinstance(model, TreeModel):
         bad_type("init_model", "be a TreeModel", type(model).__name__)
     if model.framework != spec.framework:
-        bad_value("init_model", f"be trees of {spec.framework}", f"trees of {model.framework}")
+        bad_value("init_model", f"contain trees of {spec.framework}", f"trees of {model.framework}")
     if model.features != data.features.shape[1]:
-        bad_value("init_model", f"take {data.features.shape[1]} features, as the lists have", model.features)
+        bad_value("init_model", f"have {data.features.shape[1]} features, the number of the lists", model.features)
     dropping = spec.framework == "xgboost" and (
         spec.params.get("booster") == "dart" or b'"weight_drop"' in model.content()
     )
     if model.averages or dropping:
-        bad_value("init_model", "have trees that are added up, and the new trees must be also", "trees of rf or dart")
+        bad_value("init_model", "have no trees of rf or dart, and the new run must grow none", "trees of rf or dart")

@@ -1,4 +1,4 @@
-"""Write and read the file from which a run of boosted trees resumes: everything that the next segment depends on."""
+"""Write and read the checkpoint of a run of boosted trees, which contains all that the next segment depends on."""
 
 import zlib
 from pathlib import Path
@@ -24,18 +24,18 @@ FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
-    """The file `last.safetensors` of a run: trees, scores, history, parameters of the loss. Written atomically."""
+    """The file `last.safetensors` of a run: trees, scores, history, parameters of the loss."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
     def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
-        """Write the state of the run at the end of a segment.
+        """Write the state of the run at the end of a segment, atomically.
 
         Args:
-            grown: the trees.
+            grown: trees so far, and their scores.
             history: one row per tree.
-            objective: the objective, whose loss may have learned.
+            objective: objective, whose loss may have learned parameters.
         """
         parts = {f"part.{place}": np.frombuffer(part, dtype=np.uint8) for place, part in enumerate(grown.parts)}
         tensors = {name: torch.from_numpy(part.copy()) for name, part in parts.items()}
@@ -44,10 +44,10 @@ class TreeCheckpoint:
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
     def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read the state of the run. Settings or data that differ from those of the run are an error.
+        """Read the state of the run. It is an error if the settings or the data are not the same as in the run.
 
         Args:
-            objective: receives the learned parameters of its loss.
+            objective: objective that receives the learned parameters of its loss.
         """
         tensors, facts = read_tensors(self.path)
         try:
@@ -69,7 +69,7 @@ class TreeCheckpoint:
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """Return the first setting or fact that differs from the run, as the parts of an error; None if all agree."""
+        """Return the arguments of `bad_value` for the first setting or fact that differs; None if all are equal."""
         folder = self.path.parent
         for name, now in self.settings.items():
             then = facts["settings"].get(name)
@@ -77,32 +77,32 @@ class TreeCheckpoint:
                 return name, f"be {then!r}, to resume {folder}", repr(now)
         for name, now in self.facts.items():
             if facts[name] != now:
-                return name, f"be that of the run, {facts[name]}, to resume {folder}", now
+                return name, f"equal the {name} of the run, {facts[name]}, to resume {folder}", now
         return None
 
     def _history(self, rows: Any) -> list[dict[str, Any]]:
-        """Check that rows hold numbers, for whole segments: the file may come from anywhere."""
+        """Return the rows, and first check that they contain numbers for complete segments: the file may be damaged."""
         keys = ["tree", "seconds", *([] if self.facts["validation"] is None else [self.settings["metric"]])]
         for row in rows if isinstance(rows, list) else [None]:
             if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in keys):
-                raise TypeError(f"history with {row!r}")
+                raise TypeError(f"wrong row of the history: {row!r}")
         if len(rows) % self.facts["segment"]:
-            raise TypeError(f"{len(rows)} trees")
+            raise TypeError(f"{len(rows)} trees, which are not complete segments")
         return list(rows)
 
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
-        """Check that there is one score per document if there are trees, in the dtype of the framework."""
+        """Return the scores, and first check their dtype and their number: one per document if there are trees."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
         dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
         if {name: (values.dtype, tuple(values.shape)) for name, values in found.items()} != wanted:
-            raise TypeError("scores of other documents")
+            raise TypeError("scores for a different number of documents")
         return {name: values.numpy() for name, values in found.items()}
 
     def _check_parts(self, parts: tuple[bytes, ...], history: list[Any]) -> None:
-        """Check that the framework can read the trees safely, as `TreeModel.load` does."""
+        """Check that the framework can read the trees safely, in the same way as `TreeModel.load`."""
         if len(parts) != len(history) // self.facts["segment"] + (self.facts["init_model"] is not None):
-            raise TypeError(f"{len(parts)} parts for {len(history)} trees")
+            raise TypeError(f"{len(parts)} model parts for {len(history)} trees")
         for content in parts:
             if self.settings["framework"] == "lightgbm":
                 check_lightgbm(content.decode(), self.facts["data"]["features"])
@@ -112,20 +112,20 @@ class TreeCheckpoint:
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{self.path} must be a checkpoint of this run; got {got}: train again in a new folder"
+            f"{self.path} must be a checkpoint of this run; got the error {got}: train again in a new folder"
         ) from error
 
 
 def facts_of(
     data: Dataset, validation: Dataset | None, weights: NDArray[Any] | None, init_model: bytes, segment: int
 ) -> dict[str, Any]:
-    """Return the facts, besides settings, that must be the same when a run is resumed.
+    """Return all facts except the settings that must be the same when a run is resumed.
 
     Args:
-        data: the training lists.
-        validation: the validation lists.
-        weights: one per document.
-        init_model: the trees that the run adds to, in the format of their framework.
+        data: training lists.
+        validation: validation lists, or None.
+        weights: document weights `(documents,)`, or None.
+        init_model: model to which the run adds trees, in the format of its framework; empty without such a model.
         segment: number of trees per segment.
     """
     return {

@@ -30,22 +30,22 @@ _OTHER_NAMES = {
 
 
 class TreeRanker(RowRanker):
-    """Fit boosted trees on rows with query ids, and return one score per row; X may hold NaN.
+    """Fit boosted trees on rows with query ids, and predict one score per row; X may contain NaN.
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
-        loss: as text, `name[@k][:key=value,...]`, or a function or module, which is never changed, as in
-            `rankgrad.Ranker`; `"native:..."` is an objective of the framework: lambdarank, rank_xendcg; rank:ndcg,
-            rank:pairwise, rank:map.
-        hessian, loss_lr, smooth: as in `rankgrad.trees.objective`.
-        trees: largest number of trees.
-        patience: number of trees without a better `metric` on the validation lists after which training stops; None:
-            never.
-        metric: as text or object, or a function of the scores and labels of one list.
+        loss: spec `name[@k][:key=value,...]`, or a function or module as in `rankgrad.Ranker`, which is never changed.
+            `"native:NAME"` is an objective of the framework. The names are lambdarank and rank_xendcg in LightGBM, and
+            rank:ndcg, rank:pairwise and rank:map in XGBoost.
+        hessian, loss_lr, smooth: options of `rankgrad.trees.objective`.
+        trees: maximum number of trees.
+        patience: number of trees without a better `metric` on the validation lists after which training stops. With
+            None, it never stops early.
+        metric: spec, metric object, or function of the scores and labels of one list.
         seed: random seed of sampling and of the hold-out.
-        holdout: share of the training lists that is held out for validation if `fit` is given no `eval_set`.
-        threads: number of threads; None: the number of PyTorch.
-        params: parameters of the framework, by its names: `num_leaves`, `learning_rate`, `max_depth`, ...
+        holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
+        threads: number of threads; with None, as many as PyTorch uses.
+        params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
 
     After `fit`: `model_`, `history_` (one row per tree), `best_trees_`, `n_features_in_`.
 
@@ -93,7 +93,7 @@ class TreeRanker(RowRanker):
         """Return all settings by name, including parameters of the framework.
 
         Args:
-            deep: has no effect: no setting is an estimator.
+            deep: no effect, because no setting is an estimator.
         """
         return {**super().get_params(deep), **self._params}
 
@@ -101,7 +101,7 @@ class TreeRanker(RowRanker):
         """Change settings, and return the ranker.
 
         Args:
-            params: settings by name; all other names are parameters of the framework.
+            params: settings of `TreeRanker` or parameters of the framework, by name.
         """
         for name, value in params.items():
             if name in SETTINGS:
@@ -128,12 +128,14 @@ class TreeRanker(RowRanker):
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
-            qid, group: the lists, as in `rankgrad.Ranker.fit`.
-            sample_weight: `(rows,)`, for losses that take weights.
-            eval_set, eval_qid, eval_group: lists that choose the number of trees, as in `rankgrad.Ranker.fit`.
-            init_model: a fitted ranker of the same framework, or its `model_`, to which trees are added; `trees`
-                counts the new ones.
-            callbacks: called with a row of `history_` after each tree; a true return value ends the training.
+            qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
+            sample_weight: weights `(rows,)`, for losses that take them.
+            eval_set, eval_qid, eval_group: validation lists, which choose the number of trees, as in
+                `rankgrad.Ranker.fit`.
+            init_model: fitted ranker of the same framework, or its `model_`, to which trees are added; `trees` is the
+                number of new trees.
+            callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
+                training.
         """
         spec = self.plan()
         if isinstance(init_model, TreeRanker):
@@ -149,7 +151,7 @@ class TreeRanker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder: `model.txt` or `model.json`, which plain LightGBM or XGBoost loads, and other JSON files.
+        """Write a folder: `model.txt` or `model.json`, which LightGBM or XGBoost can load, and other JSON files.
 
         Args:
             folder: path of the folder.
@@ -163,7 +165,7 @@ class TreeRanker(RowRanker):
         """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled.
 
         Args:
-            folder: of the model.
+            folder: folder of the model.
         """
         model = TreeModel.load(folder)
         settings = dict(model.settings)
@@ -171,7 +173,7 @@ class TreeRanker(RowRanker):
             ranker = cls(**settings.pop("params", {}), **settings)
         except TypeError as error:
             raise ValueError(
-                f"settings in {Path(folder) / CONFIG} must be those of a TreeRanker; got {error}"
+                f"settings in {Path(folder) / CONFIG} must be settings of TreeRanker; got the error {error}"
             ) from error
         ranker._take(model)
         ranker._take_kept(Path(folder))
@@ -181,7 +183,7 @@ class TreeRanker(RowRanker):
         self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
 
     def plan(self) -> TreeSpec:
-        """Check the settings, and return them as the settings of a run."""
+        """Check the settings, and return them as a `TreeSpec`."""
         one_of("framework", self.framework, FRAMEWORKS)
         for name in self._params:
             if name in _OTHER_NAMES:
@@ -205,5 +207,5 @@ SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name !=
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert NumPy numbers, which a search may draw, to Python numbers, for JSON."""
+    """Convert NumPy numbers, for example from a random search, to Python numbers, which can be written as JSON."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Export boosted trees as one file for other programs: ONNX, or the format of the framework."""
+"""Export boosted trees as one file for other programs: ONNX, or the file format of the framework."""
 
 import os
 from dataclasses import replace
@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = np.float32(1e-35)  # LightGBM treats all values up to this size as 0
+_TINY = np.float32(1e-35)  # LightGBM treats values whose absolute value is at most this as 0
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
 def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write trees to one file, after a check that the file gives the scores of `TreeModel.score` at several shapes.
+    """Write trees to one file, and first check that its scores agree with `TreeModel.score`.
 
-    The inputs of an ONNX file are `features (lists, n, f)`, float32, raw and with NaN for a missing value, and
-    `mask (lists, n)`, boolean, True for a real document. Its output is `scores (lists, n)`, with 0 for padding.
+    The check uses inputs of several shapes.
+
+    An ONNX file has two inputs: `features (lists, n, f)` (float32, raw, NaN for a missing value) and `mask (lists, n)`
+    (boolean, True for a document). Its output is `scores (lists, n)`, with 0 for padding.
 
     Args:
-        model: the trees.
+        model: model to export.
         path: path of the file, which is written atomically.
-        format: `"onnx"`, or the name of the model's framework; None: by the extension, `.onnx`, `.txt` or `.json`.
+        format: `"onnx"`, or the name of the model's framework. None: chosen by the extension, `.onnx`, `.txt` or
+            `.json`.
     """
     path = Path(path)
     format = _format(model, path, format)
@@ -61,13 +64,13 @@ def _format(model: "TreeModel", path: Path, format: str | None) -> str:
         return format
     found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
     if found is None:
-        must = f"end in {' or '.join(known.values())} for trees of {model.framework}, or format be given"
+        must = f"end in {' or '.join(known.values())} for trees of {model.framework} if format is None"
         bad_value("path", must, repr(str(path)))
     return found
 
 
 def _native(model: "TreeModel", content: bytes) -> Run:
-    """Return a function that scores with a new booster, read from the file of the framework."""
+    """Return a function that scores with a new booster, which is read from the exported content."""
     package = import_module(model.framework)
     if model.framework == "lightgbm":
         booster = package.Booster(model_str=content.decode())
@@ -117,7 +120,7 @@ def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
-    """Return the trees as attributes of ONNX: one list per attribute, over all nodes."""
+    """Return the trees as attributes of an ONNX node. Each attribute is a list over all nodes of all trees."""
     places = np.repeat(np.arange(len(forest.trees)), [len(tree.left) for tree in forest.trees])
     numbers = np.concatenate([np.arange(len(tree.left)) for tree in forest.trees])
     whole = {name: np.concatenate([getattr(tree, name) for tree in forest.trees]) for name in forest.trees[0]._fields}
@@ -141,7 +144,7 @@ def _attributes(forest: Forest) -> dict[str, Any]:
 
 
 def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
-    """Return the replacement of zeros for LightGBM, `(features,)`: 0, or NaN if zeros are missing; None: no change."""
+    """Return the value that replaces 0 in each feature, `(features,)`: 0 or NaN. Return None if 0 is not replaced."""
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
@@ -149,7 +152,8 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
-        bad_value("model", "treat 0 as missing in all splits of a feature or in none, for ONNX", "both; see model.txt")
+        must = "treat 0 in the same way in all splits of a feature for an export to ONNX"
+        bad_value("model", f"{must} (model.txt in its folder has all splits)", "splits that differ in this")
     return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
 
 
@@ -163,7 +167,7 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
 def _rows(
     thresholds: list[NDArray[np.float32]], shape: tuple[int, int], rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return features that test the file well: at and next to thresholds, at 0, missing, and random."""
+    """Return features for a thorough check: thresholds and the numbers next to them, zeros, NaN and random numbers."""
     rows = rng.standard_normal((*shape, len(thresholds)), dtype=np.float32)
     for feature, known in enumerate(thresholds):
         if len(known):

@@ -1,4 +1,4 @@
-"""Checks for the tree files of both frameworks, which use the indices in a file without checking them."""
+"""Check numbers and indices in the model files of LightGBM and XGBoost, which do not check them."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def check_integer(name: str, text: Any, low: int, high: int) -> int:
-    """Return the whole number that the text holds; it must be from `low` to `high`."""
+    """Return the whole number in a text. It is an error if it is not from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
         bad_value(name, must, repr(text)[:40])
@@ -23,14 +23,15 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
     """Check that all values are from `low` to `high`."""
     outside = values[(values < low) | (values > high)]
     if len(outside):
-        bad_value(name, f"be from {low} to {high}" if low <= high else "be empty", outside[0])
+        must = f"be {low}" if low == high else f"be from {low} to {high}" if low < high else "be empty"
+        bad_value(name, must, outside[0])
 
 
 def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Count how often each node is reached from node 0, `(nodes,)`; a node that is reached twice is an error.
+    """Return 1 for each node that is reached from node 0, otherwise 0, `(nodes,)`; reaching a node twice is an error.
 
     Args:
-        left, right: the children of each node, all within range, `(nodes,)`.
+        left, right: children of each node, `(nodes,)`; all must be valid indices.
         inner: True for a node with children, `(nodes,)`.
     """
     reached = np.zeros(len(inner), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Grow trees with LightGBM and XGBoost, one at a time, in segments that are the same in a resumed run.
+"""Grow trees with LightGBM and XGBoost, one by one, in segments that are the same in a resumed run.
 
-Each segment has a separate booster that starts from the current scores, also if the run was not interrupted. So a
-resumed run does the same as an uninterrupted one. Within a segment, the booster keeps its random state. At the end, the
-trees of all segments are joined to one model.
+Each segment has a separate booster that starts from the current scores, also if the run is not interrupted. So a
+resumed run grows the same trees as an uninterrupted run. Within a segment, the booster keeps its random state. At the
+end, the trees of all segments are joined into one model.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.parameters import aliases, seed_of, seeded
 
 Weights = NDArray[np.float32] | None
-# A function of the scores of all documents, and of the framework's data object.
+# A function of the scores of all documents and of the framework's data object, that returns gradient and Hessian.
 Derivatives = Callable[[Any, Any], Any]
 
 
@@ -28,34 +28,35 @@ class BoostingTask(NamedTuple):
     data: Dataset
     validation: Dataset | None  # validation lists
     weights: Weights
-    native: str | None  # objective of the framework; None: `derivatives` is given
+    native: str | None  # objective of the framework, or None if `derivatives` is given
     derivatives: Derivatives | None
-    params: dict[str, Any]  # parameters of the framework, by its names
+    params: dict[str, Any]  # parameters of the framework, by the framework's names
     seed: int
     threads: int
 
 
 class GrownTrees(NamedTuple):
-    """The start of a segment: the trees of earlier segments, and their scores."""
+    """The trees of earlier segments and their scores, from which a segment starts."""
 
     parts: tuple[bytes, ...]  # one model per segment, in the format of the framework
-    scores: dict[str, NDArray[Any]]  # of the training lists ("train") and validation lists ("held"), if there are trees
+    # Scores of the training lists ("train") and of the validation lists ("held"); empty if there are no trees.
+    scores: dict[str, NDArray[Any]]
 
 
 class Framework(ABC):
-    """Base class: boosting with one framework."""
+    """Base class of the boosting frameworks, LightGBM and XGBoost."""
 
     lists: Any  # the training lists, as an object of the framework
     validation: Any  # the validation lists, or None
     task: BoostingTask
     live: Any  # the booster of the current segment
-    grown: GrownTrees  # the start of the current segment
+    grown: GrownTrees  # trees of earlier segments
 
     def begin(self, grown: GrownTrees, segment: int) -> None:
         """Make the booster of a segment, which starts from the current scores.
 
         Args:
-            grown: the trees of earlier segments.
+            grown: trees of earlier segments, and their scores.
             segment: number of the segment, from 0; its random seed depends on it.
         """
         self.grown = grown
@@ -64,10 +65,10 @@ class Framework(ABC):
         self._make(segment)
 
     def start(self, init_model: TreeModel | None) -> GrownTrees:
-        """Return the start of a new run.
+        """Return the trees and scores from which a new run starts.
 
         Args:
-            init_model: trees to add to, or None.
+            init_model: model to which trees are added, or None.
         """
         if init_model is None:
             return GrownTrees((), {})
@@ -77,7 +78,7 @@ class Framework(ABC):
 
     @abstractmethod
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
-        """Let the next booster start from these scores of the lists."""
+        """Set the scores of the lists from which the next booster starts."""
 
     @abstractmethod
     def _make(self, segment: int) -> None:
@@ -105,7 +106,7 @@ class Framework(ABC):
 
     @abstractmethod
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return the framework's model, truncated to a number of trees.
+        """Return the framework's model, truncated to `rounds` trees.
 
         Args:
             grown: all trees.
@@ -122,7 +123,7 @@ class LightGBM(Framework):
         params["objective"] = "none" if task.native is None else task.native
         ways = aliases("force_col_wise") | aliases("force_row_wise")
         if not ways & params.keys():
-            # Otherwise LightGBM measures which way is faster, and the two ways add numbers in different orders.
+            # Otherwise LightGBM measures which way is faster. The two ways add numbers in different orders.
             params["force_col_wise"] = True
         self.params = params
         self.lists = self._dataset(task.data, task.weights).construct()
@@ -159,7 +160,7 @@ class LightGBM(Framework):
         return self._scores(self.live.eval_valid)
 
     def end(self) -> GrownTrees:
-        """Return all trees so far, without the stump that LightGBM keeps if its first tree cannot be split."""
+        """Return all trees so far, without the single leaf that LightGBM adds if its first tree cannot be split."""
         scores = {"train": self._scores(self.live.eval_train)}
         if self.validation is not None:
             scores["held"] = self.scores()
@@ -179,7 +180,7 @@ class LightGBM(Framework):
         return found[0]
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return the model, truncated to a number of trees; see `Framework.booster`.
+        """Return the model, truncated to `rounds` trees; see `Framework.booster`.
 
         Args:
             grown: all trees.
@@ -243,7 +244,7 @@ class XGBoost(Framework):
         return GrownTrees((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return the model, truncated to a number of trees; see `Framework.booster`.
+        """Return the model, truncated to `rounds` trees; see `Framework.booster`.
 
         Args:
             grown: all trees.
@@ -259,9 +260,9 @@ FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": Ligh
 
 
 def sizes(data: Dataset) -> NDArray[np.int64]:
-    """Return the number of documents of each list that is not empty; the frameworks have no empty lists.
+    """Return the number of documents of each list that is not empty, because the frameworks accept no empty lists.
 
     Args:
-        data: the lists.
+        data: lists.
     """
     return data.lengths[data.lengths > 0]

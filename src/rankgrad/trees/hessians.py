@@ -1,17 +1,22 @@
-"""Second derivatives for boosting, one per document: closed forms, bounds, and a substitute for all other losses.
+"""Compute second derivatives for boosting, one per document: closed forms, bounds, or a substitute.
 
-| losses | second derivative by the document's score | is |
+| losses | second derivative by the score of a document | quality |
 |---|---|---|
-| ranknet, lambdarank, lambdaloss of nDCG | sum over its pairs of sigma^2 weight q (1 - q), weights constant | exact |
-| softmax, listnet, xe_ndcg | T p (1 - p), T the sum of the targets | exact |
-| mse, bce | 2 w / n; w p (1 - p) / n | exact |
-| poly1_softmax | (T + epsilon) p (1 - p) | positive, of the right size |
-| listmle, unique_softmax | sum of weight p over the choices that include it | an upper bound |
-| all others (`hessian="gradient"`) | absolute value of its gradient | positive if the gradient is not 0 |
+| ranknet, lambdarank, lambdaloss of nDCG | sum of sigma^2 w q (1 - q) over its pairs | exact for constant w |
+| softmax, listnet, xe_ndcg | T p (1 - p) | exact |
+| mse | 2 w / n | exact |
+| bce | w p (1 - p) / n | exact |
+| poly1_softmax | (T + epsilon) p (1 - p) | positive approximation |
+| listmle, unique_softmax | sum of w p over the softmax terms that include the document | upper bound |
+| all others (`hessian="gradient"`) | absolute value of the gradient | positive if the gradient is not 0 |
 
-With the last form, the value of a leaf is the mean direction of its documents, between -1 and 1, for any scale of the
-loss. For one logistic pair of sigma 1 it is an upper bound, 1 / (1 - q) times the exact form. If gradients of several
-pairs cancel, it is only a substitute.
+Here w is the weight of a pair, term or document, n the number of documents of the list, and T the sum of the targets of
+the list. p is the probability of the document: a softmax of the scores, for bce a sigmoid. q is the probability of the
+wrong order of a pair.
+
+With the last form, the value of a leaf is between -1 and 1 for any scale of the loss: the sum of the gradients divided
+by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound: 1 / (1 - q) times
+the exact form. If the gradients of several pairs cancel, it is only a substitute.
 """
 
 import inspect
@@ -33,12 +38,12 @@ Array = NDArray[Any]
 
 
 class FlatProblem(NamedTuple):
-    """Lists in the layout of a closed form; no list is empty."""
+    """Lists as input of a closed form; no list is empty."""
 
     scores: Array  # (documents,)
     labels: Array  # (documents,)
     weights: Array | float  # (documents,), or 1
-    starts: NDArray[np.int64]  # (lists,), first document of each list
+    starts: NDArray[np.int64]  # (lists,), index of the first document of each list
     lengths: NDArray[np.int64]  # (lists,)
 
     def sums(self, values: Array) -> Array:
@@ -74,7 +79,7 @@ def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return the form for targets that add up to 1; if all targets are 0, the slopes are also 0."""
+    """Return the form for targets with the sum 1, and 0 for lists whose slopes are all 0: their targets are all 0."""
     p = problem.shares()
     return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
 
@@ -98,11 +103,11 @@ def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def size_of_gradient(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return the substitute for a second derivative that has no closed form or is negative."""
+    """Return the substitute for second derivatives without a closed form: the absolute value of the gradient."""
     return np.abs(slopes)
 
 
-# By the name of the kernel, or of the loss if it has no kernel.
+# Second derivatives by the name of the loss.
 CLOSED: dict[str, Curvature] = {
     "bce": _logistic,
     "listmle": _plackett_luce,
@@ -116,17 +121,17 @@ CLOSED: dict[str, Curvature] = {
 
 
 class LossForm(NamedTuple):
-    """Facts about a loss: its name if it has a closed form, its options, and the options of its kernel."""
+    """Name, options and kernel options of a loss that has a closed form; the name is empty for other losses."""
 
     name: str = ""
     options: Options = {}  # noqa: RUF012
-    kernel: PairwiseOptions | None = None  # for the pairwise losses
+    kernel: PairwiseOptions | None = None  # only for pairwise losses
 
 
 def closed_form(loss: Any) -> LossForm:
-    """Return the form of a loss, from text or a function of `rankgrad.losses`, also with `functools.partial`.
+    """Return the form of a loss: a `TextLoss` or a function of `rankgrad.losses`, also with `functools.partial`.
 
-    A loss that the caller wrapped or scaled has no form.
+    The form is empty for other losses, for example for a scaled loss.
     """
     given: Options = {}
     if isinstance(loss, TextLoss):
@@ -162,7 +167,7 @@ def _lambdaloss(options: Options) -> PairwiseOptions | None:
     return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])
 
 
-# The options of the kernel, as the losses pass them; None if the kernel does not have an option.
+# Functions that return the options for the kernel, or None if the kernel does not support an option.
 _KERNELS: dict[str, Callable[[Options], PairwiseOptions | None]] = {
     "ranknet": _ranknet,
     "lambdarank": _lambdarank,

@@ -1,4 +1,4 @@
-"""Join models of LightGBM or of XGBoost to one model with all trees, in their order."""
+"""Join several models of LightGBM or XGBoost into one model that contains all trees in order."""
 
 import json
 import re
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def join_lightgbm(texts: Sequence[str]) -> str:
-    """Join the texts of LightGBM models of the same columns; header and parameters are those of the first.
+    """Join the texts of LightGBM models with the same features. Header and parameters are from the first model.
 
     Args:
-        texts: model texts of LightGBM, at least one.
+        texts: one or more model texts of LightGBM.
     """
     if len(texts) == 1:
         return texts[0]
@@ -22,10 +22,10 @@ def join_lightgbm(texts: Sequence[str]) -> str:
 
 
 def join_xgboost(contents: Sequence[bytes]) -> bytes:
-    """Join the JSON files of XGBoost models of the same columns; everything but the trees is that of the first.
+    """Join the JSON files of XGBoost models with the same features. All except the trees is from the first model.
 
     Args:
-        contents: model files of XGBoost with the booster gbtree, at least one.
+        contents: one or more model files of XGBoost with the booster gbtree.
     """
     if len(contents) == 1:
         return contents[0]

@@ -1,4 +1,4 @@
-"""Check text files of LightGBM before LightGBM reads them: it does not check lengths and indices, and may crash.
+"""Check text files of LightGBM before LightGBM reads them. Wrong lengths or indices could crash LightGBM.
 
 A file must have the format of LightGBM 4 for a model with one score per document, with numerical or categorical
 splits, and with constant or linear leaves. Everything else is an error.
@@ -25,7 +25,7 @@ _LINES = (
     "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "cat_boundaries",
     "cat_threshold", "is_linear", *_LINEAR, "shrinkage",
 )  # fmt: skip
-_UNUSED = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # no score depends on these
+_UNUSED = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # scores do not depend on these values
 _NUMBERS = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?( -?\d+(\.\d*)?(e[-+]?\d+)?)*")
 _WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
 _INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
@@ -36,13 +36,13 @@ _TAIL = re.compile(
 
 
 def check_lightgbm(text: str, features: int) -> None:
-    """Raise an error unless the text is a complete model of `features` columns that LightGBM can score safely."""
+    """Check that the text is a complete model with `features` features that LightGBM can load safely."""
     if odd := re.search(r"[^\n -~]", text):
         bad_value("text", "be printable ASCII", repr(odd[0]))
     head, blank, rest = text.partition("\n\n")
     body, end, tail = rest.partition("end of trees\n")
     if not blank or not end:
-        bad_value("file", "hold a header, trees and `end of trees`", "a file that is truncated or not of LightGBM")
+        bad_value("file", "contain a header, trees and `end of trees`", "a truncated or different file")
     sizes = _header(head.split("\n"), features)
     if sum(sizes) != len(body):
         bad_value("tree_sizes", f"add up to {len(body)}, the size of the trees", sum(sizes))
@@ -54,7 +54,7 @@ def check_lightgbm(text: str, features: int) -> None:
             raise ValueError(f"tree {place}: {error}") from None
         at += size
     if not _TAIL.fullmatch(tail):
-        bad_value("text after the trees", "be importances and parameters as LightGBM writes them", "something else")
+        bad_value("text after the trees", "be importances and parameters in LightGBM's format", "different text")
 
 
 def _header(lines: list[str], features: int) -> list[int]:
@@ -71,10 +71,10 @@ def _header(lines: list[str], features: int) -> list[int]:
         bad_value("objective", f"be one of {', '.join(_OBJECTIVES)}", repr(values["objective"][:40]))
     for name in ("feature_names", "feature_infos"):
         if (count := len(values[name].split(" "))) != features:
-            bad_value(name, f"be {features}", count)
+            bad_value(name, f"have {features} values", count)
     for info in values["feature_infos"].split(" "):
         if not _INFO.fullmatch(info):
-            bad_value("feature_infos", "be ranges or categories", repr(info[:40]))
+            bad_value("feature_infos", "contain ranges or categories", repr(info[:40]))
     if "monotone_constraints" in values:
         check_range("monotone_constraints", _wholes(values, "monotone_constraints", features), -1, 1)
     return [check_integer("tree_sizes", size, 1, _MOST) for size in values["tree_sizes"].split(" ") if size]
@@ -113,25 +113,25 @@ def _tree(block: str, place: int, features: int) -> None:
 
 
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
-    """Check that each split and leaf is reached once. Child i is split i if i >= 0, otherwise leaf -1 - i."""
+    """Check that each split and leaf is reached exactly once. Child i is split i if i >= 0, otherwise leaf -1 - i."""
     for name, children in (("left_child", left), ("right_child", right)):
         check_range(name, children, -leaves, leaves - 2)
-    # One numbering: the splits, then the leaves.
+    # Use one numbering: first the splits, then the leaves.
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
     reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
-        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} that are not reached")
+        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} nodes that are not reached")
 
 
 def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) -> None:
-    """Check the sets of categories, as bits; the threshold of a categorical split is the number of its set."""
+    """Check the sets of categories, which are stored as bits. The threshold of a categorical split is a set number."""
     if not sets:
         if len(used) or "cat_boundaries" in values or "cat_threshold" in values:
             bad_value("num_cat", "be the number of categorical splits", 0)
         return
     bounds = _wholes(values, "cat_boundaries", sets + 1)
     if bounds[0] != 0 or (np.diff(bounds) < 0).any():
-        bad_value("cat_boundaries", "rise from 0", values["cat_boundaries"][:40])
+        bad_value("cat_boundaries", "start at 0 and not decrease", values["cat_boundaries"][:40])
     check_range("cat_threshold", _wholes(values, "cat_threshold", int(bounds[-1])), 0, 2**32 - 1)
     check_range("threshold of a categorical split", used, 0, sets - 1)
     if (used != np.floor(used)).any():

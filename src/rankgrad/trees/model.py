@@ -1,4 +1,4 @@
-"""Boosted trees as a model: they score lists, and are saved in the framework's format with a `config.json`."""
+"""A model of boosted trees: it scores lists, and is saved in the framework's format with a `config.json`."""
 
 import os
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 
 def framework(name: str) -> Any:
-    """Return the package `lightgbm` or `xgboost`; if it is missing, the error shows how to install it."""
+    """Return the package `lightgbm` or `xgboost`. If it is missing, the error shows how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got {error})") from error
+        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got the error {error})") from error
 
 
 @dataclass
@@ -38,16 +38,16 @@ class TreeModel(TrainedModel):
     booster: Any  # booster of the framework
     framework: str  # `lightgbm` or `xgboost`
     features: int  # number of feature columns
-    settings: dict[str, Any] = field(default_factory=dict)  # of its training
-    metrics: dict[str, Any] = field(default_factory=dict)  # trees, validation, test, loss
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of its training
+    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: trees, validation, test, loss
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
         """Compute one score per document, `(documents,)`.
 
         Args:
-            features: `(documents, f)`; NaN is a missing value.
-            offsets: have no effect: trees score each document alone.
+            features: features `(documents, f)`; NaN is a missing value.
+            offsets: no effect, because trees score each document independently.
         """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
@@ -70,17 +70,17 @@ class TreeModel(TrainedModel):
 
     @property
     def kept(self) -> int:
-        """Number of trees that were kept after training, without those of `init_model`."""
+        """Number of trees that were kept after training, not counting the trees of `init_model`."""
         return int(self.metrics.get("trees", 0))
 
     @property
     def rounds(self) -> int:
-        """Number of all trees, or of rounds if a round grows several trees."""
+        """Number of all trees; if a round grows several trees, number of rounds."""
         return int(self.booster.num_trees() if self.framework == "lightgbm" else self.booster.num_boosted_rounds())
 
     @property
     def averages(self) -> bool:
-        """True if a score is the mean over the trees, as in random forests of LightGBM, and not their sum."""
+        """True if a score is the mean over the trees and not their sum, as in random forests of LightGBM."""
         return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
 
     def content(self) -> bytes:
@@ -93,7 +93,7 @@ class TreeModel(TrainedModel):
 
         Args:
             path: path of the file.
-            format: `"onnx"`, or the name of the framework; None: by the extension.
+            format: `"onnx"`, or the name of the framework; None: chosen by the extension.
         """
         from rankgrad.trees.export import export
 
@@ -102,13 +102,15 @@ class TreeModel(TrainedModel):
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Compute the share of each feature in the total gain of all splits, `(features,)`; with data, by shuffling.
+        """Return the share of each feature in the total gain of all splits, `(features,)`.
+
+        With `data`, return instead the decrease of a metric when the feature is shuffled.
 
         Args:
-            data: labelled lists; with them, the result is the decrease of a metric when a feature is shuffled.
-            metric: metric for `data`, as text or object.
-            repeats: number of shuffles per feature, for `data`.
-            seed: random seed of the shuffles, for `data`.
+            data: labelled lists, or None.
+            metric: metric on `data`, as a spec or an object.
+            repeats: number of shuffles per feature, if `data` is given.
+            seed: random seed of the shuffles, if `data` is given.
         """
         if data is not None:
             return super().feature_importance(data, metric, repeats=repeats, seed=seed)
@@ -136,33 +138,33 @@ class TreeModel(TrainedModel):
         """Read a folder that `save` wrote. Nothing in it is run or unpickled.
 
         Args:
-            folder: of the model.
-            device: has no effect on trees.
+            folder: folder of the model.
+            device: no effect on trees.
         """
         folder = Path(folder)
         config = read_config(folder)
         name = config.get("framework")
         if config.get("kind") != KIND or name not in [*FILES]:
-            bad_value(str(folder), "hold boosted trees", f"a model of kind {config.get('kind', 'neural')!r}")
+            bad_value(str(folder), "contain boosted trees", f"a model of kind {config.get('kind', 'neural')!r}")
         path = folder / FILES[name]
         if not path.is_file():
-            bad_value(str(folder), f"hold {path.name}", "no such file")
+            bad_value(str(folder), f"contain {path.name}", "no such file")
         content, files = path.read_bytes(), config.get("files", {})
         if not isinstance(files, dict) or files.get(path.name, hash_of(content)) != hash_of(content):
             bad_value(
-                str(path), f"be as {CONFIG} describes it", "damaged content: restore it from a copy, or train again"
+                str(path), f"match its hash in {CONFIG}", "different content: restore it from a copy, or train again"
             )
         features, settings = config.get("features"), config.get("settings", {})
         if type(features) is not int or features < 1:
             bad_value(f"features in {folder / CONFIG}", "be a whole number of at least 1", repr(features)[:40])
         if not isinstance(settings, dict):
-            bad_value(f"settings in {folder / CONFIG}", "be an object", repr(settings)[:40])
+            bad_value(f"settings in {folder / CONFIG}", "be a JSON object", repr(settings)[:40])
         booster = _booster(path, content, name, features)
         return cls(booster, name, features, settings, read_metrics(folder))
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a file and read its booster; both frameworks crash on indices that are out of range."""
+    """Check a file, and read its booster. Without the check, wrong indices could crash the framework."""
     package = framework(name)
     try:
         if name == "lightgbm":
@@ -170,6 +172,6 @@ def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
             check_lightgbm(text, features)
             return package.Booster(model_str=text)
         return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
-    except Exception as error:  # each framework has other errors
+    except Exception as error:  # the frameworks raise different errors
         got = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} must be a model of {name}; got {got}") from error
+        raise ValueError(f"{path} must be a model of {name}; got the error {got}") from error

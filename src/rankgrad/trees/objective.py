@@ -1,4 +1,4 @@
-"""Losses as objectives of LightGBM and XGBoost: their gradient, and a second derivative for boosting."""
+"""Use losses as objectives of LightGBM and XGBoost: compute the gradient and a second derivative for boosting."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
 SMOOTHED = ("softmax", "listnet")  # losses whose labels are targets, which may be smoothed
-HIGHEST = 30  # largest label y with `smooth`: float32 can hold 2^y and sums of it
+HIGHEST = 30  # maximum label y with `smooth`: 2^y and sums of it must fit in float32
 
 
 class TreeObjective:
     """The derivatives of a loss that is summed over the lists, as in LightGBM's lambdarank.
 
-    With `loss_lr`, the parameters of the loss (such as LearnDCG's scalars) take a step of Adam after each round, on the
-    mean over the lists.
+    With `loss_lr`, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round, by the gradient
+    of the mean over the lists.
     """
 
     def __init__(
@@ -40,12 +40,13 @@ class TreeObjective:
         self.takes_weights = self.loss.takes_weights
         known = closed_form(self.loss)
         if smooth is not None and known.name not in SMOOTHED:
-            bad_value("smooth", f"be None for all losses but {' and '.join(SMOOTHED)}", f"{self.loss!s}")
+            must = f"be None for losses other than {' and '.join(SMOOTHED)}"
+            bad_value("smooth", must, f"{smooth!r} for {self.loss!s}")
         self.form = known if hessian == "auto" else LossForm()
         self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()]
         if loss_lr is not None and not any(each.requires_grad for each in parameters):
-            bad_value("loss_lr", "be None for a loss without parameters", f"{loss_lr!r} with {self.loss!s}")
+            bad_value("loss_lr", "be None for a loss without parameters", f"{loss_lr!r} for {self.loss!s}")
         self.learning = None if loss_lr is None else torch.optim.Adam(parameters, lr=loss_lr)
 
     def __repr__(self) -> str:
@@ -55,15 +56,16 @@ class TreeObjective:
         """Compute the gradient and the diagonal of the Hessian, `(documents,)` each, in the dtype of `scores`.
 
         Args:
-            scores: `(documents,)`, float32 or float64.
-            labels, weights: `(documents,)`.
-            offsets: `(lists + 1,)`.
+            scores: scores `(documents,)`, float32 or float64.
+            labels, weights: labels and document weights, `(documents,)` each.
+            offsets: offsets of the lists, `(lists + 1,)`.
         """
         if weights is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self.loss}, which takes no weights", "weights")
         if self.smooth is not None:
             if len(labels) and not (labels.min() >= 0 and labels.max() <= HIGHEST):
-                bad_value("labels", f"be grades from 0 to {HIGHEST} with smooth", f"{labels.min()} to {labels.max()}")
+                got = f"labels from {labels.min()} to {labels.max()}"
+                bad_value("labels", f"be from 0 to {HIGHEST} with smooth", got)
             less = self.generator.random(len(labels)) if self.smooth == DRAWN else self.smooth
             labels = (np.exp2(labels) - less).astype(scores.dtype)
         if self.form.kernel:
@@ -102,23 +104,23 @@ class TreeObjective:
 
 
 class LightGBMObjective(TreeObjective):
-    """Objective for `lightgbm.LGBMRanker(objective=...)`, which calls it with four arguments."""
+    """Objective for `lightgbm.LGBMRanker(objective=...)`, in the form with four arguments."""
 
     def __call__(self, y_true: Array, y_pred: Array, weight: Array | None, group: Array) -> Any:
-        """Return gradient and Hessian, in float32 as LightGBM stores them."""
+        """Return the gradient and the diagonal of the Hessian in float32, the precision of LightGBM."""
         if group is None:
             bad_value("group", "be given to fit, because a ranking loss needs lists", None)
         return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
 
 
 class XGBoostObjective(TreeObjective):
-    """Objective for `xgboost.train(..., obj=...)`; weights are one per list, as in XGBoost, or one per document."""
+    """Objective for `xgboost.train(..., obj=...)`. Weights are one per list, as in XGBoost, or one per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
-        """Return gradient and Hessian, in float32."""
+        """Return the gradient and the diagonal of the Hessian in float32."""
         pointers = dtrain.get_uint_info("group_ptr")
         if not len(pointers):
-            bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "none")
+            bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "no lists")
         offsets, weight = _offsets(pointers[1:]), dtrain.get_weight()
         if len(weight) == len(offsets) - 1:
             weight = np.repeat(weight, np.diff(offsets))
@@ -136,18 +138,18 @@ def objective(
 ) -> LightGBMObjective | XGBoostObjective:
     """Return a loss as a custom objective, for `LGBMRanker(objective=...)` or `xgboost.train(..., obj=...)`.
 
-    The gradient is that of the sum over the lists. `rankgrad.trees.hessians` lists the second derivative of each loss.
-    Derivatives are computed in float32, as both frameworks store them.
+    The gradient is the gradient of the sum over the lists. `rankgrad.trees.hessians` has a table of the second
+    derivatives of all losses. Derivatives are computed in float32, the precision of both frameworks.
 
     Args:
-        loss: text such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
+        loss: spec such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
         framework: `"lightgbm"` or `"xgboost"`.
-        hessian: `"auto"`: the closed form or bound if there is one, otherwise `"gradient"`; `"gradient"`: the absolute
-            value of the gradient; or a number for all documents.
-        loss_lr: learning rate of the parameters of the loss, with one step per round; None: they do not change.
-        smooth: None: the loss as published; or, for softmax and listnet, a number g from 0 to 1: the label y is
-            replaced by 2^y - g, so that irrelevant documents and lists without a relevant one also count; `"drawn"`: g
-            is drawn for each document and round, as in LightGBM's rank_xendcg.
+        hessian: second derivative. `"gradient"` is the absolute value of the gradient. `"auto"` is the closed form or
+            the bound if there is one, otherwise `"gradient"`. A number is used for all documents.
+        loss_lr: learning rate of the parameters of the loss, with one step per round. With None, they do not change.
+        smooth: None for the loss as published. For softmax and listnet, a number g from 0 to 1 replaces the label y by
+            2^y - g, so that lists without a relevant document also count. With `"drawn"`, g is drawn at random for each
+            document and round, as in LightGBM's rank_xendcg.
         seed: random seed of `smooth="drawn"`.
 
     Example:
@@ -171,7 +173,7 @@ def objective(
 
 def _loss(loss: Any) -> TextLoss:
     if isinstance(loss, str) and loss.startswith("native:"):
-        bad_value("loss", "be one of rankgrad.losses; only TreeRanker takes native objectives", repr(loss))
+        bad_value("loss", "be one of rankgrad.losses (only TreeRanker takes native objectives)", repr(loss))
     found = as_loss(loss)
     found.only_joint("trees")
     return found

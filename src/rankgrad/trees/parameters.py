@@ -7,9 +7,9 @@ import numpy as np
 
 from rankgrad.errors import bad_value, mistyped
 
-# Parameters of LightGBM that have another name in `TreeRanker`.
+# Parameters of LightGBM that have a different name in `TreeRanker`.
 _OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
-# Parameters of XGBoost that its estimator lacks, or has under another name.
+# Parameters of XGBoost that its estimator does not have, or has with a different name.
 _XGBOOST = {
     "eta", "lambda", "alpha", "min_split_loss", "updater", "refresh_leaf", "process_type", "top_k", "feature_selector",
     "sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop", "seed_per_iteration", "validate_parameters",
@@ -18,11 +18,11 @@ _XGBOOST = {
 }  # fmt: skip
 # Random seeds of LightGBM. A seed that is not given depends on `seed`.
 _SEEDS = ("seed", "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "extra_seed")
-# Parameters with which a tree depends on more than the current scores, such as earlier trees or their number. With the
-# values given here, it does not.
+# With some values of these parameters, a tree depends on earlier trees or on their number. With the values in this
+# table, a tree depends only on the current scores.
 _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
     "lightgbm": {
-        "boosting": ("gbdt", "gbrt"),  # dart drops earlier trees, rf averages them, goss begins without sampling
+        "boosting": ("gbdt", "gbrt"),  # dart drops earlier trees, rf averages them, goss starts without sampling
         "data_sample_strategy": ("bagging",),
         "linear_tree": (False,),  # the first tree is not linear
         "cegb_penalty_feature_lazy": (None, "", ()),  # the first use of a feature has a cost
@@ -36,9 +36,9 @@ _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def check_params(params: dict[str, Any], framework: str) -> None:
-    """Raise an error for a parameter that the framework does not have, or that is a setting of `TreeRanker`.
+    """Check that all parameters exist in the framework and are not settings of `TreeRanker`.
 
-    The frameworks ignore unknown parameters.
+    This check is necessary because the frameworks ignore unknown parameters.
 
     Args:
         params: parameters of the framework.
@@ -48,17 +48,18 @@ def check_params(params: dict[str, Any], framework: str) -> None:
         return
     try:
         names, settings = _lightgbm_names() if framework == "lightgbm" else _xgboost_names()
-    except (ImportError, AttributeError):  # not installed: training raises the error; or a version without this list
+    # The framework is not installed, or its version has no list of parameters. Training raises an error if necessary.
+    except (ImportError, AttributeError):
         return
     for name in params:
         if name in settings:
             bad_value(name, f"be given as {settings[name]}", f"{name}={params[name]!r}")
         if name not in names:
-            bad_value("parameter", f"be one that {framework} has", mistyped(name, sorted(names)))
+            bad_value("parameter", f"be a parameter of {framework}", mistyped(name, sorted(names)))
 
 
 def seed_of(seed: int, segment: int) -> int:
-    """Compute the random seed of a segment; that of the first is the seed of the run, as in plain LightGBM.
+    """Return the random seed of a segment. The first segment has the seed of the run, as in plain LightGBM.
 
     Args:
         seed: random seed of the run.
@@ -71,7 +72,7 @@ def seeded(params: dict[str, Any], segment: int) -> dict[str, Any]:
     """Return LightGBM's parameters with the random seeds of a segment.
 
     Args:
-        params: with the random seeds of the run.
+        params: parameters with the random seeds of the run.
         segment: number of the segment, from 0.
     """
     seeds = {name for main in _SEEDS for name in aliases(main)}
@@ -79,7 +80,7 @@ def seeded(params: dict[str, Any], segment: int) -> dict[str, Any]:
 
 
 def in_segments(params: dict[str, Any], framework: str) -> bool:
-    """Return True if a run can be split into segments without a change of its trees.
+    """Return True if splitting a run into segments does not change its trees.
 
     Args:
         params: parameters of the framework.
@@ -91,7 +92,7 @@ def in_segments(params: dict[str, Any], framework: str) -> bool:
 
 
 def aliases(name: str) -> set[str]:
-    """Return a parameter of LightGBM and its aliases.
+    """Return the name of a parameter of LightGBM, and all its aliases.
 
     Args:
         name: name of the parameter.
@@ -104,7 +105,7 @@ def aliases(name: str) -> set[str]:
 
 
 def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
-    """Return all names of LightGBM's parameters, and those with another name in `TreeRanker`, with this name."""
+    """Return all names of LightGBM's parameters, and the name in `TreeRanker` of those that are its settings."""
     from lightgbm.basic import _ConfigAliases
 
     known = _ConfigAliases._get_all_param_aliases()
@@ -113,7 +114,7 @@ def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
 
 
 def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """Return the names that XGBoost's estimator takes, and those that only `xgboost.train` takes."""
+    """Return all names of XGBoost's parameters, and an empty mapping: no other name is a setting of `TreeRanker`."""
     import xgboost
 
     return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, {}

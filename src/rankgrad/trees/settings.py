@@ -1,4 +1,4 @@
-"""Make a `TreeRanker` from text and settings, which are the same on the command line and in recipes."""
+"""Make a `TreeRanker` from settings; the command line and recipes use the same settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from rankgrad.trees.estimator import TreeRanker
 
 
 def ranker(settings: Mapping[str, Any]) -> TreeRanker:
-    """Return the ranker of these settings: `model` is the framework and its options, the others are of `TreeRanker`.
+    """Return the ranker of these settings: `model` is the framework; the others are parameters of `TreeRanker`.
 
     Args:
-        settings: `model` such as `"lightgbm"` or `"xgboost:max_depth=3"`; `loss`, `trees`, `seed` and so on, and the
-            parameters of the framework by its names.
+        settings: settings by name: `model`, such as `"lightgbm"` or `"xgboost:max_depth=3"`; `loss`, `trees`, `seed`
+            and so on; and parameters of the framework, by the framework's names.
 
     Example:
         >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
@@ -27,5 +27,5 @@ def ranker(settings: Mapping[str, Any]) -> TreeRanker:
         bad_value("model", "have no cutoff", repr(text))
     for name in options:
         if name in given:
-            bad_value(name, f"be given once; model has {name}={options[name]}", repr(given[name]))
+            bad_value(name, f"be given only once, but model also has {name}={options[name]}", repr(given[name]))
     return TreeRanker(framework, **{**options, **given})

@@ -10,31 +10,31 @@ from numpy.typing import NDArray
 from rankgrad.errors import bad_value
 
 _ZERO = 1  # kinds of missing values of LightGBM: 0 none, 1 zeros and NaN, 2 NaN
-_ELSE = "the framework's file, model.txt or model.json in the folder of the model, holds everything"
+_ONNX = "for an export to ONNX (model.txt or model.json in its folder has all"
 
 
 class Tree(NamedTuple):
     """A tree over float32 features; node 0 is its root. Arrays are `(nodes,)`."""
 
-    feature: NDArray[np.int64]  # of a split; 0 in a leaf
-    threshold: NDArray[np.float32]  # of a split; 0 in a leaf
+    feature: NDArray[np.int64]  # feature of a split; 0 in a leaf
+    threshold: NDArray[np.float32]  # threshold of a split; 0 in a leaf
     missing_left: NDArray[np.bool_]  # True: NaN goes left
     zero_missing: NDArray[np.bool_]  # True: 0 goes to the same side as NaN
-    left: NDArray[np.int64]  # -1 in a leaf
-    right: NDArray[np.int64]
-    value: NDArray[np.float32]  # of a leaf; 0 in a split
+    left: NDArray[np.int64]  # left child; -1 in a leaf
+    right: NDArray[np.int64]  # right child; -1 in a leaf
+    value: NDArray[np.float32]  # value of a leaf; 0 in a split
 
 
 class Forest(NamedTuple):
-    """Trees; a score is the sum of their leaf values."""
+    """Trees; a score is `base` plus the sum of their leaf values."""
 
     trees: list[Tree]
     inclusive: bool  # True: a value that equals the threshold goes left
-    base: float  # added to the sum
+    base: float  # constant part of a score
 
 
 def read_splits(content: bytes, framework: str) -> Forest:
-    """Read all trees; categorical splits and linear leaves are an error.
+    """Read all trees. It is an error if a split is categorical or a leaf is linear.
 
     Args:
         content: content of the model's file.
@@ -44,7 +44,7 @@ def read_splits(content: bytes, framework: str) -> Forest:
 
 
 def _lightgbm(text: str) -> Forest:
-    # Also for a random forest: `TreeModel.score` returns LightGBM's raw scores, which are sums.
+    # This is also correct for a random forest: `TreeModel.score` returns LightGBM's raw scores, which are sums.
     blocks = re.split(r"(?m)^Tree=\d+\n", text.partition("end of trees\n")[0])[1:]
     return Forest([_lightgbm_tree(block) for block in blocks], inclusive=True, base=0.0)
 
@@ -52,19 +52,19 @@ def _lightgbm(text: str) -> Forest:
 def _lightgbm_tree(block: str) -> Tree:
     lines = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
     if int(lines["num_cat"]):
-        bad_value("model", f"have numerical splits only, for ONNX; {_ELSE}", "categorical splits")
+        bad_value("model", f"have only numerical splits {_ONNX} splits)", "categorical splits")
     if int(lines.get("is_linear", "0")):
-        bad_value("model", f"have constant leaves, for ONNX; {_ELSE}", "linear ones (linear_tree)")
+        bad_value("model", f"have only constant leaves {_ONNX} leaves)", "linear leaves (linear_tree)")
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:
-        """Return a value of each split, and 0 for the leaves, which come after the splits here."""
+        """Return one value per split, then 0 for each leaf."""
         found = np.array(lines[name].split() if leaves > 1 else [], dtype=np.float64)
         return np.concatenate([found, np.zeros(leaves)])
 
     def children(name: str) -> NDArray[np.int64]:
         found = splits(name).astype(np.int64)
-        found = np.where(found < 0, leaves - 2 - found, found)  # in the file, leaf i is -1 - i
+        found = np.where(found < 0, leaves - 2 - found, found)  # in the file, leaf i has the number -1 - i
         found[leaves - 1 :] = -1
         return found
 
@@ -74,7 +74,7 @@ def _lightgbm_tree(block: str) -> Tree:
     return Tree(
         feature=splits("split_feature").astype(np.int64),
         threshold=below(thresholds),
-        # If there are no missing values, NaN is treated as 0.
+        # If a feature had no missing values in training, LightGBM treats NaN as 0.
         missing_left=np.where(missing == 0, thresholds >= 0, (kinds & 2) > 0),
         zero_missing=missing == _ZERO,
         left=children("left_child"),
@@ -84,7 +84,7 @@ def _lightgbm_tree(block: str) -> Tree:
 
 
 def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the largest float32 that is not above each value, so that comparisons with a float32 do not change.
+    """Return the largest float32 that is not above each value. Comparisons with a float32 give the same result.
 
     Args:
         values: array of any shape.
@@ -97,15 +97,15 @@ def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
 def _xgboost(content: bytes) -> Forest:
     learner = json.loads(content)["learner"]
     booster = learner["gradient_booster"]
-    weights = booster.get("weight_drop")  # of dart
+    weights = booster.get("weight_drop")  # weights of the trees, for dart
     if booster["name"] not in ("gbtree", "dart"):
-        bad_value("model", f"be of boosted trees, for ONNX; {_ELSE}", repr(booster["name"]))
+        bad_value("model", "have the booster gbtree or dart for an export to ONNX", repr(booster["name"]))
     booster = booster.get("gbtree", booster)
     base = float(learner["learner_model_param"]["base_score"].strip("[]"))
     trees = []
     for place, tree in enumerate(booster["model"]["trees"]):
         if tree["categories"]:
-            bad_value("model", f"have numerical splits only, for ONNX; {_ELSE}", "categorical splits")
+            bad_value("model", f"have only numerical splits {_ONNX} splits)", "categorical splits")
         left = np.array(tree["left_children"], dtype=np.int64)
         leaf, numbers = left == -1, np.array(tree["split_conditions"], dtype=np.float32)
         value = np.where(leaf, numbers, np.float32(0)) * np.float32(1 if weights is None else weights[place])

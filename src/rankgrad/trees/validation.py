@@ -1,4 +1,4 @@
-"""Measure the metric of a run of trees on the validation lists, after every tree."""
+"""Compute the metric of a run of trees on the validation lists after every tree."""
 
 from typing import Any
 
@@ -10,28 +10,28 @@ from rankgrad.metrics.custom import as_metric, metric_text
 
 
 def measured(metric: Any) -> tuple[str, Any]:
-    """Return the name of a metric, as in history and settings, and the metric.
+    """Return the name of a metric, which history and settings use, and the metric object.
 
     Args:
-        metric: as text or object, or a function of the scores and labels of one list.
+        metric: spec, metric object, or function of the scores and labels of one list.
     """
     return metric_text(metric), as_metric(metric)
 
 
 class TreeValidator:
-    """The metric on the validation lists, and the best number of trees by it."""
+    """The metric on the validation lists after each tree, and the best number of trees."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:
         self.data, (self.name, self.metric) = data, measured(metric)
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Measure the metric, and store its value.
+        """Compute the metric, store its value, and return it.
 
         Args:
-            scores: of the validation lists, `(documents,)`.
+            scores: scores of the validation lists, `(documents,)`.
         """
-        scores = np.asarray(scores, dtype=np.float32)  # as from `predict`: ties there must be ties here
+        scores = np.asarray(scores, dtype=np.float32)  # float32 as in `predict`, so that the ties are the same
         values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
         kept = values[~values.isnan()]
         self.values.append(float(kept.double().mean()) if len(kept) else 0.0)

@@ -1,4 +1,4 @@
-"""Check JSON files of XGBoost before XGBoost reads them: it does not check indices, and may crash.
+"""Check JSON files of XGBoost before XGBoost reads them. Wrong indices could crash XGBoost.
 
 A file must have the format of XGBoost 2 or 3 for a model with one score per document, with the booster gbtree or dart,
 and with numerical splits. Everything else is an error. XGBoost then reads the checked content, not the original bytes.
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.trees.file_checks import check_integer, check_range, walk
 
-_MOST, _NONE = 2**31 - 1, 2**31 - 1  # the parent of the root in a file of XGBoost
+_MOST = 2**31 - 1
+_NONE = 2**31 - 1  # parent of the root in a file of XGBoost
 _OBJECTIVES = ("reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map")
 _FLOATS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 _WHOLES = ("default_left", "left_children", "right_children", "parents", "split_indices", "split_type")
@@ -24,11 +25,11 @@ _SCORE = re.compile(r"\[?-?\d+(\.\d+)?(E-?\d+)?\]?")
 
 
 def checked_xgboost(content: bytes, features: int) -> bytes:
-    """Return the checked content for XGBoost; an error unless it is a model of `features` columns that is safe."""
+    """Check that the content is a model with `features` features that is safe to load, and return it for XGBoost."""
     try:
         model = json.loads(content)
     except RecursionError:
-        bad_value("file", "be JSON", "JSON that is nested too deeply")
+        bad_value("file", "be JSON of XGBoost", "JSON that is nested too deeply")
     parts = _keys("model", model, ("learner", "version"))
     learner = _keys("learner", parts["learner"], (
         "attributes", "feature_names", "feature_types", "gradient_booster", "learner_model_param", "objective",
@@ -65,7 +66,7 @@ def _objective(given: Any) -> None:
         elif name in ("ti+", "tj-"):  # the learned position bias
             _floats(name, value)
         elif name != "name":
-            bad_value("objective", "hold only keys that XGBoost writes", repr(name)[:40])
+            bad_value("objective", "contain only keys that XGBoost writes", repr(name)[:40])
 
 
 def _booster(given: Any, features: int) -> None:
@@ -81,7 +82,7 @@ def _booster(given: Any, features: int) -> None:
     model = _keys("model", booster["model"], names, maybe=("cats", "iteration_indptr"))
     for name, value in _keys("cats", model.get("cats", {}), None).items():
         if value != []:
-            bad_value(name, "be empty: no split is categorical", repr(value)[:40])
+            bad_value(name, "be empty, because no split is categorical", repr(value)[:40])
     trees = model["trees"]
     if not isinstance(trees, list):
         bad_type("trees", "be a list", type(trees).__name__)
@@ -93,7 +94,8 @@ def _booster(given: Any, features: int) -> None:
     if "iteration_indptr" in model:
         rounds = _wholes("iteration_indptr", model["iteration_indptr"])
         if len(rounds) < 1 or rounds[0] != 0 or rounds[-1] != len(trees) or (np.diff(rounds) < 0).any():
-            bad_value("iteration_indptr", f"rise from 0 to {len(trees)}", str(rounds[:8].tolist()))
+            must = f"start at 0, not decrease, and end at {len(trees)}"
+            bad_value("iteration_indptr", must, str(rounds[:8].tolist()))
     if dropped is not None and len(dropped) != len(trees):
         bad_value("weight_drop", f"be {len(trees)} numbers", len(dropped))
     for place, tree in enumerate(trees):
@@ -114,7 +116,7 @@ def _tree(given: Any, place: int, features: int) -> None:
     check_integer("size_leaf_vector", about["size_leaf_vector"], 0, 1)
     for name in _EMPTY:
         if tree[name] != []:
-            bad_value(name, "be empty: no split is categorical", repr(tree[name])[:40])
+            bad_value(name, "be empty, because no split is categorical", repr(tree[name])[:40])
     for name in _FLOATS:
         _floats(name, tree[name], nodes)
     found = {name: _wholes(name, tree[name], nodes) for name in _WHOLES}
@@ -127,26 +129,29 @@ def _tree(given: Any, place: int, features: int) -> None:
         check_range("children of a leaf", children[~inner], -1, -1)
     reached = walk(left, right, inner) == 1
     if (~reached).sum() != deleted:
-        bad_value("children", f"lead to all nodes but the {deleted} that were deleted", f"{reached.sum()} of {nodes}")
+        bad_value("children", f"lead to all nodes except {deleted} deleted nodes", f"{reached.sum()} of {nodes} nodes")
     check_range("split_indices", found["split_indices"][reached], 0, features - 1)
     if inner[~reached].any():
         bad_value("deleted nodes", "have no children", "children")
     splits = np.flatnonzero(inner)
     if parents[0] != _NONE or (parents[left[splits]] != splits).any() or (parents[right[splits]] != splits).any():
-        bad_value("parents", "agree with the children", "others")
+        bad_value("parents", "match left_children and right_children", "different nodes")
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:
-    """Check the keys of an object; `known` None: any keys; keys in `maybe` may be missing, None: all may."""
+    """Return an object, and first check its keys. With `known` None, it may have any keys.
+
+    Keys in `maybe` may be missing; with `maybe` None, all keys may be missing.
+    """
     if not isinstance(value, dict):
-        bad_type(name, "be an object", type(value).__name__)
+        bad_type(name, "be a JSON object", type(value).__name__)
     if known is not None:
         for key in value:
             if key not in known:
-                bad_value(name, "hold only keys that XGBoost writes", repr(key)[:40])
+                bad_value(name, "contain only keys that XGBoost writes", repr(key)[:40])
         for key in known if maybe is not None else ():
             if key not in value and key not in maybe:  # type: ignore[operator]
-                bad_value(name, f"hold {key}", "none")
+                bad_value(name, f"contain {key}", "no such key")
     return value
 
 
@@ -162,7 +167,7 @@ def _names(name: str, value: Any, features: int) -> None:
         or not all(isinstance(each, str) for each in value)
         or len(value) not in (0, features)
     ):
-        bad_value(name, f"be {features} texts, or none", repr(value)[:40])
+        bad_value(name, f"be a list of {features} texts, or an empty list", repr(value)[:40])
 
 
 def _wholes(name: str, value: Any, count: int | None = None) -> NDArray[np.int64]:
