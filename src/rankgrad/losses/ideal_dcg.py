@@ -1,18 +1,10 @@
 """Compute gains divided by the ideal DCG, without overflow for large labels."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from rankgrad.errors import one_of
-
-Gain = str | Callable[[Tensor], Tensor]
-
-
-def log2_discount(ranks: Tensor) -> Tensor:
-    """Return the divisor of a gain at this rank: `log2(1 + rank)`."""
-    return torch.log2(1.0 + ranks)
+from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
@@ -26,11 +18,11 @@ def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True)
     return torch.where(mask, torch.exp2(labels - top) - torch.exp2(-top), 0.0)
 
 
-def ideal_dcg(gains: Tensor, k: int | None = None, discount: Callable[[Tensor], Tensor] = log2_discount) -> Tensor:
+def ideal_dcg(gains: Tensor, k: int | None = None, discount: Discount = "log2") -> Tensor:
     """Return the largest possible DCG@k of these gains, `(...)`."""
     best = gains.sort(-1, descending=True).values[..., :k]
     ranks = torch.arange(1, best.shape[-1] + 1, dtype=gains.dtype, device=gains.device)
-    return (best / discount(ranks)).sum(-1)
+    return (best / rank_discounts(ranks, discount)).sum(-1)
 
 
 def share_of_ideal(
@@ -38,7 +30,7 @@ def share_of_ideal(
     mask: Tensor,
     k: int | None = None,
     gain: Gain = "exp",
-    discount: Callable[[Tensor], Tensor] = log2_discount,
+    discount: Discount = "log2",
 ) -> Tensor:
     """Return `G(y_i) / ideal DCG@k`, `(..., n)`; 0 for a list without gain."""
     gained = gains(labels, mask, gain)

@@ -1,6 +1,5 @@
 """A metric for the losses: its name, its cutoff and the checked options of its formula."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -8,8 +7,9 @@ from torch import Tensor
 
 from rankgrad.errors import one_of
 from rankgrad.lists import Lists
-from rankgrad.losses.ideal_dcg import Gain, gains, ideal_dcg, log2_discount, share_of_ideal
+from rankgrad.losses.ideal_dcg import gains, ideal_dcg, share_of_ideal
 from rankgrad.metrics import Metric, parse_metric
+from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 from rankgrad.metrics.ranked_lists import check_cutoff
 
 
@@ -19,24 +19,24 @@ class MetricFormula(NamedTuple):
     name: str
     k: int | None = None
     gain: Gain = "exp"
-    discount: str | Callable[[Tensor], Tensor] = "log2"
+    discount: Discount = "log2"
     threshold: float = 0.0
     first: str = "relevant"
     max_label: float = 4.0
 
     def discounted(self, ranks: Tensor) -> Tensor:
         """Return the divisor of a gain at this rank."""
-        return self.discount(ranks) if callable(self.discount) else log2_discount(ranks)
+        return rank_discounts(ranks, self.discount)
 
     def gains(self, lists: Lists) -> Tensor:
         """Return the gains of the documents, `(..., n)`; for nDCG divided by the ideal DCG."""
         if self.name == "nDCG":
-            return share_of_ideal(lists.labels, lists.mask, self.k, self.gain, self.discounted)
+            return share_of_ideal(lists.labels, lists.mask, self.k, self.gain, self.discount)
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
 
     def ideal(self, gains: Tensor) -> Tensor:
         """Return the largest possible DCG of these gains, `(...)`, as a divisor: 1 for a list without gains."""
-        ideal = ideal_dcg(gains, self.k, self.discounted)
+        ideal = ideal_dcg(gains, self.k, self.discount)
         return torch.where(ideal > 0, ideal, 1.0)
 
     def relevant(self, lists: Lists) -> Tensor:

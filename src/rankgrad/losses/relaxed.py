@@ -87,18 +87,17 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
         counted = every if metric.k is None else every.clamp(max=metric.k + 1)
         return _arp(lists, (counted[:, None] * permutation).sum(-2))
     if metric.name == "ERR":
-        chance = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label
-        satisfied = at_ranks(torch.where(lists.mask, chance, 0.0))
-        return (satisfied * _still_looking(satisfied) / rank).sum(-1)
-    relevant = metric.relevant(lists).to(lists.scores.dtype)
+        relevant = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label  # 0 in padding
+    else:
+        relevant = metric.relevant(lists).to(lists.scores.dtype)
     found, total = at_ranks(relevant), relevant.sum(-1).clamp(min=1)
     if metric.name == "P":
         return found.sum(-1) / _depth(metric, lists)
     if metric.name == "R":
         return found.sum(-1) / total
-    if metric.name == "RR":
-        return (found * _still_looking(found) / rank).sum(-1)
-    return (found * found.cumsum(-1) / rank).sum(-1) / total  # AP
+    if metric.name == "AP":
+        return (found * found.cumsum(-1) / rank).sum(-1) / total
+    return (found * _still_looking(found) / rank).sum(-1)  # RR, ERR
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:

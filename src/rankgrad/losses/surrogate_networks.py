@@ -14,7 +14,8 @@ from torch.nn.functional import leaky_relu, relu, scaled_dot_product_attention, 
 
 from rankgrad.atomic_files import read_tensors
 from rankgrad.errors import bad_value, one_of
-from rankgrad.losses.ideal_dcg import log2_discount, share_of_ideal
+from rankgrad.losses.ideal_dcg import share_of_ideal
+from rankgrad.metrics.cumulative_gain import rank_discounts
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 FORMAT, VERSION = "rankgrad neural loss", 1
@@ -72,7 +73,7 @@ class MendedNetwork(nn.Module):
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
         seen = torch.stack([*ranks, *(n + 1.0 - rank for rank in ranks), n], -1).log()  # (lists, n, features)
         share = self.out(silu(self.middle(silu(self.enter(seen)))))[..., 0].sigmoid()
-        least = 1.0 / log2_discount(n)
+        least = 1.0 / rank_discounts(n)
         return least + (1.0 - least) * share
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from rankgrad.errors import bad_value
 from rankgrad.lists import Lists
 from rankgrad.losses.metric_formula import MetricFormula
+from rankgrad.metrics.ranked_lists import within
 from rankgrad.metrics.sort_order import ranks
 
 METRICS = ("nDCG", "P", "AP", "RR")
@@ -15,16 +16,16 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
     """Return `|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant in the gradient."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)
-    within = torch.ones_like(rank) if metric.k is None else (rank <= metric.k).to(rank.dtype)
+    inside = within(rank, metric.k)
     if metric.name == "nDCG":
-        return gaps(metric.gains(lists)) * gaps(within / metric.discounted(rank))
+        return gaps(metric.gains(lists)) * gaps(inside / metric.discounted(rank))
     relevant = metric.relevant(lists).to(rank.dtype)
     if metric.name == "P":
         if metric.k is None:
             bad_value("metric", "have a cutoff, as P@5", "P")
-        return gaps(relevant) * gaps(within) / metric.k
+        return gaps(relevant) * gaps(inside) / metric.k
     if metric.name == "AP":
-        return gaps(relevant) * _average_precision(relevant, place, within / rank)
+        return gaps(relevant) * _average_precision(relevant, place, inside / rank)
     return _reciprocal_rank(relevant, rank, metric.k)
 
 

@@ -111,13 +111,13 @@ def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount
         # Named gains increase with the label, so the highest labels have the highest gains.
         labels = ranked.best(ranked.judged, k)
         best, gains = (_gains(tensor, gain, labels[..., :1]) for tensor in (labels, head.labels))
-    ideal = (best * (1 / _divisor(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
+    ideal = (best * (1 / rank_discounts(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
     return ListValues(_discounted(head, gains, k, discount) / torch.where(ideal > 0, ideal, 1.0), ideal > 0)
 
 
 def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount) -> Tensor:
     rank = ranked.places()
-    weights = ranked.spread(within(rank, k) / _divisor(rank, discount))
+    weights = ranked.spread(within(rank, k) / rank_discounts(rank, discount))
     return (torch.where(ranked.mask, gains, 0.0) * weights).sum(-1)
 
 
@@ -132,8 +132,9 @@ def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
     return torch.exp2(labels - top) * -torch.expm1(-math.log(2) * labels)
 
 
-def _divisor(rank: Tensor, discount: Discount) -> Tensor:
-    return discount(rank) if callable(discount) else torch.log2(1 + rank)
+def rank_discounts(ranks: Tensor, discount: Discount = "log2") -> Tensor:
+    """Return the discounts of ranks; the gain at a rank is divided by its discount."""
+    return discount(ranks) if callable(discount) else torch.log2(1 + ranks)
 
 
 def _check(k: int | None, gain: Gain, discount: Discount) -> None:
