@@ -26,7 +26,7 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def mistyped(value: object, choices: Iterable[str], otherwise: str = "") -> str:
-    """Write an unknown name for the end of an error: `'mpl'; did you mean 'mlp'?`; without a near name, `otherwise`."""
+    """Return the end of an error about an unknown name: `'mpl'; did you mean 'mlp'?`, or with the hint `otherwise`."""
     near = nearest(str(value), choices)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else otherwise
     return f"{value!r}; {hint}" if hint else repr(value)

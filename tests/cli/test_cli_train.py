@@ -157,7 +157,7 @@ def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, leto
     told = rankgrad("train", "--data", letor[0], "--epochs", 1, "--out", tmp_path / "a")
     lists = len(letor[1])
     assert f"train: {lists - round(lists / 5)} lists" in told
-    assert re.search(rf"validation: {round(lists / 5)} lists.*held out of train.*--holdout 0.2", told)
+    assert re.search(rf"validation: {round(lists / 5)} lists.*held out from train.*--holdout 0.2", told)
     assert "test lists" not in told
     judged = json.loads(rankgrad("evaluate", tmp_path / "a", "--split", "validation", "-m", "nDCG@10", "--json"))
     kept = json.loads((tmp_path / "a" / "metrics.json").read_text())
