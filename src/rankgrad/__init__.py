@@ -1,4 +1,4 @@
-"""rankgrad trains rankers on the metric that evaluates them.
+"""rankgrad trains rankers on the metric that they are evaluated with.
 
 Packages are loaded when they are first used, so that `import rankgrad` is nearly as fast as `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,

@@ -47,7 +47,7 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
         if found is None or path in _open:
             continue
         here = found["host"] == _host()
-        mine = here and int(found["pid"]) == os.getpid()  # or an earlier process with the same id wrote it
+        mine = here and int(found["pid"]) == os.getpid()  # also true for an earlier process with the same id
         if here and not (mine and name is None) and _alive(int(found["pid"])):
             continue
         if name is None and (path.is_symlink() or path.is_file()):

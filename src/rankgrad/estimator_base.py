@@ -68,7 +68,7 @@ class RowRanker(BaseEstimator):
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read the values that `_keep` wrote. Without its file, the model was trained by a command."""
+        """Read the values that `_keep` wrote. The file does not exist if a command trained the model."""
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
@@ -163,7 +163,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return the query ids or list sizes of the first set; `lists` has those of one set or of a list of sets."""
+    """Return the query ids or list sizes of the first set; `lists` is for one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:

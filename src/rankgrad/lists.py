@@ -258,9 +258,8 @@ def _real(name: str, value: Any) -> Tensor:
     """Return a tensor of real numbers, from a tensor or any value that PyTorch can convert."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
-            value = value.astype(
-                value.dtype.newbyteorder("="), order="C"
-            )  # copy the array, because PyTorch cannot use its memory
+            # A copy, because PyTorch cannot use the memory of this array.
+            value = value.astype(value.dtype.newbyteorder("="), order="C")
         try:
             value = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):

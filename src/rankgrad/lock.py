@@ -67,7 +67,7 @@ def _take(folder: Path) -> int | None:
                 os.close(file)
                 bad_value("out", "be a folder that no other run uses", folder)
             time.sleep(0.02)
-        except FileNotFoundError:  # removed at this moment
+        except FileNotFoundError:  # another run removed the file in the meantime
             pass
         except OSError:
             os.close(file)

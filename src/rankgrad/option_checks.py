@@ -1,4 +1,4 @@
-"""Check the values of options against the annotations of the parameters, before the training."""
+"""Check the values of options against the annotations of the parameters, before they are used."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import LARGEST_CUTOFF, show
 
-# Largest whole number of an option in a spec. A larger number, such as a typo, could need hours or all memory.
+# Largest whole number of an option in a spec. A larger number is probably a typo: it could need hours or all memory.
 LARGEST = 1_000_000
 _LARGEST_OF = {
     "k": LARGEST_CUTOFF,
@@ -78,9 +78,8 @@ def _is(kind: Any, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return (
-            number and abs(value) <= sys.float_info.max
-        )  # False for NaN, and for an int that is too large for a float
+        # False for NaN, and for an int that is too large for a float.
+        return number and abs(value) <= sys.float_info.max
     if isinstance(kind, type) and not typing.get_args(kind):
         return isinstance(value, kind)
     if typing.get_origin(kind) is Callable:

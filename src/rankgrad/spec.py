@@ -307,7 +307,7 @@ def _unquoted(text: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """Return a value as text; in quotes, if without quotes it would be read as several values."""
+    """Return a value as text, in quotes if it would otherwise be read as several values."""
     if not isinstance(value, str):
         return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     bare = value == value.strip() and value[:1] not in ("", "'", '"')

@@ -19,7 +19,7 @@ COMMANDS = (
 )
 
 app = typer.Typer(
-    help="Train rankers on the metric that evaluates them.",
+    help="Train rankers on the metric that they are evaluated with.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -35,7 +35,7 @@ def only_run(out: Path) -> AbstractContextManager[None]:
 
 
 def check_device(device: str) -> str:
-    """Check a device, `auto`, `cpu` or `cuda[:number]`; return it, or the best device of this machine for `auto`."""
+    """Check a device (`auto`, `cpu` or `cuda[:number]`) and return it; `auto` becomes `cuda` or `cpu`."""
     import torch
 
     from rankgrad.errors import bad_value, one_of

@@ -45,7 +45,7 @@ def evaluate(
     scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer.features))
-    # A single file has no splits: with --data it is evaluated, but without --data it is the training file.
+    # A single file has no splits. With --data, all its lists are evaluated. Without --data, it is the training file.
     if split not in parts and (len(parts) > 1 or data is None):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]

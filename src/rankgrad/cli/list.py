@@ -70,7 +70,7 @@ def _metrics() -> None:
     ]
     notes = (
         "Form: name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
-        "MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower is better.",
+        "The names MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower values are better.",
     )
     print_names(("metric", "description", "options"), rows, notes)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 FORMATS = ("scores", "trec")
-_ROWS = 16_384  # documents scored at a time
+_ROWS = 16_384  # number of documents per block
 
 
 def predict(

@@ -85,7 +85,7 @@ def train(
     ] = None,
     weight_decay: Annotated[str | None, _setting("Weight decay of the ranker", "0.0", "<float>", more=True)] = None,
     loss_lr: Annotated[
-        str | None, _setting("Learning rate of the loss's parameters; none: same as --lr", "none", "<float>", more=True)
+        str | None, _setting("Learning rate of the loss's parameters; none means --lr", "none", "<float>", more=True)
     ] = None,
     schedule: Annotated[
         str | None,
@@ -99,7 +99,9 @@ def train(
     clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
     ema: Annotated[
         str | None,
-        _setting("Keep a moving average of the weights with this decay; 0: no average", "0.0", "<float>", more=True),
+        _setting(
+            "Keep a moving average of the weights with this decay; 0 means no average", "0.0", "<float>", more=True
+        ),
     ] = None,
     precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
     data_on: Annotated[

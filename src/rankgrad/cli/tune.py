@@ -102,7 +102,7 @@ def _choices(text: str) -> Any:
 
 
 def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
-    """Check that the folder contains no different search, and no model of another command."""
+    """Check that the folder does not contain a different search, or a model of another command."""
     from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
@@ -125,7 +125,7 @@ def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
-    """Return the source; with seed None to resume a search of version 0.1, which recorded no seed."""
+    """Return the source; with seed None if the folder contains a search of version 0.1, which recorded no seed."""
     from dataclasses import replace
 
     from rankgrad.atomic_files import read_json

@@ -1,4 +1,4 @@
-"""One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom ones.
+"""One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom kinds.
 
 `TrainedModel` is a trained ranker. `RankerKind` is a way to train one. `register` adds a kind, `kind_of` returns the
 kind of a spec, `load` reads a saved model of any kind.

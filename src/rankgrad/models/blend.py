@@ -29,7 +29,7 @@ class BlendModel(TrainedModel):
     """Model whose scores are weighted sums of the scores of other models."""
 
     models: list[TrainedModel]
-    weights: NDArray[np.float64]  # (models,), at least 0, with sum 1
+    weights: NDArray[np.float64]  # weights of the models, `(models,)`, at least 0, with sum 1
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)

@@ -280,7 +280,7 @@ class RankerKind(ABC):
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the versions of packages that only this kind uses, because results of the training depend on them.
+        """Return the versions of the packages of this kind, such as its framework; results record them.
 
         Args:
             settings: settings of the run.
