@@ -228,7 +228,7 @@ def test_a_generated_set_takes_brackets():
 
     one, other = load("synthetic:lists=5,features=10"), load("Synthetic(lists=5, features=10)")
     assert (one.train.features == other.train.features).all()
-    with pytest.raises(ValueError, match=r"name must be written .*, without a cutoff"):
+    with pytest.raises(ValueError, match=r"name must have the form .*, without a cutoff"):
         loading.check_source("synthetic(lists=5)@3")
 
 
