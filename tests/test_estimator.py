@@ -327,7 +327,7 @@ def test_an_eval_set_chooses_the_epoch_in_whatever_form_it_comes(form):
 
 def test_the_first_of_several_sets_chooses():
     both = {"eval_set": [(XV, YV), (X, Y)], "eval_qid": [QV, QID]}
-    with pytest.warns(UserWarning, match="holds 2 sets: the first selects the epoch"):
+    with pytest.warns(UserWarning, match="contains 2 sets: the first selects the epoch"):
         ranker = quick().fit(X, Y, qid=QID, **both)
     alone = quick().fit(X, Y, qid=QID, **FORMS["pair"])
     np.testing.assert_array_equal(ranker.predict(X), alone.predict(X))
@@ -398,7 +398,7 @@ def test_a_folder_of_a_training_run_loads_even_after_a_kill(tmp_path):
 def test_feature_names_that_do_not_fit_are_refused(fitted, tmp_path):
     fitted.save(tmp_path)
     (tmp_path / "estimator.json").write_text(json.dumps({"feature_names": ["a"]}))
-    with pytest.raises(ValueError, match="must name 4 features; got 1"):
+    with pytest.raises(ValueError, match="must contain 4 feature names; got 1"):
         Ranker.load(tmp_path)
 
 

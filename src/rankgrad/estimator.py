@@ -230,7 +230,7 @@ class Ranker(RowRanker):
         settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
         settings.check()
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
-            bad_value("holdout", "be a number, at least 0 and below 1", repr(self.holdout))
+            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         if self.out is None and (settings.trackers or settings.save_steps):
             bad_value("out", "be a folder if trackers or save_steps are set", None)
         return settings
