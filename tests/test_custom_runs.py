@@ -178,7 +178,7 @@ def test_the_estimator_takes_own_parts_and_leaves_them(tmp_path):
         assert all(torch.equal(value, OWN[name].state_dict()[key]) for key, value in state.items())
     assert ranker.get_params()["loss"] is OWN["loss"]
     assert np.array_equal(pickle.loads(pickle.dumps(ranker)).predict(X, qid=QID), scores)
-    with pytest.raises(ValueError, match=f"qid or group must be given: with {HERE}.Padded a score depends"):
+    with pytest.raises(ValueError, match=f"qid or group must be given, because with {HERE}.Padded a score depends"):
         ranker.predict(X)
     ranker.save(tmp_path)
     loaded = rg.Ranker.load(tmp_path, model=Padded())

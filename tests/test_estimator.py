@@ -188,7 +188,9 @@ def test_scattered_and_grouped_rows_train_the_same_ranker():
 )
 def test_where_lists_matter_predict_asks_for_them(settings):
     ranker = quick(**settings).fit(X, Y, qid=QID)
-    with pytest.raises(ValueError, match=r"qid or group must be given: with .* a score depends on the whole list"):
+    with pytest.raises(
+        ValueError, match=r"qid or group must be given, because with .* a score depends on the whole list"
+    ):
         ranker.predict(X)
     assert ranker.predict(X, QID).shape == Y.shape
 
@@ -276,7 +278,7 @@ def test_weights_change_what_is_learnt_and_are_refused_by_losses_without():
     for weights, message in (
         (np.ones(3), f"have one value per row, \\({len(Y)},\\)"),
         (-np.ones(len(Y)), "be finite and at least 0"),
-        (np.zeros(len(Y)), "not be zero everywhere"),
+        (np.zeros(len(Y)), "contain a weight above 0; got only zeros"),
     ):
         with pytest.raises(ValueError, match=f"sample_weight must {message}"):
             quick().fit(X, Y, qid=QID, sample_weight=weights)
@@ -325,7 +327,7 @@ def test_an_eval_set_chooses_the_epoch_in_whatever_form_it_comes(form):
 
 def test_the_first_of_several_sets_chooses():
     both = {"eval_set": [(XV, YV), (X, Y)], "eval_qid": [QV, QID]}
-    with pytest.warns(UserWarning, match="holds 2 sets: the first selects the epoch"):
+    with pytest.warns(UserWarning, match="contains 2 sets: the first selects the epoch"):
         ranker = quick().fit(X, Y, qid=QID, **both)
     alone = quick().fit(X, Y, qid=QID, **FORMS["pair"])
     np.testing.assert_array_equal(ranker.predict(X), alone.predict(X))
@@ -334,7 +336,7 @@ def test_the_first_of_several_sets_chooses():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"eval_set": (XV, YV)}, "eval_qid or eval_group must be given, one of them; got neither"),
+        ({"eval_set": (XV, YV)}, "exactly one of eval_qid and eval_group must be given; got neither"),
         ({"eval_set": XV, "eval_qid": QV}, r"eval_set must be \(X, y\) or a list of such pairs; got ndarray"),
         ({"eval_set": (XV, YV), "eval_qid": QV[1:]}, "eval_set: qid must have one query id per row"),
         ({"eval_set": (XV[:, :2], YV), "eval_qid": QV}, "eval_set: X has 2 features"),
@@ -396,7 +398,7 @@ def test_a_folder_of_a_training_run_loads_even_after_a_kill(tmp_path):
 def test_feature_names_that_do_not_fit_are_refused(fitted, tmp_path):
     fitted.save(tmp_path)
     (tmp_path / "estimator.json").write_text(json.dumps({"feature_names": ["a"]}))
-    with pytest.raises(ValueError, match="must name 4 features; got 1"):
+    with pytest.raises(ValueError, match="must contain 4 feature names; got 1"):
         Ranker.load(tmp_path)
 
 

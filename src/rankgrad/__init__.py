@@ -1,6 +1,6 @@
 """rankgrad trains rankers on the metric they are judged by.
 
-Packages are loaded when they are first used, so `import rankgrad` takes little longer than `import torch`:
+Packages are loaded when they are first used, so that `import rankgrad` is nearly as fast as `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,
 `rankgrad.trees`, `rankgrad.models`, `rankgrad.experiments`, `rankgrad.surrogate`. `rankgrad.Ranker` is the estimator,
 `rankgrad.blend` combines fitted rankers.
@@ -21,8 +21,8 @@ __all__ = [
     "surrogate", "training", "trees",
 ]  # fmt: skip
 
-# A public name that is loaded on first use is in `__all__`, and in the block below for type checkers and editors. If it
-# is not a module, it is also in `_MEMBERS`, with the module that defines it.
+# A public name that is loaded on first use must be in `__all__`, and in the block below for type checkers and editors.
+# A name that is not a module must also be in `_MEMBERS`, with the module that defines it.
 if TYPE_CHECKING:
     from rankgrad import data, experiments, lists, losses, metrics, models, rankers, relax, surrogate, training, trees
     from rankgrad.blend_estimator import blend
@@ -31,7 +31,7 @@ else:
     _MEMBERS = {"Ranker": "rankgrad.estimator", "blend": "rankgrad.blend_estimator"}
 
     def __getattr__(name: str) -> object:
-        """Load a public name. Type checkers do not see this function, so they report unknown names."""
+        """Load and return a public name. Type checkers do not see this function, so that they report unknown names."""
         if name in _MEMBERS:
             return getattr(importlib.import_module(_MEMBERS[name]), name)
         if name in __all__:

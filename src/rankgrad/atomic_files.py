@@ -1,7 +1,7 @@
-"""Atomic files with a checksum: written to a temporary file, then renamed; a hash in the file detects damage.
+"""Read and write files with a checksum, atomically: a temporary file is written, and then renamed.
 
-The hash of a file is in the file itself, so that file and hash change in one rename. A file without a hash is from a
-version before 0.2, or was written by hand; it is read without the check.
+The hash of a file is in the file itself, so that one rename changes both. A file without a hash is read without a
+check: it was written before version 0.2, or by hand.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 if TYPE_CHECKING:
     from torch import Tensor
 
-HASH = "sha256"  # key of the hash in JSON, and in the facts of tensors
+HASH = "sha256"  # key of the hash in a JSON file, and in the facts of a safetensors file
 _FIX = "restore it from a copy, or create it again"
-# `.name.host.process.random`, as `aside` makes them; and `.name.process`, as in version 0.1.
+# Temporary names: `.name.host.process.random`, which `aside` returns, and `.name.process` of version 0.1.
 _LEFTOVER = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{32}(\.old)?|\..+\.\d+")
-_LENGTH = 40  # characters of a name in such a name; file systems allow 255 bytes
+_LENGTH = 40  # maximum length of the name and of the host in a temporary name; file systems allow 255 bytes
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _open: set[Path] = set()  # temporary files of this process
 
 
 def aside(path: Path) -> Path:
-    """Return a random temporary name in the same folder, to write to before the rename."""
+    """Return a random name for a temporary file in the same folder."""
     return path.with_name(f".{path.name[:_LENGTH]}.{_host()}.{os.getpid()}.{secrets.token_hex(16)}")
 
 
@@ -38,15 +38,16 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: folder to clean.
-        name: file or folder that is about to be written: only its temporary files, of dead processes of this machine,
-            are removed. None, if the caller holds the folder's lock: all, except those of live processes here.
+        name: file or folder that will be written; only its temporary files from dead processes of this machine are
+            removed. With None, all temporary files are removed, except those of live processes of this machine; the
+            caller must have locked the folder.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _LEFTOVER.fullmatch(path.name)
         if found is None or path in _open:
             continue
         here = found["host"] == _host()
-        mine = here and int(found["pid"]) == os.getpid()  # or of an earlier process with the same id
+        mine = here and int(found["pid"]) == os.getpid()  # also true for an earlier process with the same id
         if here and not (mine and name is None) and _alive(int(found["pid"])):
             continue
         if name is None and (path.is_symlink() or path.is_file()):
@@ -57,12 +58,12 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file, which replaces `path` if the block ends without error; a disk error names `path`."""
+    """Open a temporary file, which replaces `path` if the block ends without an error. Disk errors name `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = aside(path)
     _open.add(temporary)
     with naming(path):
-        # Exclusive: an existing file or link is never written to.
+        # O_EXCL: an existing file or link is never opened.
         file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
     try:
         try:
@@ -82,17 +83,17 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make a system error, such as a full disk, name this file."""
+    """Set the file name of a system error in the block, such as a full disk, to this path."""
     try:
         yield
     except OSError as error:
         error.filename = str(path)
-        del error.filename2  # second file of a rename
+        del error.filename2  # the second file name, of a rename
         raise
 
 
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
-    """Open a file to append to, truncated to a length; a symbolic link is an error, because it may point anywhere."""
+    """Truncate a file to a length, if one is given, and open it to append; a symbolic link is an error."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
     with naming(path):
@@ -106,9 +107,8 @@ def check_plain(folder: Path) -> None:
     """Check that an output folder contains no symbolic link."""
     for path in folder.iterdir():
         if path.is_symlink():
-            raise ValueError(
-                f"{path} must not be a symbolic link, because a run would write through it; got one: remove it"
-            )
+            must = "not be a symbolic link, because a run would write to its target"
+            raise ValueError(f"{path} must {must}; got a symbolic link: remove it")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -118,28 +118,28 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
-    """Write JSON with one key per line, without NaN; `seal` adds the hash of a dictionary, which `read_json` checks."""
+    """Write JSON with one key per line; NaN is an error. With `seal`, also write a hash, which `read_json` checks."""
     if seal:
         value = {**value, HASH: _hash_of_json(json.loads(json.dumps(value, allow_nan=False)))}
     write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the dictionary in a JSON file, without its hash; for a damaged file, the error names the file."""
+    """Return the dictionary in a JSON file, without its hash; an error about a damaged file names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be JSON; got {error}: {_FIX}") from error
+        raise ValueError(f"{path} must be JSON; got the error {error}: {_FIX}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path} must be a JSON object; got a {type(value).__name__}: {_FIX}")
     if (known := value.pop(HASH, None)) is not None and known != _hash_of_json(value):
-        edited = f'for an edit by hand, delete its "{HASH}"'
-        raise ValueError(f"{path} must be as it was written; got other content: {_FIX}; {edited}")
+        edited = f'if you edited it by hand, delete its "{HASH}"'
+        raise ValueError(f"{path} must be unchanged since it was written; got different content: {_FIX}; {edited}")
     return value
 
 
 def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any] | None = None) -> None:
-    """Write a safetensors file; `facts` are JSON in its header, with a hash of tensors and facts."""
+    """Write a safetensors file. Its header contains `facts` as JSON, and a hash of tensors and facts."""
     from safetensors.torch import save
 
     kept: dict[str, Tensor] = {}
@@ -147,19 +147,19 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
     for name, tensor in tensors.items():
         kept[name] = tensor.detach().cpu().contiguous()
         if (place := kept[name].untyped_storage().data_ptr()) in places:
-            kept[name] = kept[name].clone()  # weights that layers share: the format does not support sharing
+            kept[name] = kept[name].clone()  # layers share these weights, which the format does not support
         places.add(place)
-    # The hash is part of the facts, because entries of metadata have no fixed order: same content, same bytes.
+    # The hash is part of the facts, because several entries of metadata would have no fixed order in the file.
     header = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}
     write_bytes(path, save(kept, {"facts": json.dumps(header)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Return the tensors of a safetensors file, and its facts. Nothing in such a file can run code."""
+    """Return the tensors and the facts of a safetensors file. Such a file cannot run code."""
     from safetensors import SafetensorError, safe_open
 
     def damaged(got: object) -> NoReturn:
-        raise ValueError(f"{path} must be a whole safetensors file, as it was written; got {got}: {_FIX}")
+        raise ValueError(f"{path} must be a complete, unchanged safetensors file; got {got}: {_FIX}")
 
     try:
         with safe_open(path, framework="pt") as file:
@@ -167,16 +167,16 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts = json.loads(header.get("facts", "{}"))
     except (SafetensorError, ValueError, RecursionError) as error:
-        damaged(error)
+        damaged(f"the error {error}")
     if not isinstance(facts, dict) or not header.keys() <= {"facts", "format"}:
-        damaged("a header of another program")
+        damaged("a header that another program wrote")
     if (known := facts.pop(HASH, None)) is not None and known != _hash_of_tensors(tensors, facts):
         damaged("damaged content")
     return tensors, facts
 
 
 def hash_of(content: bytes) -> str:
-    """Return the SHA-256 hash, in hexadecimal digits."""
+    """Return the SHA-256 hash of the content, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -195,7 +195,7 @@ def _hash_of_tensors(tensors: dict[str, "Tensor"], facts: dict[str, Any]) -> str
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name}, which is not a number")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _host() -> str:

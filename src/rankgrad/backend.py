@@ -1,4 +1,4 @@
-"""Choose the implementation of the losses: fused kernels or plain PyTorch; and the C++ module for kernels on a GPU."""
+"""Choose the implementation of the losses: fused kernels or plain PyTorch, and on a GPU a C++ module or Python."""
 
 import os
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ _native: ContextVar[bool | None] = ContextVar("rankgrad_native", default=None)
 def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]:
     """Choose the implementation of the losses inside a `with` block.
 
-    Outside of any block the environment variables `RANKGRAD_BACKEND` and `RANKGRAD_NATIVE` decide. Blocks nest; each
-    applies to its thread only.
+    Outside of such blocks, the environment variables `RANKGRAD_BACKEND` and `RANKGRAD_NATIVE` decide. Blocks can be
+    nested. A block applies only to its thread.
 
     Args:
-        name: `"auto"` (the default) uses the fused kernel if one exists for the loss and the device; `"fused"` also
-            does so inside `torch.func` transforms, and is an error on a device or with an option that has no kernel;
-            `"plain"` uses the readable PyTorch version, which is the reference. Losses without a kernel are always
+        name: name of the backend. `"auto"` uses the fused kernel if one exists for the loss and the device. `"fused"`
+            uses it also inside `torch.func` transforms, and raises an error if no kernel supports the device or an
+            option. `"plain"` uses PyTorch operations, which are the reference. Losses without any kernel are always
             plain.
-        native: True lets eager calls on an NVIDIA GPU go through a small C++ module instead of Python; the results
-            are the same. It is off by default, because the first such call on a machine starts the C++ compiler in
-            the background. None keeps the current value.
+        native: True to launch the kernels of eager calls on an NVIDIA GPU from a small C++ module instead of Python.
+            The results are the same. It is off by default, because the first such call on a machine starts the C++
+            compiler in the background. None keeps the current value.
 
     Example:
         >>> with backend("plain"):
@@ -54,14 +54,14 @@ def current() -> str:
 
 
 def native() -> bool:
-    """Return True if the C++ module for eager calls on a GPU may be built and used; off by default."""
+    """Return True if the C++ module for eager calls on a GPU may be built and used; the default is False."""
     chosen = _native.get()
     return _native_by_default() if chosen is None else chosen
 
 
 @lru_cache(maxsize=1)
 def _native_by_default() -> bool:
-    """Read the environment once: every eager call needs the value, and a lookup takes longer than the rest."""
+    """Return the value of `RANKGRAD_NATIVE`. It is read only once, because every eager call needs it."""
     wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
     one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
     return wanted == "1"

@@ -1,4 +1,4 @@
-"""Estimator that blends fitted rankers; `rankgrad.models.blend` has the model that it fits."""
+"""Estimator that blends fitted rankers; `rankgrad.models.blend` contains its model."""
 
 import os
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return a blend of fitted rankers. Its `fit` finds the weights: give it lists on which no ranker was trained.
+    """Return a blend of fitted rankers. Its `fit` fits the weights: use lists on which no ranker was trained.
 
     Args:
-        rankers: `rankgrad.Ranker`, `TreeRanker` or blends, all fitted on the same features.
-        loss: loss that the weights minimise, as text.
-        even: strength of the preference for equal weights; it helps most if there are few lists to fit on.
+        rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), all with the same features.
+        loss: spec of the loss that the weights minimise.
+        even: strength of the preference for equal weights; useful if there are few lists.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -
 
 
 class Blend(RowRanker):
-    """Estimator that `blend` returns. After `fit`: `weights_`, one per ranker, at least 0, with sum 1; and `model_`."""
+    """Estimator that `blend` returns. `fit` sets `model_`, and `weights_`: one per ranker, at least 0, with sum 1."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
         self.rankers = rankers
@@ -51,10 +51,10 @@ class Blend(RowRanker):
         return all(ranker._takes_nan for ranker in self.rankers)
 
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
-        """Fit the weights on labelled lists; arguments as in `rankgrad.Ranker.fit`. The rankers are not changed."""
+        """Fit the weights on labelled lists; the rankers are not changed. Arguments are as in `rankgrad.Ranker.fit`."""
         loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
-            bad_value("rankers", "hold at least one", "none")
+            bad_value("rankers", "contain at least one ranker", "none")
         for ranker in self.rankers:
             check_is_fitted(ranker)
         self.__dict__.pop("model_", None)
@@ -86,7 +86,9 @@ class Blend(RowRanker):
         try:
             made = cls(rankers, **settings)
         except TypeError as error:
-            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a blend; got {error}") from error
+            raise ValueError(
+                f"{Path(folder) / CONFIG} must contain settings of a blend; got the error {error}"
+            ) from error
         made.n_features_in_ = rankers[0].n_features_in_
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
         return made
@@ -95,7 +97,7 @@ class Blend(RowRanker):
         self.model_, self.weights_ = model, model.weights
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        bad_value("qid or group", "be given: a blend normalises scores over the whole list", "neither")
+        bad_value("qid or group", "be given, because a blend standardises scores per list", "neither")
 
     def __sklearn_clone__(self) -> "Blend":
-        return Blend(self.rankers, loss=self.loss, even=self.even)  # fitted rankers are parameters: they stay fitted
+        return Blend(self.rankers, loss=self.loss, even=self.even)  # the rankers are parameters, and stay fitted

@@ -1,6 +1,6 @@
-"""Describe objects that a caller gives in place of text: a custom loss, network or metric.
+"""Describe custom objects: a loss, network or metric that a caller gives instead of a spec.
 
-A description, `own:module.name`, represents the object in checkpoints and saved models. It is shown and compared, but
+Checkpoints and saved models contain the description `own:module.name` of the object. It is shown and compared, but
 never imported.
 """
 
@@ -21,7 +21,7 @@ def describe(part: Any) -> str:
     """Return the module and name of an object's function or class, with its options if these are known.
 
     Args:
-        part: a function, `functools.partial`, class or object.
+        part: function, `functools.partial`, class or other object.
 
     Example:
         >>> describe(functools.partial(sorted, reverse=True)), describe(dict)
@@ -40,26 +40,28 @@ def only_described(what: str, text: str, must: str = "be given as an object agai
     """Raise an error if a text is only the description of an object.
 
     Args:
-        what: the name of the setting.
+        what: name of the setting.
         text: value of the setting.
-        must: requirement, for the error.
+        must: requirement in the error, after `must`.
     """
     if text.strip().lower().startswith(OWN):
         bad_value(what, must, f"{on_one_line(text.strip())!r}, which is only a description")
 
 
 def own_copy(what: str, part: Any) -> Any:
-    """Copy an object deeply, so that training does not change the given one.
+    """Return a deep copy of an object, so that training does not change the given object.
 
     Args:
-        what: the name of the setting.
-        part: the object.
+        what: name of the setting.
+        part: given object.
     """
     try:
         return copy.deepcopy(part)
     except Exception as error:
         got = str(error).strip().partition("\n")[0]
-        raise TypeError(f"{what} must be an object that can be copied; got {describe(part)}: {got}") from error
+        raise TypeError(
+            f"{what} must be an object that can be copied; got {describe(part)} with the error {got}"
+        ) from error
 
 
 class CallSignature:
@@ -97,19 +99,19 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
     """Raise an error if a value is not callable.
 
     Args:
-        what: the name of the setting.
-        part: the given value.
-        kinds: accepted kinds of values, for the error.
+        what: name of the setting.
+        part: given value.
+        kinds: description of the accepted values, for the error.
     """
     if not callable(part):
         bad_type(what, f"be {kinds}", type(part).__name__)
 
 
 def on_one_line(text: str) -> str:
-    """Make a text printable and short.
+    """Return a text on one line, shortened if it is long.
 
     Args:
-        text: a description.
+        text: text, such as a description.
     """
     shown = "".join(each if each.isprintable() else " " for each in text)
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."

@@ -16,7 +16,7 @@ def bad_type(name: str, must: str, got: object) -> NoReturn:
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
-    """Check that `value` is one of `choices`; if there are many choices, the error names the nearest ones."""
+    """Check that `value` is one of `choices`; if there are many choices, the error names similar choices."""
     choices = list(choices)
     if value in choices:
         return
@@ -26,7 +26,10 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def mistyped(value: object, choices: Iterable[str], otherwise: str = "") -> str:
-    """Write an unknown name for the end of an error: `'mpl'; did you mean 'mlp'?`; without a near name, `otherwise`."""
+    """Return an unknown name and a hint, for the end of an error: `'mpl'; did you mean 'mlp'?`.
+
+    If no known name is similar, the hint is `otherwise`.
+    """
     near = nearest(str(value), choices)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else otherwise
     return f"{value!r}; {hint}" if hint else repr(value)

@@ -23,42 +23,42 @@ from rankgrad.models.protocol import Callback
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.loggers import LOG
 
-_ROWS = 65_536  # documents per block, if scores do not depend on lists
+_ROWS = 65_536  # number of documents per block, if a score does not depend on the other documents
 
 
 class Ranker(RowRanker):
     """Fit a neural ranker on rows with query ids, and predict one score per row.
 
     Args:
-        model, loss, metric: as text, `name[@k][:key=value,...]`, see `rankgrad list models`; or custom objects: a
+        model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names); or custom objects: a
             network, a loss function or module, a function of the scores and labels of a list. `fit` copies them.
-        preprocess: preprocessing as text, fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
+        preprocess: preprocessing steps, which are fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
         epochs: maximum number of passes over the training lists.
         batch_size: number of lists per batch.
-        batch_documents: number of documents per batch instead; None: count lists.
-        list_size: longer training lists are truncated to this length, with a new random draw per epoch; None: no limit.
-        optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd, with options as text.
+        batch_documents: number of documents per batch, instead of `batch_size`; None to use `batch_size`.
+        list_size: maximum length of training lists; each epoch samples documents of longer lists. None for no limit.
+        optimiser: spec of the optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd.
         lr: learning rate.
-        weight_decay: of the network; the parameters of a loss have none.
-        loss_lr: learning rate of the loss's parameters; None: `lr`.
-        schedule: of the learning rate: constant, cosine, step or plateau, with options as text.
+        weight_decay: weight decay of the network; it does not apply to parameters of a loss.
+        loss_lr: learning rate of the loss's parameters; None to use `lr`.
+        schedule: spec of the learning rate schedule: constant, cosine, step or plateau.
         warmup: number of epochs in which the learning rate rises from 0.
-        clip: maximum norm of the gradient; None: no limit.
-        ema: decay of a moving average of the weights, which is kept instead of the weights; 0: no average.
-        patience: number of epochs without a better `metric` after which training stops; None: never.
-        seed: random seed of everything: weights, order of lists, dropout, the hold-out.
-        device: `"auto"`, `"cpu"` or `"cuda"`.
-        precision: `"fp32"`, `"bf16"` or `"fp16"`.
+        clip: maximum norm of the gradient; None for no limit.
+        ema: decay of a moving average of the weights; the model has the averaged weights. 0 for no average.
+        patience: training stops after this number of epochs without a better `metric`; None to train all epochs.
+        seed: random seed of all random choices: weights, order of lists, dropout, held-out lists.
+        device: device of the training, `"auto"`, `"cpu"` or `"cuda"`.
+        precision: precision of the training, `"fp32"`, `"bf16"` or `"fp16"`.
         data_on: location of the lists during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
         save_steps: number of steps between checkpoints, in addition to one per epoch; needs `out`.
-        trackers: tensorboard, mlflow, wandb, in addition to `log.jsonl`; needs `out`.
-        holdout: share of the training lists that is held out to select the epoch, if `fit` gets no `eval_set`; 0: no
-            list is held out, and the last epoch is kept.
-        out: a new folder for checkpoints, log and model while `fit` runs; None: nothing is written.
-        verbose: show a progress bar.
+        trackers: names of trackers (tensorboard, mlflow, wandb), in addition to `log.jsonl`; needs `out`.
+        holdout: share of the training lists that `fit` holds out to select the epoch, if there is no `eval_set`. With
+            0, no list is held out, and the last epoch is kept.
+        out: new folder, in which `fit` writes checkpoints, log and model; None to write nothing.
+        verbose: True to show a progress bar.
 
-    After `fit`: `model_`, `history_` (one row per epoch), `best_epoch_` (from 1), `n_features_in_`, and
-    `feature_names_in_` if X was a data frame.
+    `fit` sets `model_`, `history_` (one row per epoch), `best_epoch_` (from 1), `n_features_in_`, and
+    `feature_names_in_` if X is a data frame.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -140,24 +140,26 @@ class Ranker(RowRanker):
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
-        """Train on labelled lists. After Ctrl-C the estimator is unfitted; the best epoch so far is in `out`, if given.
+        """Train on labelled lists. After Ctrl-C, the estimator is not fitted; `out`, if given, contains the best epoch.
 
         Args:
-            X: features, `(rows, f)`: NumPy, pandas or polars; not sparse.
+            X: features, `(rows, f)`, from NumPy, pandas or polars; not sparse.
             y: labels, `(rows,)`, at least 0.
-            qid: the query of each row, in any order; or
-            group: the sizes of the lists, whose rows are adjacent.
-            sample_weight: `(rows,)`, for losses that take weights.
-            eval_set: `(X, y)` that selects the epoch and stops the run, or a list of pairs, of which the first is used.
-            eval_qid, eval_group: the lists of `eval_set`, as `qid` and `group`; a list of them if `eval_set` is a list.
-            callbacks: called with the row of `history_` after each epoch; a true return value ends the training.
-            init_model: a fitted ranker; training starts from its weights and uses its preprocessing unchanged.
+            qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
+            group: number of rows of each list; the rows of a list must be adjacent.
+            sample_weight: weights of the rows, `(rows,)`, for losses that take weights.
+            eval_set: validation rows `(X, y)`, which select the epoch and stop the training. If it is a list of pairs,
+                only the first pair is used.
+            eval_qid, eval_group: `qid` or `group` of `eval_set`; a list of them if `eval_set` is a list.
+            callbacks: functions that are called with the row of `history_` after each epoch; if one returns a true
+                value, the training ends.
+            init_model: fitted ranker; training starts from its weights and uses its preprocessing unchanged.
         """
         settings = self._settings()
         if isinstance(init_model, Ranker):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        self.__dict__.pop("model_", None)  # after an error below, no part of an older fit remains
+        self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
         data, rows = self._lists(X, y, qid, group, reset=True)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         if weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
@@ -173,7 +175,7 @@ class Ranker(RowRanker):
         """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read.
 
         Args:
-            folder: path to write.
+            folder: folder to write.
         """
         check_is_fitted(self)
         self.model_.save(folder)
@@ -192,22 +194,24 @@ class Ranker(RowRanker):
     ) -> "Ranker":
         """Load a fitted ranker from a folder that `save` or `rankgrad train` wrote.
 
-        Nothing in the folder is run, imported or unpickled. So custom objects must be given again: a network always, a
-        loss or metric only to fit again.
+        Nothing in the folder is run, imported or unpickled. Therefore, custom objects must be given again: a network
+        always, a loss or metric only before the next `fit`.
 
         Args:
             folder: folder of the model.
             device: device to compute on.
-            model: the network, or a function that makes it, if the ranker was fitted with a custom network.
-            loss, metric: parameters of the ranker, for the next `fit`.
+            model: network, or function that returns it, if the ranker was fitted with a custom network.
+            loss, metric: loss and metric of the next `fit`.
         """
         if (kind := read_config(Path(folder)).get("kind")) is not None:
-            bad_value(str(folder), "hold a neural model", f"a model of kind {kind!r}, which has a separate `load`")
+            bad_value(str(folder), "contain a neural model", f"a model of kind {kind!r}: use the `load` of its class")
         trained = Model.load(folder, device, model)
         try:
             settings = Settings.of(trained.settings)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{Path(folder) / CONFIG} must hold settings of a run; got {error}") from error
+            raise ValueError(
+                f"{Path(folder) / CONFIG} must contain the settings of a run; got the error {error}"
+            ) from error
         given = {"model": model, "loss": loss, "metric": metric}
         custom = {name: part for name, part in given.items() if part is not None}
         ranker = cls(**{**{name: getattr(settings, name) for name in Settings.names()}, **custom})
@@ -222,7 +226,7 @@ class Ranker(RowRanker):
     def _settings(self) -> Settings:
         """Return the checked settings of a run."""
         given = {name: getattr(self, name) for name in Settings.names()}
-        # A search may give NumPy numbers, which JSON does not support.
+        # A search may set NumPy numbers, which cannot be written as JSON.
         settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
         settings.check()
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
@@ -236,11 +240,11 @@ class Ranker(RowRanker):
         if self.model_.ranker.list_aware or per_query:
             config = self.model_.ranker.config
             name = self.model_.steps if per_query else config.get("description", config["model"])
-            bad_value("qid or group", f"be given: with {name} a score depends on the whole list", "neither")
+            bad_value("qid or group", f"be given, because with {name} a score depends on the whole list", "neither")
         return self.model_.score(X, np.append(np.arange(0, len(X), _ROWS), len(X)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle, on the CPU, so that a machine without a GPU can read it."""
+        """Return the state for pickle, with tensors on the CPU, so that a machine without a GPU can read it."""
         state = super().__getstate__()
         if (model := state.get("model_")) is None or model.device.type == "cpu":
             return state
@@ -248,7 +252,7 @@ class Ranker(RowRanker):
 
 
 def _history(log: Path) -> list[dict[str, Any]]:
-    """Read the rows of a log, up to an incomplete line from a killed run."""
+    """Return the rows of a log, up to an incomplete line, which a killed run may leave."""
     rows = []
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
         try:

@@ -16,22 +16,22 @@ from rankgrad.data.splitting import held_out
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
 
-ESTIMATOR = "estimator.json"  # in the folder of the model: values that only the estimator has
+ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
 
 
 class RowRanker(BaseEstimator):
-    """Estimator around `model_`, which scores lists: `model_.score(features, offsets)`, one score per document."""
+    """Base class of estimators. `model_.score(features, offsets)` returns one score per document."""
 
     model_: Any
     holdout: float
-    _takes_nan = False  # True if X may hold NaN, for a missing value
+    _takes_nan = False  # True if X may contain NaN for missing values
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in row order; higher is better. Only the order within a list is meaningful.
 
         Args:
             X: features, `(rows, f)`.
-            qid, group: as in `fit`; needed by rankers and preprocessing that use a whole list, such as
+            qid, group: lists, as in `fit`; needed only if the ranker or its preprocessing uses whole lists, such as
                 `context_aware` and `standardise_per_query`.
         """
         check_is_fitted(self)
@@ -44,12 +44,12 @@ class RowRanker(BaseEstimator):
         return scores
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
-        """Compute the mean nDCG@10 (gain 2^y - 1); a list without a relevant document counts as 0.
+        """Return the mean nDCG@10 (gain 2^y - 1); the value of a list without a relevant document is 0.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
             qid, group: the lists, as in `fit`.
-            sample_weight: `(rows,)`; the weight of a list is the mean of its rows' weights.
+            sample_weight: weights of the rows, `(rows,)`; the weight of a list is the mean weight of its rows.
         """
         check_is_fitted(self)
         data, rows = self._lists(X, y, qid, group, reset=False)
@@ -68,21 +68,21 @@ class RowRanker(BaseEstimator):
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read the values that `_keep` wrote; the file is missing if a command trained the model."""
+        """Read the values that `_keep` wrote. The file does not exist if a command trained the model."""
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
         if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
-            bad_value(str(path), "hold the share that was held out", repr(self.holdout))
+            bad_value(str(path), "contain a number as holdout", repr(self.holdout))
         if names is not None:
             if not isinstance(names, list) or len(names) != self.model_.features:
                 got = len(names) if isinstance(names, list) else repr(names)
-                bad_value(str(path), f"name {self.model_.features} features", got)
+                bad_value(str(path), f"contain {self.model_.features} feature names", got)
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = self.model_.features
 
     def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
-        """Compute the rank of each row in its list, from 1; among rows with equal scores, the earlier row is first.
+        """Return the rank of each row in its list, from 1; if two scores are equal, the earlier row ranks first.
 
         Args:
             X: features, `(rows, f)`.
@@ -122,10 +122,10 @@ class RowRanker(BaseEstimator):
             return None
         if len(sets) > 1:
             warnings.warn(
-                f"eval_set holds {len(sets)} sets: the first selects the epoch, the others are ignored", stacklevel=3
+                f"eval_set contains {len(sets)} sets: the first selects the epoch, the others are ignored", stacklevel=3
             )
         if (qid is None) == (group is None):
-            bad_value("eval_qid or eval_group", "be given, one of them", "neither" if qid is None else "both")
+            bad_value("exactly one of eval_qid and eval_group", "be given", "neither" if qid is None else "both")
         try:
             return self._lists(*sets[0], _first(qid, len(sets)), _first(group, len(sets)), reset=False)[0]
         except (ValueError, TypeError) as error:
@@ -145,14 +145,14 @@ class RowRanker(BaseEstimator):
 
 
 def check_lists(qid: Any, group: Any) -> None:
-    """Raise an error if neither argument is given."""
+    """Raise an error if neither `qid` nor `group` is given."""
     if qid is None and group is None:
-        must = "be given, because ranking is per list (a search or pipeline of scikit-learn passes qid on after "
+        must = "be given, because ranking is per list (a search or pipeline of scikit-learn forwards qid after "
         bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
 
 
 def several(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Return a list of pairs, from one pair `(X, y)` or a list of pairs, as LightGBM, XGBoost and PyTerrier pass it."""
+    """Return `eval_set` as a list of pairs `(X, y)`; it is one pair, or a list of pairs as in LightGBM and XGBoost."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
@@ -163,7 +163,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return the query ids or sizes of the first set, from those of one set or a list of sets."""
+    """Return the query ids or list sizes of the first set; `lists` is for one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:
@@ -172,26 +172,26 @@ def _first(lists: Any, sets: int) -> Any:
 
 
 def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return one weight per document, in the order of the lists."""
+    """Check the weights of rows; return one weight per document, in the order of the lists."""
     weights = np.asarray(sample_weight, dtype=np.float32)
     if weights.shape != rows.shape:
         bad_value("sample_weight", f"have one value per row, ({len(rows)},)", weights.shape)
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        bad_value("sample_weight", "be finite and at least 0", "other values")
+        bad_value("sample_weight", "be finite and at least 0", "NaN, infinite or negative weights")
     if not weights.any():
-        bad_value("sample_weight", "not be zero everywhere", "zeros only")
+        bad_value("sample_weight", "contain a weight above 0", "only zeros")
     return weights[rows]
 
 
 def hold_out_rows(
     data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
 ) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
-    """Hold out some lists to select the epoch; `rankgrad.data.splitting` chooses them.
+    """Return training lists, held-out lists (None if there are none), and the weights of the training lists.
 
     Args:
-        data: the training lists.
-        weights: one per document, or None.
-        share: share of the lists; less than half a list holds out none.
+        data: training lists.
+        weights: document weights `(documents,)`, or None.
+        share: share of the lists to hold out; for less than half a list, no list is held out.
         seed: random seed of the choice.
     """
     kept, held = held_out(data, share, seed)

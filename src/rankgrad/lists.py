@@ -1,6 +1,7 @@
 """Lists of documents in two layouts, padded and flat: conversion, checks and reductions.
 
-**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document, in any pattern; None: all real.
+**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document, at any positions. With the mask
+None, all documents are real.
 **Flat**: `scores (documents,)` with `offsets (lists + 1,)`; list `l` is `scores[offsets[l]:offsets[l + 1]]`.
 
 A PyTorch jagged nested tensor is in the flat layout and contains its offsets. Lists of length 0 are always allowed.
@@ -16,7 +17,7 @@ from rankgrad.errors import bad_type, bad_value, one_of
 
 REDUCTIONS = ("mean", "sum", "none")
 
-# Dtypes for which PyTorch supports few operations, and a dtype that holds all their values (for uint64, nearly all).
+# Dtypes with few operations in PyTorch -> a dtype that can represent all their values (for uint64, nearly all).
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.float64}
 _WIDER |= {
     dtype: torch.float32
@@ -29,15 +30,15 @@ class Lists:
     """Checked lists. Losses and metrics use the padded layout, which is computed when it is first needed.
 
     `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding is 0 in each of them,
-    for any values that the caller passed, and has no gradient. `given` holds the caller's arguments, for kernels that
+    independent of the caller's values, and has no gradient. `given` contains the caller's arguments, for kernels that
     need no padding.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
-        labels: like `scores`, in any real dtype.
-        mask: boolean, like `scores`; None: all documents are real.
-        offsets: `(lists + 1,)`, for flat lists.
-        weights: like `scores`, one weight per document; None: all are 1.
+        scores: scores `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
+        labels: labels in the shape of `scores`, in any real dtype.
+        mask: boolean mask in the shape of `scores`; None if all documents are real.
+        offsets: offsets `(lists + 1,)` of flat lists.
+        weights: document weights in the shape of `scores`; None if all are 1.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Lists:
 
     @property
     def scores(self) -> Tensor:
-        """Scores, `(..., n)`."""
+        """Scores, `(..., n)`, in the padded layout."""
         return self._pad()[0]
 
     @property
@@ -72,12 +73,12 @@ class Lists:
         return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
-        """Reduce one value per list, with the function `reduce`.
+        """Return the mean or the sum of one value per list, or the values; see the function `reduce`.
 
         Args:
             values: one value per list, `(...)`.
-            reduction: `"mean"`, `"sum"` or `"none"`.
-            signal: boolean `(...)`, the lists that the mean counts; None: those with a document.
+            reduction: name of the reduction, `"mean"`, `"sum"` or `"none"`.
+            signal: boolean `(...)`, True for the lists that the mean counts; None for all lists with a document.
         """
         return reduce(values, self.mask.any(-1) if signal is None else signal, reduction)
 
@@ -88,13 +89,13 @@ class Lists:
 
 
 class ListInputs(NamedTuple):
-    """Arguments of the caller, checked for shape, dtype and device; padding still has the caller's values."""
+    """Arguments of the caller, with checked shapes, dtypes and devices; padding still has the caller's values."""
 
-    scores: Tensor  # (..., n), or (documents,) with offsets; in the dtype of computation
-    labels: Tensor  # like scores, in any real dtype
-    mask: Tensor | None  # like scores
-    offsets: Tensor | None  # (lists + 1,)
-    weights: Tensor | None  # like scores, in any real dtype
+    scores: Tensor  # scores (..., n), or (documents,) with offsets; in the dtype of computation
+    labels: Tensor  # labels in the shape of scores, in any real dtype
+    mask: Tensor | None  # mask in the shape of scores
+    offsets: Tensor | None  # offsets (lists + 1,)
+    weights: Tensor | None  # document weights in the shape of scores, in any real dtype
 
     def padded(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return scores, labels, mask and weights in the padded layout, with 0 in the padding."""
@@ -124,17 +125,17 @@ def as_lists(
 ) -> Lists:
     """Check the arguments that every loss and metric takes, and return them as `Lists`.
 
-    Half precision is computed in float32, float64 stays float64, labels get the dtype of the scores. Checks of values
-    (NaN labels, labels below `lowest_label`, falling offsets) are made on the CPU only; on a GPU they would force a
-    synchronisation.
+    Half precision is computed in float32, and float64 stays float64. Labels get the dtype of the scores. Values (NaN
+    labels, labels below `lowest_label`, decreasing offsets) are checked on the CPU only, because on a GPU these checks
+    would force a synchronisation.
 
     Args:
-        scores: `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
-        labels: like `scores`; any integer or floating dtype.
-        mask: boolean, like `scores`.
-        offsets: integers `(lists + 1,)`, from 0 to the number of documents, never falling.
-        weights: like `scores`, one weight per document.
-        lowest_label: labels below it are an error.
+        scores: scores `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
+        labels: labels in the shape of `scores`, in any integer or floating-point dtype.
+        mask: boolean mask in the shape of `scores`.
+        offsets: whole numbers `(lists + 1,)`, from 0 to the number of documents, which must not decrease.
+        weights: document weights in the shape of `scores`.
+        lowest_label: smallest allowed label; None for no limit.
     """
     scores, offsets = _unnest("scores", scores, offsets)
     scores = _real("scores", scores)
@@ -156,12 +157,12 @@ def as_lists(
 
 
 def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
-    """Reduce one value per list.
+    """Return the mean or the sum of one value per list, or the values unchanged.
 
     Args:
         values: one value per list, `(...)`.
-        signal: boolean `(...)`, True for a list with signal; values of the others must be 0.
-        reduction: `"none"`, one value per list; `"sum"`, their sum; `"mean"`, over the lists with signal.
+        signal: boolean `(...)`, True for a list with signal; the values of lists without signal must be 0.
+        reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for the values.
     """
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":
@@ -174,12 +175,12 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
 def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:
     """Convert flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
 
-    Without `n` the width is the length of the longest list, which forces a synchronisation on a GPU.
+    If `n` is None, this forces a synchronisation on a GPU, to find the longest list.
 
     Args:
-        values: `(documents, ...)`.
-        offsets: integers `(lists + 1,)`, from 0 to the number of documents.
-        n: the width; None: the length of the longest list.
+        values: flat values, `(documents, ...)`.
+        offsets: whole numbers `(lists + 1,)`, from 0 to the number of documents.
+        n: width of the result; None for the length of the longest list.
         fill: value of the padding.
 
     Example:
@@ -195,8 +196,8 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
     padded = values.new_full((lists, n, *values.shape[1:]), fill)
     if values.device.type == "cpu":
         return padded.masked_scatter(mask.reshape(lists, n, *[1] * (values.dim() - 1)), values), mask
-    # Without masked_scatter, whose derivative forces a synchronisation. No position is used twice, so the derivative
-    # is a plain gather, in a fixed order.
+    # On a GPU, the derivative of masked_scatter forces a synchronisation. Here no position is used twice, so that the
+    # derivative is a plain gather, in a fixed order.
     owner = torch.repeat_interleave(torch.arange(lists, device=values.device), lengths, output_size=documents)
     place = torch.arange(documents, device=values.device) + owner * n - offsets[owner]
     return padded.flatten(0, 1).index_copy(0, place, values).view_as(padded), mask
@@ -205,11 +206,11 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
 def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Convert padded `(..., n)` with any mask to flat `(documents,)`, with its offsets `(lists + 1,)`.
 
-    The number of documents depends on the mask, so this forces a synchronisation on a GPU.
+    This forces a synchronisation on a GPU, because the number of documents depends on the mask.
 
     Args:
-        values: `(..., n)`.
-        mask: boolean `(..., n)`, True for a real document.
+        values: padded values, `(..., n)`.
+        mask: boolean mask `(..., n)`, True for a real document.
 
     Example:
         >>> to_flat(torch.tensor([[5., 0.], [6., 7.]]), torch.tensor([[True, False], [True, True]]))
@@ -220,7 +221,7 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype in which scores of `dtype` are computed: at least float32; float64 for integers.
+    """Return the dtype of computation for scores of a dtype: at least float32, and float64 for integer dtypes.
 
     Args:
         dtype: dtype of the given scores.
@@ -257,7 +258,8 @@ def _real(name: str, value: Any) -> Tensor:
     """Return a tensor of real numbers, from a tensor or any value that PyTorch can convert."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
-            value = value.astype(value.dtype.newbyteorder("="), order="C")  # a copy that PyTorch can use
+            # A copy, because PyTorch cannot use the memory of this array.
+            value = value.astype(value.dtype.newbyteorder("="), order="C")
         try:
             value = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
@@ -268,17 +270,17 @@ def _real(name: str, value: Any) -> Tensor:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:
-    """True if PyTorch can use the memory of an array: writeable, in native byte order, without negative strides."""
+    """Return True if PyTorch can use the memory of an array: writeable, native byte order, no negative strides."""
     return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
 
 
 def _kind(value: Any) -> str:
-    """Description of a value's type, for an error."""
+    """Return a description of the type of a value, for an error."""
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
-    """Return a tensor; check that it has the shape and device of `scores`."""
+    """Return a value as a tensor; check that it has the shape and device of `scores`."""
     value, _ = _unnest(name, value, offsets)
     if isinstance(value, Tensor) and value.dtype == torch.bool:
         value = value.to(torch.uint8)  # binary labels
@@ -300,8 +302,8 @@ def _mask(mask: Any, scores: Tensor) -> Tensor:
 def _offsets(offsets: Any, scores: Tensor) -> Tensor:
     offsets = _same_device("offsets", _real("offsets", offsets), scores)
     if offsets.dtype.is_floating_point:
-        bad_type("offsets", "be integers", offsets.dtype)
-    offsets = offsets.long()  # before any subtraction: differences of unsigned integers are never below 0
+        bad_type("offsets", "be whole numbers", offsets.dtype)
+    offsets = offsets.long()  # before any subtraction, because differences of unsigned integers are never negative
     if scores.dim() != 1:
         bad_value("scores", "be flat, (documents,), if offsets are given", tuple(scores.shape))
     if offsets.dim() != 1 or offsets.numel() == 0:
@@ -311,7 +313,7 @@ def _offsets(offsets: Any, scores: Tensor) -> Tensor:
             must = f"run from 0 to the number of documents, {scores.shape[0]}"
             bad_value("offsets", must, f"{int(offsets[0])} to {int(offsets[-1])}")
         if bool((offsets.diff() < 0).any()):
-            bad_value("offsets", "never fall", offsets.tolist() if offsets.numel() < 20 else "falling ones")
+            bad_value("offsets", "not decrease", offsets.tolist() if offsets.numel() < 20 else "decreasing offsets")
     return offsets
 
 

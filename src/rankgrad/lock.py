@@ -1,4 +1,4 @@
-"""Lock a folder for one run at a time; the system releases the lock when the process ends, for any reason."""
+"""Lock a folder, so that only one run uses it. The system releases the lock when the process ends."""
 
 import os
 import time
@@ -11,19 +11,19 @@ from rankgrad.atomic_files import clear_leftovers, naming
 from rankgrad.errors import bad_value
 
 LOCK = ".lock"
-_PATIENCE = 1.0  # seconds to wait: processes of a killed run end a little later than the run
+_PATIENCE = 1.0  # seconds to wait for the lock: processes of a killed run may end a little later than the run
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 @contextmanager
 def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
-    """Lock a folder for this run, and create it if necessary; remove incomplete files of a killed run.
+    """Lock a folder for this run. Create it if necessary, and remove incomplete files of a killed run.
 
     A second run in the folder is an error. On Windows, and on file systems without locks, there is no lock.
 
     Args:
         folder: folder of the run.
-        again: the caller may hold the lock already, such as a command that calls the training.
+        again: True if the caller may already have the lock, such as a command that calls the training.
     """
     place = folder.resolve()
     if again and place in _held.get():
@@ -43,7 +43,7 @@ def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
             (folder / LOCK).unlink(missing_ok=True)
             os.close(file)
         if new:
-            with suppress(OSError):  # it is not empty
+            with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 
@@ -59,7 +59,7 @@ def _take(folder: Path) -> int | None:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The previous holder may have removed this file, and another run may hold a new one.
+            # A run that ended may have removed this file, and another run may have locked a new one.
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file
         except BlockingIOError:
@@ -67,7 +67,7 @@ def _take(folder: Path) -> int | None:
                 os.close(file)
                 bad_value("out", "be a folder that no other run uses", folder)
             time.sleep(0.02)
-        except FileNotFoundError:  # removed at this moment
+        except FileNotFoundError:  # another run removed the file in the meantime
             pass
         except OSError:
             os.close(file)

@@ -1,4 +1,4 @@
-"""Old import paths: modules of version 0.1.0 that were renamed can still be imported, with a deprecation warning."""
+"""Support old import paths: renamed modules of version 0.1.0 can be imported, with a deprecation warning."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Module of version 0.1.0 -> module now, both below `rankgrad`.
+# Old name of a module in version 0.1.0 -> new name, both without the prefix `rankgrad.`.
 MODULES = {
     "accepted": "option_checks",
     "blending": "blend_estimator",
@@ -124,18 +124,18 @@ MODULES = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds an old module after all other finders have failed, and loads the new module instead."""
+    """Import finder for old names: it loads the new module. Python asks it after all other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec for an old path; None for every other name."""
+        """Return a `ModuleSpec` for an old name; None for every other name."""
         if fullname.removeprefix("rankgrad.") not in MODULES or not fullname.startswith("rankgrad."):
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the new module under a proxy that has the old name."""
+        """Import the new module, and return a proxy with the old name."""
         new = f"rankgrad.{MODULES[spec.name.removeprefix('rankgrad.')]}"
         _warn(spec.name, new)
         return _Alias(spec.name, importlib.import_module(new))
@@ -145,7 +145,7 @@ class _Finder(MetaPathFinder, Loader):
 
 
 class _Alias(ModuleType):
-    """A module under its old name; all attributes are those of the new module."""
+    """Proxy with the old name of a module and the attributes of the new module."""
 
     def __init__(self, name: str, module: ModuleType) -> None:
         super().__init__(name, module.__doc__)
@@ -157,7 +157,7 @@ class _Alias(ModuleType):
 
 
 def renamed(package: str, names: dict[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package in which some public names have changed: old name -> new name."""
+    """Return the `__getattr__` of a package with renamed public names; `names` maps old to new names."""
 
     def __getattr__(name: str) -> Any:
         if name not in names:
@@ -170,7 +170,7 @@ def renamed(package: str, names: dict[str, str]) -> Callable[[str], Any]:
 
 
 def _warn(old: str, new: str) -> None:
-    """Warn at the line of the caller: the first frame outside of this module and of the import system."""
+    """Warn at the line that uses the old name: the first frame outside of this module and the import system."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
         frame = frame.f_back
@@ -185,6 +185,6 @@ def _warn(old: str, new: str) -> None:
 
 
 def install() -> None:
-    """Let Python find modules under their old paths."""
+    """Make old import paths work."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

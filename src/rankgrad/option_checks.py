@@ -1,4 +1,4 @@
-"""Check the values of options by the annotations of the parameters, before anything is computed."""
+"""Check the values of options against the annotations of the parameters, before they are used."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import LARGEST_CUTOFF, show
 
-# Largest whole number of an option given as text: with a larger one, a typo would cost hours or all memory.
+# Largest whole number of an option in a spec. A larger number is probably a typo: it could need hours or all memory.
 LARGEST = 1_000_000
 _LARGEST_OF = {
     "k": LARGEST_CUTOFF,
@@ -27,9 +27,10 @@ _MOST = 100  # maximum number of values in a list, such as layers of a network
 
 
 def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options, converted and checked by the annotations of `taker`; `what` is its name in errors.
+    """Check the options against the annotations of the parameters of `taker`, and return them.
 
-    A number is converted to text if the annotation is text. For `Any`, the type of the default is used.
+    `what` is the name of `taker` in errors. A number is converted to text if the annotation is text. If the annotation
+    is `Any`, the value must have the type of the default.
 
     Example:
         >>> def loss(scores, *, sigma: float = 1.0, scheme: str = "ndcg2"): ...
@@ -52,11 +53,11 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
 
 
 def check_sizes(what: str, options: Mapping[str, Any]) -> None:
-    """Check that no option is so large that it would take hours or all memory."""
+    """Check that no option is too large: it could need hours or all memory."""
     for name, value in options.items():
         values = value if isinstance(value, list | tuple) else [value]
         if len(values) > _MOST:
-            bad_value(f"{name} of {what}", f"be at most {_MOST} values", len(values))
+            bad_value(f"{name} of {what}", f"have at most {_MOST} values", len(values))
         most = _LARGEST_OF.get(name, LARGEST)
         for each in values:
             if isinstance(each, int) and abs(each) > most:
@@ -64,7 +65,7 @@ def check_sizes(what: str, options: Mapping[str, Any]) -> None:
 
 
 def _kinds(parameter: inspect.Parameter) -> list[Any]:
-    """Types that a parameter accepts."""
+    """Return the types that a parameter accepts."""
     kind = parameter.annotation
     if kind in (Any, parameter.empty):
         kind = type(parameter.default)
@@ -77,7 +78,8 @@ def _is(kind: Any, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) <= sys.float_info.max  # NaN is not; an int may be larger than any float
+        # False for NaN, and for an int that is too large for a float.
+        return number and abs(value) <= sys.float_info.max
     if isinstance(kind, type) and not typing.get_args(kind):
         return isinstance(value, kind)
     if typing.get_origin(kind) is Callable:
@@ -90,19 +92,19 @@ def _all(kind: Any, values: Sequence[Any]) -> bool:
 
 
 def _items(kind: Any) -> tuple[Any, ...]:
-    """Types of the values of a list."""
+    """Return the types that the values of a list may have."""
     first = typing.get_args(kind)[0]
     return typing.get_args(first) or (first,)
 
 
 def _length(kind: Any) -> int | None:
-    """Number of values of a tuple; None for lists of any length."""
+    """Return the number of values of a tuple; None for lists of any length."""
     fixed = typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
     return len(typing.get_args(kind)) if fixed else None
 
 
 def _words(kinds: list[Any]) -> str:
-    """Text of the accepted types: `a whole number or none`."""
+    """Return the accepted types as text, such as `a whole number or none`."""
     known = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
     words = [known[kind] for kind in kinds if kind in known]
     for kind in kinds:

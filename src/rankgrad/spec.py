@@ -1,12 +1,12 @@
-"""Read and write the text grammar of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
+"""Read and write specs: the text of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
 
-A text is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
-False, None, numbers joined by `-`, or text. Text may be in quotes, and may itself have this form: everything inside
-brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. A `path` is
-text up to the next comma, unless it is in quotes or brackets. Nothing in a text is evaluated.
+A spec is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
+False, None, numbers joined by `-`, or text. The text may be in quotes, and may itself be a spec: everything inside
+brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. The value of
+`path` is text up to the next comma, unless it is in quotes or brackets. Nothing in a spec is evaluated as code.
 
-`sequence` reads texts separated by commas, `weighted_terms` a sum of texts. The prefix `native:` is reserved for the
-objectives of tree frameworks, whose texts are not read here.
+`sequence` reads specs separated by commas. `weighted_terms` reads a sum of specs. The prefix `native:` is reserved for
+the objectives of tree frameworks, which are not read here.
 """
 
 import math
@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value, mistyped
 
-LONGEST = 1000  # maximum number of characters of a text
+LONGEST = 1000  # maximum number of characters of a spec
 DEEPEST = 8  # maximum depth of nested brackets
 MOST_TERMS = 20  # maximum number of terms of a sum
-LARGEST_CUTOFF = 2**31 - 1  # largest integer in every kernel
-_FORM = "be written name[@k][:key=value,...] or name(key=value, ...)[@k]"
+LARGEST_CUTOFF = 2**31 - 1  # largest whole number that every kernel supports
+_FORM = "have the form name[@k][:key=value,...] or name(key=value, ...)[@k]"
 _WORDS = {"true": True, "false": False, "none": None}
 _DECIMALS = r"(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NUMBER = re.compile(f"[+-]?{_DECIMALS}")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a longer number is read as a float, which is not valid as a size
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a longer number becomes a float, which is not valid as a size
 _PART = re.compile(r"[0-9]{1,18}|[0-9]*[.][0-9]+|[0-9]+[.]")
 _KEY = re.compile("[a-z0-9_]+")
 _NAME = re.compile("[^:(@=]*")
@@ -35,7 +35,7 @@ _NEXT_TERM = re.compile(rf"[+](?=\s*(?:-?{_DECIMALS}\s*[*]|[A-Za-z_]))")
 
 
 class Spec(NamedTuple):
-    """A text that has been read: a name in lower case, a cutoff, options."""
+    """Content of a spec: a name in lower case, a cutoff, options."""
 
     name: str
     k: int | None
@@ -43,12 +43,12 @@ class Spec(NamedTuple):
 
 
 def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
-    """Read one text.
+    """Read one spec.
 
     Args:
         what: name of the argument in errors.
-        text: `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in upper or lower case; a `path` is always text.
-        keep_case: keep the case of the name, for errors that show it.
+        text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in upper or lower case.
+        keep_case: True to keep the case of the name, for errors that show it.
 
     Example:
         >>> spell("loss", "LambdaLoss@5:scheme=ndcg2++,mu=10")
@@ -67,7 +67,7 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
         close = _spans(what, text).get(len(name), 0)
         inside, rest = text[len(name) + 1 : close], text[close + 1 :].strip()
     cutoff, colon, after = rest.partition(":")
-    # With a bracket that is not closed, `rest` still begins with the bracket and not with @.
+    # If a bracket is not closed, `rest` still begins with the bracket, and not with @.
     if not name.strip() or cutoff[:1] not in ("", "@") or (colon and (bracketed or not after.strip())):
         bad_value(what, _FORM, show(text))
     name = name.strip() if keep_case else name.strip().lower()
@@ -75,11 +75,11 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
 
 
 def sequence(what: str, text: str) -> list[Spec]:
-    """Read texts separated by commas. Several options need brackets; `name=value` gives one option without a key.
+    """Read specs separated by commas. `name=value` sets one option without its key; several options need brackets.
 
     Args:
         what: name of the argument in errors.
-        text: such as `log1p,clip=10,quantile(output=uniform, sample=1000)`.
+        text: specs, such as `log1p,clip=10,quantile(output=uniform, sample=1000)`.
 
     Example:
         >>> [(name, options) for name, _, options in sequence("preprocessing", "log1p,clip=10")]
@@ -99,13 +99,13 @@ def sequence(what: str, text: str) -> list[Spec]:
 
 
 def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
-    """Split a weighted sum of texts, `0.7*softmax+0.3*bce`, into weights and texts; None: no weight is given.
+    """Split a weighted sum of specs, `0.7*softmax+0.3*bce`, into weights and specs; a weight is None if not given.
 
-    A `+` separates terms if it is outside brackets, quotes and paths, and `number*` or a name follows.
+    A `+` separates terms if it is outside brackets, quotes and paths, and is followed by `number*` or by a name.
 
     Args:
         what: name of the argument in errors.
-        text: a text or a sum of texts; weights are finite and above 0.
+        text: spec or sum of specs; weights must be finite and above 0.
 
     Example:
         >>> weighted_terms("loss", "softmax + 0.5*lambdaloss:scheme=ndcg2+++0.5*bce")
@@ -130,24 +130,24 @@ def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
 
 
 def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
-    """Check that a text has no cutoff, and return its `Spec`.
+    """Check that a spec has no cutoff, and return it.
 
     Args:
         what: name of the argument in errors.
-        spec: the result of `spell`.
-        text: the text, for the error.
+        spec: result of `spell`.
+        text: text of the spec, for the error.
     """
     if spec.k is not None:
-        bad_value(what, "be written name[:key=value,...], without a cutoff", show(text))
+        bad_value(what, "have the form name[:key=value,...], without a cutoff", show(text))
     return spec
 
 
 def check_text(what: str, text: object) -> None:
-    """Check that the value is text, printable, and not too long.
+    """Check that a value is text, printable, and not too long.
 
     Args:
         what: name of the argument in errors.
-        text: any value.
+        text: value to check.
     """
     if not isinstance(text, str):
         bad_value(what, "be text", type(text).__name__)
@@ -158,10 +158,10 @@ def check_text(what: str, text: object) -> None:
 
 
 def show(value: object) -> str:
-    """Write a value for an error: text in quotes, on one line, at most about 80 characters.
+    """Return a value as text for an error: on one line, at most about 80 characters; text is in quotes.
 
     Args:
-        value: any value.
+        value: value to show.
     """
     if isinstance(value, str):
         return repr(value if len(value) <= 80 else value[:77] + "...")
@@ -172,11 +172,11 @@ def show(value: object) -> str:
 
 
 def write(name: str, k: int | None = None, options: Mapping[str, Any] | None = None, *, brackets: bool = False) -> str:
-    """Write the text that `spell` reads.
+    """Return a spec as text, which `spell` can read.
 
     Args:
-        name, k, options: as `spell` returns them.
-        brackets: write `name(key=value,...)@k`, which can be part of another text.
+        name, k, options: name, cutoff and options, as in the result of `spell`.
+        brackets: True for the form `name(key=value,...)@k`, which can be part of another spec.
 
     Example:
         >>> write("mlp", options={"widths": [256, 128], "norm": "layer"})
@@ -192,10 +192,10 @@ def write(name: str, k: int | None = None, options: Mapping[str, Any] | None = N
 
 
 def write_sum(terms: Iterable[tuple[float, str]]) -> str:
-    """Write the text that `weighted_terms` reads; options are in brackets, which show the end of each term.
+    """Return a sum of specs as text, which `weighted_terms` can read; the options of each term are in brackets.
 
     Args:
-        terms: weights above 0, and texts that `spell` reads.
+        terms: pairs of a weight above 0 and a spec.
 
     Example:
         >>> write_sum([(0.7, "lambdaloss@5:mu=10"), (1.0, "bce")])
@@ -205,10 +205,10 @@ def write_sum(terms: Iterable[tuple[float, str]]) -> str:
 
 
 def write_number(value: float) -> str:
-    """Write a number in the shortest form that reads back as the same number: `3`, not `3.0`.
+    """Return a number as short text, such as `3` instead of `3.0`; reading the text gives the same number.
 
     Args:
-        value: finite.
+        value: finite number.
 
     Example:
         >>> write_number(3.0), write_number(0.1), write_number(1234567.0), write_number(1 / 3)
@@ -219,24 +219,24 @@ def write_number(value: float) -> str:
 
 
 def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that `what` has these options; the error names the nearest ones.
+    """Check that all given options are known; the error suggests similar names.
 
     Args:
         what: name of the loss, ranker, ..., for the error.
-        options: the given names.
-        known: the valid names.
+        options: given names.
+        known: known names.
     """
     known = list(known)
     for option in options:
         if option not in known:
-            bad_value("option", f"be one that {what} has ({', '.join(known) or 'none'})", mistyped(option, known))
+            bad_value("option", f"be an option of {what} ({', '.join(known) or 'none'})", mistyped(option, known))
 
 
 def read_number(text: str) -> int | float | None:
-    """Read a number in plain decimals; None for any other text.
+    """Return the decimal number in a text; None if the text is not such a number.
 
     Args:
-        text: without spaces around it.
+        text: text without spaces around it.
 
     Example:
         >>> read_number("12"), read_number("-1e-3"), read_number("1_000"), read_number("nan")
@@ -248,10 +248,10 @@ def read_number(text: str) -> int | float | None:
 
 
 def read_value(text: str) -> Any:
-    """Read the value of an option; nothing in it is evaluated.
+    """Return the value of an option; nothing in the text is evaluated as code.
 
     Args:
-        text: without spaces around it.
+        text: text without spaces around it.
     """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
@@ -265,7 +265,7 @@ def read_value(text: str) -> Any:
 
 
 def _head(text: str) -> tuple[str, str]:
-    """Split a text before the first of `:`, `(`, `@` and `=`."""
+    """Split a spec into its name and the rest, which begins with `:`, `(`, `@` or `=`."""
     name = _NAME.match(text)[0]  # type: ignore[index]
     return name, text[len(name) :]
 
@@ -281,7 +281,7 @@ def _cutoff(what: str, cutoff: str, text: str) -> int | None:
 
 
 def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
-    """Read `key=value,...` into a dictionary."""
+    """Return the options `key=value,...` as a dictionary."""
     options: dict[str, Any] = {}
     for pair in _split(what, pairs):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
@@ -307,7 +307,7 @@ def _unquoted(text: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """Write a value as text; in quotes if it would not be read back as one value. Words and numbers need no quotes."""
+    """Return a value as text, in quotes if it would otherwise be read as several values."""
     if not isinstance(value, str):
         return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     bare = value == value.strip() and value[:1] not in ("", "'", '"')
@@ -327,7 +327,7 @@ def _split(what: str, text: str) -> list[str]:
 
 
 def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
-    """Positions of a text outside all spans."""
+    """Yield the positions of a text that are outside of all spans."""
     at = 0
     while at < len(text):
         if at in spans:
@@ -338,7 +338,10 @@ def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
 
 
 def _spans(what: str, text: str) -> dict[int, int]:
-    """First and last position of brackets, quotes and paths; a quote begins only at the start of an option or value."""
+    """Return the spans of brackets, quotes and paths: first position -> last position.
+
+    A quote begins only at the start of an option or value.
+    """
     spans: dict[int, int] = {}
     opened: list[int] = []
     at, begins = 0, True
@@ -348,7 +351,7 @@ def _spans(what: str, text: str) -> dict[int, int]:
             opened.append(at)
         elif letter == ")" and opened:
             if len(opened) > DEEPEST:
-                bad_value(what, f"have at most {DEEPEST} brackets inside each other", show(text))
+                bad_value(what, f"have at most {DEEPEST} nested brackets", show(text))
             spans[opened.pop()] = at
         elif begins and letter in "'\"" and text.find(letter, at + 1) > 0:
             spans[at] = text.find(letter, at + 1)

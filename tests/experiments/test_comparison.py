@@ -168,7 +168,7 @@ def test_another_model_of_the_same_data_says_it(folders):
 @pytest.mark.parametrize(
     ("b", "options", "message"),
     [
-        ("small", [], "models must take the same features; got 12 for .*a and 11 for .*small"),
+        ("small", [], "models must have the same number of features; got 12 for .*a and 11 for .*small"),
         ("nowhere", [], "nowhere must be the folder of a model"),
         ("b", ["-m", "nDGC@10"], "metric must be a known name; got 'nDGC'; did you mean 'nDCG'"),
         ("b", ["--split", "tset"], "split must be one of"),
@@ -192,7 +192,9 @@ def test_data_must_be_clear(folders, tmp_path):
         raise rankgrad_compare(folders / "a", tmp_path / "other").exception
     assert rankgrad_compare(folders / "a", tmp_path / "same").exit_code == 0
     (tmp_path / "same" / "data.json").unlink()
-    with pytest.raises(ValueError, match=r"data must be given: neither .*silent nor .*same names its training data"):
+    with pytest.raises(
+        ValueError, match=r"data must be given, because neither .*silent nor .*same records its training data"
+    ):
         raise rankgrad_compare(folders / "silent", tmp_path / "same").exception
 
 

@@ -66,7 +66,7 @@ def test_failed_cells_are_named_and_the_exit_status_says_so(recipe_file, tmp_pat
     monkeypatch.setattr(run_recipe, "run_cell", lambda *_, **__: 1 / 0)
     told = invoke("experiment", recipe_file, "--out", tmp_path / "out")
     assert told.exit_code == 1
-    assert "4 cells failed; the same command tries them again" in told.stderr
+    assert "4 cells failed; the same command runs them again" in told.stderr
     assert re.search(r"failed: .*MSE, trial 1: ZeroDivisionError.*failed/[0-9a-f]{16}\.txt", told.stderr)
 
 
@@ -78,5 +78,5 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     os.killpg(going.pid, signal.SIGINT)  # as a terminal does
     out, err = going.communicate(timeout=30)
     assert going.returncode == 130, err
-    assert "Stopped; nothing new is done. To resume: the same command" in err
+    assert "Stopped; no new cell is done. To resume, run the same command again" in err
     assert "Traceback" not in out + err

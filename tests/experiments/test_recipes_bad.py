@@ -22,7 +22,7 @@ BAD = {
         "losses.L.variants[1]: loss must be a known",
     ),
     "metric": (recipe(metrics=["nDGC@5"]), "metrics[0]: metric must be a known name; got 'nDGC'; did you mean 'nDCG'"),
-    "choose": (recipe(choose="nDCG(gian='exp')"), "choose: option must be one that nDCG has"),
+    "choose": (recipe(choose="nDCG(gian='exp')"), "choose: option must be an option of nDCG"),
     "data": (
         recipe(data=["MQ2080"]),
         "data[0]: name must be a known data set (a folder is written {folder: NAME}); got",
@@ -72,7 +72,7 @@ BAD = {
     ),
     "native for a net": (
         recipe(losses={"N": "native:lambdarank"}),
-        "losses.N: loss must be one of rankgrad.losses; native",
+        "losses.N: loss must be a loss of rankgrad.losses (native",
     ),
     "own loss": (with_trees(losses={"L": "sofmax"}), "models.Trees.losses.L: loss must be a known name; got 'sofmax'"),
     "no own loss": (with_trees(losses={}), "models.Trees.losses: value must have at least one entry; got none"),

@@ -80,7 +80,7 @@ def test_tune_saves_the_best_model_and_says_what_mattered(tmp_path):
     assert len(list((tmp_path / "best").rglob("after-3.json"))) == 15
     kept = [path for path, stamp in stamps.items() if path.stat().st_mtime_ns == stamp]
     assert len(kept) > len(stamps) / 2
-    with pytest.raises(ValueError, match="out must be a new folder, or continue with seed 0; got 5"):
+    with pytest.raises(ValueError, match=r"folder of a search with seed 5; got .*best, a search with seed 0"):
         invoke(*TUNE, "--seed", 5, "--out", tmp_path / "best")
 
 
@@ -102,5 +102,5 @@ def test_tune_complains_at_once(tmp_path):
     said = str(caught.value).splitlines()
     assert [line.split()[0] for line in said][:1] == ["model"]
     assert any("'MQ2008'" in line for line in said)
-    with pytest.raises(ValueError, match="set must be written name=value; got 'lr'"):
+    with pytest.raises(ValueError, match="set must have the form name=value; got 'lr'"):
         invoke("tune", "--data", TINY, "--set", "lr")

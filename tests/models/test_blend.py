@@ -152,15 +152,15 @@ def test_the_command_line_takes_a_blend(fitted, tmp_path):
 
 
 def test_bad_blends(parts, fitted):
-    with pytest.raises(ValueError, match="rankers must hold at least one; got none"):
+    with pytest.raises(ValueError, match="rankers must contain at least one ranker; got none"):
         blend([]).fit(VX, VY, qid=VQID)
     with pytest.raises(NotFittedError):
         blend([Ranker()]).fit(VX, VY, qid=VQID)
     with pytest.raises(NotFittedError):
         blend(parts).predict(X, QID)
-    with pytest.raises(ValueError, match="rankers must all take 2 features, as X has"):
+    with pytest.raises(ValueError, match="rankers must all have 2 features, the number of features of X"):
         blend(parts).fit(VX[:, :2], VY, qid=VQID)
-    with pytest.raises(ValueError, match="qid or group must be given: a blend normalises scores over the whole list"):
+    with pytest.raises(ValueError, match="qid or group must be given, because a blend standardises scores per list"):
         fitted.predict(X)
     with pytest.raises(ValueError, match="even must be at least 0"):
         blend(parts, even=-1).fit(VX, VY, qid=VQID)

@@ -63,7 +63,7 @@ def test_a_foreign_kind_goes_through_every_command(foreign, monkeypatch):
     with monkeypatch.context() as patch:
         no_processes(patch)  # those of the experiment below show that processes know the kind, too
         told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--out", "best", *OWN)
-    assert "4 trials. The first trial is the default" in told
+    assert "4 trials. The first trial has the default settings" in told
     assert json.loads((foreign / "best" / CONFIG).read_text())["kind"] == "least_squares"
     assert "a - b" in run("compare", "a", "best", *OWN)
     recipe = {

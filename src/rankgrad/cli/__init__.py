@@ -12,7 +12,7 @@ import typer
 
 from rankgrad.cli.terminal_text import shown
 
-# In the order in which a new user needs them. Each is a module of this package with a function of the same name.
+# Commands, in the order in which a new user needs them. Each is a module of this package with a function of that name.
 COMMANDS = (
     *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
     *("convert", "measure", "pretrain-loss"),
@@ -42,7 +42,7 @@ def _import(modules: Sequence[str] | None) -> Sequence[str] | None:
     if modules:
         from rankgrad.models.registry import IMPORTS, import_kinds
 
-        # Processes that a command starts also import them.
+        # Processes that a command starts also import these modules.
         known = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
         os.environ[IMPORTS] = ",".join(dict.fromkeys([*known, *modules]))
         import_kinds()
@@ -83,7 +83,7 @@ for _command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line. Each error in the input is one line on standard error, without a traceback."""
+    """Run the command line. Errors in the input are printed on standard error, one per line, without a traceback."""
     try:
         app()
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:

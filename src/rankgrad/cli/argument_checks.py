@@ -1,4 +1,4 @@
-"""Checks that commands make before they begin, the process that prints, and the model that a command uses."""
+"""Functions for several commands: check arguments, lock the folder of a run, load a model."""
 
 import os
 from collections.abc import Callable
@@ -23,19 +23,19 @@ def together(*checks: Callable[[], object]) -> None:
 
 
 def is_first() -> bool:
-    """True if this is the process that prints: the only one, or the first of `torchrun` or SLURM."""
+    """Return True in the process that prints: the only process, or the first process of `torchrun` or SLURM."""
     return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
 
 
 def only_run(out: Path) -> AbstractContextManager[None]:
-    """Lock the folder of a run; of several processes, only the first locks it."""
+    """Lock the folder of a run. If a run has several processes, only the first process locks the folder."""
     from rankgrad.lock import locked
 
     return locked(out) if is_first() else nullcontext()
 
 
 def check_device(device: str) -> str:
-    """Return the device for `auto`, `cpu` or `cuda[:number]` on this machine."""
+    """Check a device (`auto`, `cpu` or `cuda[:number]`) and return it; `auto` becomes `cuda` or `cpu`."""
     import torch
 
     from rankgrad.errors import bad_value, one_of
@@ -48,24 +48,24 @@ def check_device(device: str) -> str:
 
 
 def load_model(folder: Path, device: str) -> "TrainedModel":
-    """Load the model in a folder, of any kind, on a device."""
+    """Load a model of any kind from a folder to a device."""
     from rankgrad.models.registry import load
 
     return load(folder, check_device(device))
 
 
 def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
-    """Split `name=value`, the text of an option that may be repeated."""
+    """Return the name and the value of an option `name=value`; `read` converts the value."""
     from rankgrad.errors import bad_value
 
     name, equals, value = text.partition("=")
     if not equals or not value.strip():
-        bad_value(option, "be written name=value", repr(text))
+        bad_value(option, "have the form name=value", repr(text))
     return name.strip().replace("-", "_"), read(value.strip())
 
 
 def parse_value(value: str) -> Any:
-    """Convert text to a number, True, False or None; return other text as it is, to be checked with the setting."""
+    """Return text as a number, True, False or None; return other text unchanged. The settings are checked later."""
     constants = {"none": None, "true": True, "false": False}
     if value.strip().lower() in constants:
         return constants[value.strip().lower()]

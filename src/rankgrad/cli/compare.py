@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rankgrad.experiments.comparison import ComparedQuery, Comparison
 
 DEFAULT = ["nDCG@10"]
-_ID = 14  # characters of a document's id, so that two lists fit in 80 columns
+_ID = 14  # maximum number of characters of a document id, so that two lists fit in 80 columns
 
 
 def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: data of their training).")
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: their training data).")
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
@@ -32,12 +32,13 @@ def compare(
     ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="<int>", help="Random seed of the interval and the randomisation test.")
+        int,
+        typer.Option(min=0, metavar="<int>", help="Random seed of the bootstrap interval and the randomisation test."),
     ] = 0,
     missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Compare two models: means, difference with interval and p-values, queries with the largest difference.
+    """Compare the metrics of two models: means, differences with intervals and p-values, and single queries.
 
     Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
     """
@@ -66,11 +67,13 @@ def compare(
     assert source is not None
     ours, theirs = load_model(a, device), load_model(b, device)
     if ours.features != theirs.features:
-        bad_value("models", "take the same features", f"{ours.features} for {a} and {theirs.features} for {b}")
+        bad_value(
+            "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
+        )
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(ours.features))
     if split not in parts and (len(parts) > 1 or data is None):
-        bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
+        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
     scores_a, scores_b = (model.score(lists.features, lists.offsets) for model in (ours, theirs))
     result = compared(scores_a, scores_b, lists, metric, most=queries, seed=seed)
@@ -83,22 +86,22 @@ def compare(
 
 
 def _kept(a: Path, b: Path) -> "DataSource":
-    """Return the data that both models were trained on."""
+    """Return the data source that the models recorded in training."""
     from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 
     first, second = DataSource.kept(a), DataSource.kept(b)
     kept = first or second
     if kept is None:
-        bad_value("data", f"be given: neither {a} nor {b} names its training data", "nothing")
+        bad_value("data", f"be given, because neither {a} nor {b} records its training data", None)
     if first and second and _same(first) != _same(second):
         got = f"{_label(first)} for {a} and {_label(second)} for {b}"
-        bad_value("data", "be given if the models were trained on different data", got)
+        bad_value("data", "be given, because the models were trained on different data", got)
     return kept
 
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
-    """Values that are equal if the lists are the same."""
+    """Return the values that determine the lists of a source; two sources with equal values have the same lists."""
     root = None if source.root is None else Path(source.root).resolve()
     return source.data, source.fold, root, source.missing, source.holdout, source.seed
 
@@ -108,7 +111,7 @@ def _label(source: "DataSource") -> str:
 
 
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
-    """Warnings about a model that may have been trained on the lists that it is evaluated on."""
+    """Yield a warning for each model that may have seen the evaluated lists in training."""
     from rankgrad.cli.data_source import DataSource
 
     for folder in (a, b):
@@ -118,7 +121,7 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
         if kept.fold != source.fold:
             yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"
         elif split != "test":
-            how = "trained on" if split == "train" else "selected with"
+            how = "trained on" if split == "train" else "selected by its metric on"
             yield f"{folder} was {how} these lists"
 
 
@@ -170,7 +173,7 @@ def _means(result: "Comparison") -> "Table":
 
 
 def _lists(query: "ComparedQuery") -> "Table":
-    """Both lists side by side: label, score, and the document's rank in the other list."""
+    """Return a table of both lists: label, score, and the rank of the document in the other list."""
     from rich.markup import escape
 
     table = _table()
@@ -188,7 +191,7 @@ def _lists(query: "ComparedQuery") -> "Table":
 
 
 def _brief(name: str) -> str:
-    """Shorten a long id by its middle part: ids of one list often have the same beginning, and some the same end."""
+    """Remove the middle of a long id; more of the end is kept, because ids of one list often begin in the same way."""
     return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
 
 

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def convert(
-    files: Annotated[list[Path], typer.Argument(help="LETOR text, plain, gzip or xz; several are read as one.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz); several files are read as one.")
+    ],
     cache: Annotated[Path, typer.Argument(help="Folder to write; an existing cache is replaced.")],
     features: Annotated[int | None, typer.Option(help="Number of features (default: the largest feature id).")] = None,
     regroup: Annotated[bool, typer.Option("--regroup", help="Join the rows of a query that are not adjacent.")] = False,
     missing: Annotated[
         str, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
     ] = "error",
-    docids: Annotated[bool, typer.Option(help="Keep comments as document ids.")] = True,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare hashes of whole files with an existing cache.")
-    ] = False,
+    docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash complete files to check an existing cache.")] = False,
 ) -> None:
     """Convert LETOR text to a memory-mapped cache, and print a summary.
 
-    A cache that is up to date is not written again.
+    If the cache is already up to date, it is not written again.
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
@@ -62,7 +62,7 @@ def _number(text: str) -> float:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Progress bar on a terminal, removed at the end; nothing without a terminal."""
+    """Show a progress bar on a terminal, and remove it at the end; yield the function that updates it."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("counting, then parsing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -1,4 +1,4 @@
-"""The data that `--data` names: a data set, a folder, a LETOR file or a cache; and its record in a run's folder."""
+"""Read the data that `--data` names (a data set, folder, LETOR file or cache), and record it in the folder of a run."""
 
 import warnings
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rankgrad.cli.argument_checks import is_first
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
 
-KEPT = "data.json"  # in the folder of a run
+KEPT = "data.json"  # file in the folder of a run, which records its data
 PARTS = ("train", "validation", "test")
 _KINDS: dict[str, Any] = {
     "data": str,
@@ -27,18 +27,18 @@ _KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class DataSource:
-    """A data set as named on the command line."""
+    """Options of the command line that determine the data."""
 
     data: str
     fold: int | None = None
     root: str | None = None
     cache: str | None = None
-    missing: str | None = None  # a number, or "error"; None: the default of the data set
-    holdout: float = 0.0  # share of the training lists held out for validation, if the data has no validation part
-    seed: int | None = 0  # random seed of the held-out lists; None: as in version 0.1, which recorded no seed
+    missing: str | None = None  # a number, "error", or None for the default of the data set
+    holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
+    seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists, without reading it; `named_in` is the run that names it, for the error."""
+        """Check that the data exists, without reading it. `named_in` is the folder that recorded it, for the error."""
         if named_in is not None:
             try:
                 self.check()
@@ -54,13 +54,13 @@ class DataSource:
             return
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
-        except ValueError as error:  # it names the argument of `load`; here it is an option
+        except ValueError as error:  # the error names the argument of `load`; the option is `data`
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
     def read(self, features: int | None = None) -> dict[str, "Dataset"]:
-        """Read the parts that exist, by name: train, validation and test. A single file is the part `train`.
+        """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
-        `features` is the number of features, for a file that may omit the last ones.
+        `features` is the number of features; None for the largest feature id in the file.
         """
         from rankgrad.data import open_cache, read_letor
         from rankgrad.data.loading import load
@@ -75,7 +75,7 @@ class DataSource:
         return {part: data for part in PARTS if (data := getattr(found, part)) is not None}
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
-        """Return the parts; if there is no validation part, hold out some lists of train as validation part."""
+        """Return the parts. If there is no validation part, some lists of `train` become the validation part."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out, hold_out_as_in_0_1
 
@@ -104,7 +104,7 @@ class DataSource:
     def kept(folder: Path) -> "DataSource | None":
         """Return the source that a run recorded; None if there is no record.
 
-        The cache is dropped: it is a path to write to, and the folder may come from an untrusted source.
+        The path of the cache is set to None: commands write to it, and the record may come from an untrusted source.
         """
         from rankgrad.atomic_files import read_json
         from rankgrad.errors import bad_value
@@ -115,7 +115,7 @@ class DataSource:
         record = read_json(path)
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
-            bad_value(str(path), "name the data of a run; --data can name it instead", wrong or record)
+            bad_value(str(path), "record the data of a run (otherwise use --data)", wrong or record)
         kept = replace(DataSource(**{"seed": None, **record}), cache=None)
         try:
             _ = kept.fill
@@ -136,7 +136,7 @@ class DataSource:
 
     @property
     def fill(self) -> Any:
-        """Value that replaces a missing value: a number, `"error"`, or None."""
+        """Number that replaces missing values, `"error"` to reject them, or None for the default of the data set."""
         if self.missing is None or self.missing == "error":
             return self.missing
         try:
@@ -147,7 +147,7 @@ class DataSource:
 
 @contextmanager
 def telling(doing: str | None = None) -> Iterator[None]:
-    """Show a status line on a terminal; warnings inside the block are printed at its end, one line each."""
+    """Show a status line on a terminal during a block; then print the warnings of the block, one per line."""
     from rich.markup import escape
 
     from rankgrad.cli.terminal_text import screen

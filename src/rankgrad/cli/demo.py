@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rankgrad.data import Dataset, Splits
 
-METRIC = "nDCG(empty='skip')@10"  # a list without a relevant document has no meaningful value
+METRIC = "nDCG(empty='skip')@10"  # lists without a relevant document are skipped
 PREPROCESS = "log1p,standardise"
 LOSSES = ("mse", "softmax", "lambdaloss")
 
@@ -26,7 +26,7 @@ class DemoRow:
     mean: float
     low: float
     high: float
-    share: float  # share of the achievable mean
+    share: float  # mean divided by the achievable mean
     seconds: float = 0.0
     curve: tuple[float, ...] = ()  # validation nDCG@10 after each epoch
 
@@ -39,7 +39,7 @@ def demo(
 ) -> None:
     """Generate lists, compare baselines and three losses on them, print a table and write a report.
 
-    The best achievable order of the generated lists is known. Each result is also given as a share of it.
+    For generated lists, the best achievable result is known. Each result is also given as a share of it.
 
     Example: `rankgrad demo --lists 500 --out demo`
     """
@@ -71,7 +71,7 @@ Ranking = tuple[str, "np.ndarray[Any, Any]", float, tuple[float, ...]]
 
 
 def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
-    """Test scores of each ranker: random order, the best single feature on train, a linear fit, and three losses."""
+    """Yield the test scores of each ranker: random order, the best feature on train, a linear fit, and three losses."""
     import numpy as np
 
     import rankgrad as rg
@@ -114,7 +114,7 @@ def _cells(row: DemoRow) -> tuple[str, str, str, str, str]:
 
 
 def _write(rows: list[DemoRow], data: "Splits", out: Path) -> Path:
-    """Write one page that works offline: the table, the means with their intervals, and the learning curves."""
+    """Write one HTML page that works offline: the table, the means with their intervals, and the learning curves."""
     import html
 
     from rankgrad.atomic_files import write_bytes
@@ -130,7 +130,7 @@ def _write(rows: list[DemoRow], data: "Splits", out: Path) -> Path:
 
 
 def _picture(rows: list[DemoRow]) -> str:
-    """Draw means as dots and their intervals as lines, in SVG."""
+    """Return an SVG picture: the means as dots, their intervals as lines."""
     from html import escape
 
     left, right, step = 190, 620, 30
@@ -150,7 +150,7 @@ def _picture(rows: list[DemoRow]) -> str:
 
 
 def _curves(rows: list[DemoRow]) -> str:
-    """Draw validation nDCG@10 by epoch, one line per loss, in SVG."""
+    """Return an SVG picture: the validation nDCG@10 after each epoch, one line per loss."""
     from html import escape
 
     trained = [row for row in rows if row.curve]
@@ -192,6 +192,6 @@ _PAGE = """<!doctype html>
 <div class="wide"><table><thead><tr><th>ranker</th><th>mean</th><th>95% interval</th><th>share of achievable</th>
 <th>seconds</th></tr></thead><tbody>{body}</tbody></table></div>
 <h2>nDCG@10 on the validation lists, by epoch</h2>{curves}
-<p>Lists without a relevant document are skipped. The achievable order ranks by the utility that the labels were drawn
-from, without its noise: no ranker can be better on average.</p></body></html>
+<p>Lists without a relevant document are skipped. The labels were drawn from a utility plus noise. The achievable order
+sorts by this utility, without the noise. No ranker can be better on average.</p></body></html>
 """

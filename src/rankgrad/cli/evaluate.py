@@ -11,7 +11,7 @@ from rankgrad.cli.terminal_tables import METRICS, print_metrics
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: data of its training).")
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: its training data).")
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
@@ -22,7 +22,7 @@ def evaluate(
     missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Evaluate a model on labelled lists, with intervals and the conventions of each metric.
+    """Compute metrics of a model on labelled lists, with intervals. Also print the conventions of each metric.
 
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
@@ -37,7 +37,7 @@ def evaluate(
     def found() -> None:
         read_config(model)
         if source is None:
-            bad_value("data", f"be given: {model} does not name its training data", "nothing")
+            bad_value("data", f"be given, because {model} does not record its training data", None)
         source.check(model if data is None else None)
 
     together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
@@ -45,9 +45,9 @@ def evaluate(
     scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer.features))
-    # A file has no parts. The file that a model was trained on is not its test set, unless the user asks for it.
+    # A single file has no splits. With --data, all its lists are evaluated. Without --data, it is the training file.
     if split not in parts and (len(parts) > 1 or data is None):
-        bad_value("split", f"be one that {source.data} has ({', '.join(parts)})", repr(split))
+        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
     result = scorer.evaluate(lists, metric)
     if as_json:

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 def experiment(
     recipe: Annotated[Path, typer.Argument(help="A recipe, such as recipes/learndcg-table2.yaml.")],
     only: Annotated[list[str] | None, typer.Option(help="Run only this data set; repeatable.", metavar="<str>")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run a reduced form that takes minutes.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Run a reduced form that takes seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a reduced form of the recipe, which takes minutes.")
+    ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run a reduced form of the recipe, which takes seconds.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     jobs: Annotated[
@@ -29,7 +33,7 @@ def experiment(
     threads: Annotated[
         int,
         typer.Option(
-            help="Threads per process (default: 1); more change the last digits.",
+            help="Threads per process (default: 1); affects the last digits of results.",
             metavar="<int>",
             min=1,
             show_default=False,
@@ -40,10 +44,10 @@ def experiment(
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
 ) -> None:
-    """Run all cells of a recipe: tune, choose, train with every seed, evaluate on test.
+    """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
-    Finished cells are kept. After an interruption, the same command resumes. Without a folder OUT, it resumes from
-    OUT.tar.xz if present.
+    After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
+    the command resumes from OUT.tar.xz, if present.
 
     Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
     """
@@ -54,9 +58,9 @@ def experiment(
     from rankgrad.experiments.runs.results import pack as write_packed
 
     if quick and smoke:
-        bad_value("form", "be one of --quick, --smoke", "both")
+        bad_value("form", "be --quick or --smoke", "both")
     if ray is not None and jobs is not None:
-        bad_value("jobs", "not be given with --ray, which chooses it", jobs)
+        bad_value("jobs", "not be given with --ray, because Ray chooses the number of processes", jobs)
     console = screen(highlight=False, soft_wrap=True)
     form = "quick" if quick else "smoke" if smoke else None
     whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
@@ -80,7 +84,7 @@ def experiment(
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -95,7 +99,7 @@ def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
 
 
 def _present(recipe: "Recipe", root: str | None) -> "Recipe":
-    """Return the recipe for the data sets that exist; print the others, with the folder in which to put them."""
+    """Return the recipe with the data sets that exist; print each missing data set and its expected folder."""
     present, missing = recipe.available(root)
     if not present:
         raise FileNotFoundError("\n".join(missing.values()))
@@ -127,7 +131,7 @@ def _run(
                 elif step.result is not None:
                     warned |= dict.fromkeys(step.result.warnings)
     except KeyboardInterrupt:
-        typer.echo(f"\nStopped; {done or 'nothing new is done'}. {_again()}", err=True)
+        typer.echo(f"\nStopped; {done or 'no new cell is done'}. {_again()}", err=True)
         raise typer.Exit(130) from None
     for warning in warned:
         typer.echo(shown(f"warning: {warning}"), err=True)
@@ -145,7 +149,7 @@ def _line(step: Any) -> str:
 def _again() -> str:
     if Path(sys.argv[0]).name == "rankgrad":
         return f"To resume: {shlex.join(['rankgrad', *sys.argv[1:]])}"
-    return "To resume: the same command"
+    return "To resume, run the same command again."
 
 
 def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:
@@ -158,4 +162,4 @@ def _report(console: "Console", results: Any, data: list[str], failed: list[tupl
         why = error.strip().splitlines()[-1]
         typer.echo(shown(f"failed: {cell}: {why} ({failure_file(cell, folder)})"), err=True)
     if failed:
-        typer.echo(f"{len(failed)} cells failed; the same command tries them again", err=True)
+        typer.echo(f"{len(failed)} cells failed; the same command runs them again", err=True)

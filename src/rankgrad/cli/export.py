@@ -9,12 +9,12 @@ import typer
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
-    format: Annotated[str | None, typer.Option(help="onnx or torch (default: by file extension).")] = None,
+    format: Annotated[str | None, typer.Option(help="onnx or torch (default: chosen by file extension).")] = None,
 ) -> None:
     """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check the file.
 
     The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
-    and returns `scores` (lists, n). The check runs it at several shapes and compares its scores with the model's.
+    and returns `scores` (lists, n). The check compares its scores with the model's, for inputs of several shapes.
 
     Example: `rankgrad export runs/a model.onnx`
     """
@@ -29,7 +29,8 @@ def export(
     shapes = ", ".join(f"{lists} x {documents}" for lists, documents in done.shapes)
     size = done.path.stat().st_size / 1e6
     typer.echo(
-        f"checked: {done.engine} gives the model's scores to {EXPORT_TOLERANCE:g} at {shapes} (lists x documents);"
+        f"checked: scores of {done.engine} agree with the model's within {EXPORT_TOLERANCE:g} "
+        f"for shapes {shapes} (lists x documents);"
     )
     typer.echo(f"         the largest difference is {done.difference:.1e}")
     typer.echo(f"{out}: {done.format}, {size:.2f} MB")

@@ -23,7 +23,7 @@ def inspect(
     json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
     strict: bool = typer.Option(False, "--strict", help="Exit with code 1 if the findings include an error."),
 ) -> None:
-    """Check a data set before training: shape, labels, duplicates, leaks.
+    """Check a data set before training: sizes, labels, duplicates, and queries that are in two splits.
 
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
@@ -72,7 +72,7 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
 
 def _column(split: "Overview") -> tuple[str, ...]:
     most = max([*split.histogram, 1])
-    # A length that occurs at all shows at least the lowest bar.
+    # Every length that occurs gets at least the lowest bar.
     bars = "".join(_BARS[min(8, -(-8 * lists // most))] for lists in split.histogram)
     grades = "\n".join(f"{grade}: {count:,} ({count / split.documents:.1%})" for grade, count in split.grades.items())
     sizes = (f"{split.lists:,}", f"{split.documents:,}", f"{split.features}")

@@ -1,4 +1,4 @@
-"""`rankgrad list`: prints the names that options and files may use, with a description."""
+"""`rankgrad list`: prints the known losses, models, metrics or data sets, with descriptions."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ def _losses() -> None:
         rows.append((name.lower() + cutoff, _about(loss), options))
     notes = (
         "Form: name[@k][:option=value,...], such as lambdaloss@5 or approx_ndcg:temperature=0.1.",
-        "Every loss takes gumbel=N: the mean over N noisy copies of the scores.",
+        "Every loss has the option gumbel=N: the mean of the loss over N noisy copies of the scores.",
         "relaxed:metric=AP,operator=neural_sort,... combines any metric with any relaxation of rankgrad.relax.",
     )
     print_names(("loss", "description", "options"), rows, notes)
@@ -56,7 +56,7 @@ def _models() -> None:
     ]
     notes = (
         "Form: name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
-        "A preset also sets the training settings of its paper, unless they are given.",
+        "A preset also uses the training settings of its paper; given settings replace them.",
     )
     print_names(("preset", "model", "from", "options"), presets, notes)
 
@@ -70,7 +70,7 @@ def _metrics() -> None:
     ]
     notes = (
         "Form: name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
-        "MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower is better.",
+        "The names MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower values are better.",
     )
     print_names(("metric", "description", "options"), rows, notes)
 
@@ -87,7 +87,7 @@ def _datasets() -> None:
         rows.append((facts.name, *numbers, str(facts.folds or ""), about))
     notes = (
         "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
-        "synthetic:lists=200,seed=1 gives options to a generated set. A folder with train and test files also works.",
+        "synthetic:lists=200,seed=1 sets options of generated data. A folder with train and test files also works.",
     )
     print_names(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
 
@@ -101,12 +101,12 @@ LISTS: dict[str, tuple[str, Callable[[], None]]] = {
 
 
 def _about(thing: Any) -> str:
-    """First line of a docstring, without backticks and full stop."""
+    """Return the first line of a docstring, without backticks and without the full stop."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def _defaults(thing: Any) -> dict[str, Any]:
-    """Options of a function or class that have a default."""
+    """Return the options of a function or class that have a default, with their defaults."""
     parameters = inspect.signature(thing).parameters.values()
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 

@@ -1,4 +1,4 @@
-"""`rankgrad predict`: computes the scores of a file of any size, with the memory of a few lists."""
+"""`rankgrad predict`: computes the scores of all documents of a file, with little memory."""
 
 import sys
 import warnings
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 FORMATS = ("scores", "trec")
-_ROWS = 16_384  # documents scored at a time
+_ROWS = 16_384  # number of documents per block
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    file: Annotated[Path, typer.Argument(help="LETOR text, plain, gzip or xz; or a cache.")],
+    file: Annotated[Path, typer.Argument(help="LETOR file (plain, gzip or xz) or cache.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
-    format: Annotated[str, typer.Option(help="scores: one per line; trec: a TREC run.")] = "scores",
+    format: Annotated[str, typer.Option(help="scores (one per line) or trec (a TREC run).")] = "scores",
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Annotated[str, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = "error",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score every document of a file, in file order; labels are ignored.
 
-    The file is read once, in blocks of lists. It may also be a cache that `rankgrad convert` wrote. The output file
-    appears only when it is complete.
+    The file is read once, in blocks of lists; it may also be a cache of `rankgrad convert`. An existing output file is
+    replaced only when all scores are written.
 
     Example: `rankgrad predict runs/a test.txt --out scores.txt`
     """
@@ -84,7 +84,7 @@ def _column(scores: Any) -> str:
 
 
 def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
-    """Lines of a TREC run. A document without an id is named by its row number in the file, from 1."""
+    """Return the lines of a TREC run. A document without an id gets its row number in the file, from 1, as its name."""
     import numpy as np
 
     lines = []
@@ -98,7 +98,7 @@ def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
 
 @contextmanager
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator[Iterable["Dataset"]]:
-    """Lists to score, in blocks; with a progress bar on a terminal."""
+    """Yield the lists to score, in blocks; show a progress bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from rankgrad.cli.terminal_text import screen
@@ -120,7 +120,7 @@ def _show(bar: Any, task: Any, read: int) -> None:
 
 
 def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
-    """Lists of a cache, in blocks, and the number of blocks."""
+    """Return the lists of a cache, in blocks, and the number of blocks."""
     import numpy as np
 
     from rankgrad.data import Dataset, open_cache
@@ -130,7 +130,8 @@ def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
     offsets, width = data.offsets, data.features.shape[1]
     parts = [*chunks(offsets, _ROWS)]
     if width < features:
-        warnings.warn(f"{folder} has {width} features; the others of {features} are taken as 0", stacklevel=2)
+        needs = f"the model needs {features}; the missing features are set to 0"
+        warnings.warn(f"{folder} has {width} features, but {needs}", stacklevel=2)
 
     def read() -> Iterator[Dataset]:
         for first, last in parts:
@@ -145,7 +146,7 @@ def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
 
 @contextmanager
 def _output(out: str) -> Iterator[Callable[[str], object]]:
-    """Function that writes text to standard output, or to a file that appears only when it is complete."""
+    """Yield a function that writes text to standard output, or to a file that replaces `out` when it is complete."""
     if out == "-":
         yield sys.stdout.write
         sys.stdout.flush()

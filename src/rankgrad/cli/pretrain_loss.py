@@ -14,16 +14,16 @@ def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
     form: Annotated[str, typer.Option(help="mended (corrected) or published (as in the paper).")] = "mended",
     grades: Annotated[int, typer.Option(help="Number of grades: 3 (labels 0 to 2) or 5 (0 to 4).")] = 5,
-    lists: Annotated[int | None, typer.Option(help="Lists per epoch (default: 51200, published 220000).")] = None,
+    lists: Annotated[int | None, typer.Option(help="Lists per epoch (default: 51200; published: 220000).")] = None,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 20,
-    batch: Annotated[int | None, typer.Option(help="Lists per batch (default: 128, published 512).")] = None,
+    batch: Annotated[int | None, typer.Option(help="Lists per batch (default: 128; published: 512).")] = None,
     seed: Annotated[int, typer.Option(help="Random seed of weights and lists.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
 ) -> None:
-    """Train the network that NeuralLoss uses in place of the metric, and print its fidelity.
+    """Train the network that replaces the metric in NeuralLoss, and print how well it agrees with the metric.
 
-    The package contains such networks; this command trains others. Every step generates new lists.
+    The package already contains trained networks. This command trains a new one. Every step generates new lists.
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
@@ -38,7 +38,7 @@ def pretrain_loss(
 
     def is_new() -> None:
         if (out / LAST).exists() and not resume:
-            bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
+            bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume to resume it")
 
     together(plan.check, lambda: check_device(device), is_new)
     chosen = check_device(device)

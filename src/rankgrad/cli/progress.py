@@ -1,4 +1,4 @@
-"""Progress of many runs: a bar with the remaining time on a terminal, otherwise one line per run."""
+"""Show the progress of many runs: on a terminal, a bar with the remaining time; otherwise, one line per run."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from rankgrad.cli.terminal_text import screen, shown
 
 
 class Progress:
-    """Shows progress on standard error; a context manager, whose `at` is called after each run."""
+    """Context manager that shows progress on standard error; `at` must be called after each run."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -34,7 +34,7 @@ class Progress:
             self._bar.stop()
 
     def at(self, text: str, done: int, total: int, *, failed: bool = False) -> None:
-        """Show that one more run is done; `done` of `total` includes runs from before an interruption."""
+        """Show that one more run is done; `done` also counts the runs that were done before an interruption."""
         self._finished += 1
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
@@ -47,7 +47,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """Write a duration with its unit.
+    """Return a duration as text, with its unit.
 
     Example:
         >>> span(5), span(200), span(9000)

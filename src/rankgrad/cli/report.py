@@ -8,9 +8,12 @@ import typer
 
 def report(
     results: Annotated[
-        Path, typer.Argument(help="Results folder of `rankgrad experiment`, a folder of these, or a packed file.")
+        Path,
+        typer.Argument(
+            help="Results folder of `rankgrad experiment`, a folder that contains several, or a packed file (.tar.xz)."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     recipe: Annotated[
         list[Path] | None, typer.Option(help="Recipe of the results; repeatable.", metavar="<path>")
     ] = None,
@@ -19,9 +22,9 @@ def report(
     data_root: Annotated[Path | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     lists: Annotated[bool, typer.Option(help="Show ranked lists in the query explorer; needs the data.")] = True,
 ) -> None:
-    """Write one page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
+    """Write one HTML page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
 
-    The page holds the labels and ids of the documents it shows; `--no-lists` leaves them out.
+    The page contains labels and ids of documents; with `--no-lists`, it contains none of them.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """
@@ -49,10 +52,10 @@ def report(
         f"page:    {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False, highlight=False, soft_wrap=True
     )
     if tables is not None:
-        _say(console, "tables", tables, len(reports.write_tables(studies, tables)))
+        _print_files(console, "tables", tables, len(reports.write_tables(studies, tables)))
     if figures is not None:
-        _say(console, "figures", figures, len(reports.write_figures(studies, figures)))
+        _print_files(console, "figures", figures, len(reports.write_figures(studies, figures)))
 
 
-def _say(console: object, what: str, folder: Path, files: int) -> None:
+def _print_files(console: object, what: str, folder: Path, files: int) -> None:
     console.print(f"{what + ':':8} {folder} ({files} files)", markup=False, highlight=False, soft_wrap=True)  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: st
 
 
 def print_names(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> None:
-    """Print one row per name; names never wrap, other columns do."""
+    """Print one row per name; the other columns may wrap, but not the names."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

@@ -1,6 +1,6 @@
 """Print text safely on a terminal: text from a file cannot move the cursor, change colours or clear the screen.
 
-A terminal executes all control characters, including those in ids and names from untrusted files.
+A terminal executes control characters. Ids and names from an untrusted file may contain them.
 """
 
 import re
@@ -25,13 +25,13 @@ def shown(text: str) -> str:
 
 
 def screen(**options: Any) -> "Console":
-    """Rich console that prints control characters as escape sequences."""
+    """Return a Rich console that prints control characters as escape sequences."""
     from rich.console import Console
 
     class Screen(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
             for segment in super().render(renderable, options):
-                # Control codes of Rich itself are marked as such; they are not text.
+                # Rich marks the segments that are its control codes; they are not text.
                 text = segment.text if segment.control else shown(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 

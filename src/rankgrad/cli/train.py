@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
 HOLDOUT = 0.2
-RUN = "run.json"  # the settings of a run, in its folder
+RUN = "run.json"  # file with the settings of a run, in its folder
 PANEL = "Settings (default in parentheses)"
 TEXT = "<str>"
 
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Option for a setting. Its value is text until all settings are checked together; None: not given."""
-    text = f"{help} ({default})"  # a default shown by Typer would take another line
+    """Return the option of a setting. Its value is None if it is not given; otherwise text, which is checked later."""
+    text = f"{help} ({default})"  # if Typer showed the default, it would take another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
@@ -69,7 +69,7 @@ def train(
     list_size: Annotated[
         str | None,
         _setting(
-            "Maximum length of training lists; longer ones are sampled again each epoch", "none", "<int>", more=True
+            "Maximum length of training lists; each epoch samples documents of longer lists", "none", "<int>", more=True
         ),
     ] = None,
     optimiser: Annotated[
@@ -85,7 +85,7 @@ def train(
     ] = None,
     weight_decay: Annotated[str | None, _setting("Weight decay of the ranker", "0.0", "<float>", more=True)] = None,
     loss_lr: Annotated[
-        str | None, _setting("Learning rate of the loss's parameters; none: same as --lr", "none", "<float>", more=True)
+        str | None, _setting("Learning rate of the loss's parameters; none means --lr", "none", "<float>", more=True)
     ] = None,
     schedule: Annotated[
         str | None,
@@ -99,7 +99,9 @@ def train(
     clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
     ema: Annotated[
         str | None,
-        _setting("Keep a moving average of the weights with this decay; 0: no average", "0.0", "<float>", more=True),
+        _setting(
+            "Keep a moving average of the weights with this decay; 0 means no average", "0.0", "<float>", more=True
+        ),
     ] = None,
     precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
     data_on: Annotated[
@@ -135,7 +137,7 @@ def train(
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
     if data is not None:
-        # A resumed run keeps the lists that it held out. A seed that is no number raises an error later.
+        # A resumed run keeps the lists that it held out. If the seed is not a number, a later check raises an error.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
@@ -159,7 +161,7 @@ def train(
 
 
 def _given(context: typer.Context) -> dict[str, Any]:
-    """Settings among the given options; values of numeric settings are converted to numbers."""
+    """Return the settings among the given options; values of numeric settings are converted to numbers."""
     from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
@@ -175,7 +177,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
-    """Kind of ranker, its settings (those given, then those of the resumed run), and a note about added settings."""
+    """Return the kind of ranker, its settings and a note; given settings replace those of the resumed run."""
     from rankgrad.models.registry import kind_or_default
 
     kept, path = _kept(resumed)
@@ -187,12 +189,12 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
         kind.check(kept)
     except (ValueError, TypeError) as error:
         got = str(error).partition("\n")[0]
-        raise ValueError(f"{path} must hold settings of a run; got {got}") from error
+        raise ValueError(f"{path} must contain the settings of a run; got the error {got}") from error
     return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
 
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
-    """Settings of a resumed run, and their file: `run.json`, or the model's `config.json` for version 0.1."""
+    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` for version 0.1."""
     from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG, read_config
@@ -207,7 +209,7 @@ def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
         kept = read_config(folder).get("settings", {}) if path.is_file() else {}
         kept = kept if "model" in kept else {}
     if not isinstance(kept, dict):
-        bad_value(str(path), "hold settings by name", repr(kept)[:80])
+        bad_value(str(path), "contain a mapping from setting to value", repr(kept)[:80])
     return kept, path
 
 
@@ -215,7 +217,7 @@ def _how_to_resume(
     kind: "RankerKind", out: Path, settings: dict[str, Any], source: "DataSource", init_model: Path | None
 ) -> str:
     if not kind.resumes(out):
-        return f"No {kind.unit} was done: there is nothing to resume."
+        return f"No {kind.unit} is complete: there is nothing to resume."
     cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
     length = {**kind.defaults, **settings}.get(kind.length or "")
     limit = "" if length is None else f"--epochs {length} "
@@ -241,8 +243,8 @@ def _check(
 
     def named() -> None:
         if source is None:
-            why = f": {out} has no {KEPT}, which would name it" if resume else ""
-            bad_value("data", f"be given{why}", "nothing")
+            why = f", because {out} does not contain {KEPT}" if resume else ""
+            bad_value("data", f"be given{why}", None)
         source.check(None if given else out)
 
     together(
@@ -260,16 +262,16 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
     from rankgrad.models.folder import CONFIG
     from rankgrad.models.registry import saved_kind
 
-    if not is_first():  # the first process may have begun to write
+    if not is_first():  # the first process may already write to the folder
         return
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
     if (out / CONFIG).exists():
-        saved = saved_kind(out)  # raises for a file of another program
+        saved = saved_kind(out)  # an error, if another program wrote the file
         if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
-            bad_value("out", "be a new folder", f"{out}, which holds a model of another kind, {saved.name}")
+            bad_value("out", "be a new folder", f"{out}, which contains a model of the kind {saved.name}")
     if not resume and kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which holds a run: add --resume to resume it")
+        bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume to resume it")
 
 
 def _run(
@@ -288,7 +290,7 @@ def _run(
     with telling(f"reading {source.data}"):
         whole = source.read()
         parts = source.hold_out(whole)
-    note = f", held out of train: the data has no such part (--holdout {source.holdout:g})"
+    note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():
         origin = "" if name in whole else note
         console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{origin}", markup=False)
@@ -305,7 +307,7 @@ def _run(
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
     if is_first():
-        if resumed:  # `fit` has checked that the data is that of the run
+        if resumed:  # `fit` has checked that the run has the same data
             source.keep(out)
             write_json(out / RUN, record, seal=True)
         if not kind.has_run(out):
@@ -324,7 +326,7 @@ def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", o
         console.print(f"best after {model.kept} of {total} {model.unit}s{best}; {seconds:.1f} s", markup=False)
     if learned := model.metrics.get("loss"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in learned.items())
-        console.print(f"learned by the loss: {values}", markup=False)
+        console.print(f"learned parameters of the loss: {values}", markup=False)
     if test is not None:
         result = model.evaluate(test, METRICS)
         write_metrics(out, {**model.metrics, "test": result.means})

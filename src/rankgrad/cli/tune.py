@@ -1,4 +1,4 @@
-"""`rankgrad tune`: searches good settings for a data set, and saves the best model."""
+"""`rankgrad tune`: searches for good settings for a data set, and saves the best model."""
 
 import shlex
 from pathlib import Path
@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
     from rankgrad.experiments.tuning import Search, Trial
 
-TRIALS = "trials"  # in the folder of the model
-_SHOWN = 5
+TRIALS = "trials"  # folder of the trials, in the folder of the model
+
+_SHOWN = 5  # number of trials in the table
 
 
 def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Option with its default in the help text; a default shown by Typer would take another line."""
+    """Return an option with its default in the help text; if Typer showed the default, it would take another line."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
 
 def tune(
     data: Annotated[str, typer.Option(help="Data set name, folder or LETOR file.", show_default=False)],
-    model: Annotated[str, _option("Ranker; options in its text are fixed", "mlp")] = "mlp",
-    loss: Annotated[str | None, _option("Loss", "that of the model")] = None,
+    model: Annotated[str, _option("Ranker; options in its spec are fixed", "mlp")] = "mlp",
+    loss: Annotated[str | None, _option("Loss", "default loss of the model")] = None,
     budget: Annotated[int, _option("Number of settings to try", "40")] = 40,
     out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, _option("Validation share, if data has no such part", "0.2")] = 0.2,
-    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100; trees 300")] = None,
+    holdout: Annotated[float, _option("Share of lists for validation, if needed", "0.2")] = 0.2,
+    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
     metric: Annotated[str, _option("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
     fix: Annotated[list[str] | None, _option("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
     vary: Annotated[
@@ -41,7 +42,7 @@ def tune(
     jobs: Annotated[int | None, _option("Number of processes", "one per core")] = None,
     device: Annotated[str, _option("cpu or cuda", "cpu")] = "cpu",
 ) -> None:
-    """Try random settings, train the best third longer (twice), save the best model.
+    """Try random settings, train the best third of them longer (in two rounds), save the best model.
 
     After an interruption, the same command resumes. With a larger `--budget` it tries more settings.
 
@@ -81,7 +82,7 @@ def tune(
             _report(console, search, rounds)
             _save(console, search.better(rounds[-1])[0], source, out)
     except KeyboardInterrupt:
-        typer.echo("\nStopped. To resume: the same command", err=True)
+        typer.echo("\nStopped. To resume, run the same command again.", err=True)
         raise typer.Exit(130) from None
     except RuntimeError as error:
         typer.echo(f"rankgrad: {error}", err=True)
@@ -89,7 +90,7 @@ def tune(
 
 
 def _choices(text: str) -> Any:
-    """Read `low..high`, a range, on a log scale if it spans at least a factor of 10; or `a|b|c`, choices."""
+    """Read a range `low..high` or choices `a|b|c`. A range has a log scale if `high` is at least 10 times `low`."""
     from rankgrad.cli.argument_checks import parse_value
 
     low, dots, high = text.partition("..")
@@ -101,7 +102,7 @@ def _choices(text: str) -> Any:
 
 
 def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
-    """Check that the folder holds no other search, and no model that is not from a search."""
+    """Check that the folder does not contain a different search, or a model of another command."""
     from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
@@ -114,13 +115,17 @@ def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
         then, now = read_json(path), _record(search, source)
         for name in now:
             if then.get(name) != now[name]:
-                bad_value("out", f"be a new folder, or continue with {name} {then.get(name)}", now[name])
+                bad_value(
+                    "out",
+                    f"be a new folder, or the folder of a search with {name} {now[name]}",
+                    f"{out}, a search with {name} {then.get(name)}",
+                )
     elif (out / CONFIG).exists() or search.kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which holds a model")
+        bad_value("out", "be a new folder", f"{out}, which contains a model")
 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
-    """Return the source; without a seed for a search of version 0.1, which recorded no seed of held-out lists."""
+    """Return the source; with seed None if the folder contains a search of version 0.1, which recorded no seed."""
     from dataclasses import replace
 
     from rankgrad.atomic_files import read_json
@@ -131,7 +136,7 @@ def _as_begun(source: "DataSource", out: Path) -> "DataSource":
 
 
 def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
-    """Values that must be the same to resume a search; the budget may grow."""
+    """Return the values that must be equal to resume a search. They do not include the budget."""
     import json
     from dataclasses import asdict
 
@@ -142,10 +147,12 @@ def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
 
 
 def _state(console: "Console", search: "Search") -> None:
-    """Print the search space and the rounds."""
+    """Print the search space, and the number and length of the trials of each round."""
     kind = search.kind
     console.print(f"{kind.describe(search.base)}; chosen by {search.metric} on validation", markup=False)
-    console.print("drawn at random:" if search.space else "no setting to draw: give --vary", markup=False)
+    console.print(
+        "drawn at random:" if search.space else "no setting is drawn: use --vary to give a range", markup=False
+    )
     for name, choices in search.space.items():
         if isinstance(choices, dict):
             shown = f"{choices['low']:g} to {choices['high']:g}" + (", log scale" if choices.get("log") else "")
@@ -155,13 +162,13 @@ def _state(console: "Console", search: "Search") -> None:
     rungs = search.rungs()
     rounds = ", then the best ".join(f"{count} for {epochs} {kind.unit}s" for count, epochs in rungs)
     halving = f"successive halving: {rounds}" if kind.length else f"{rungs[0][0]} trials"
-    console.print(f"{halving}. The first trial is the default.", markup=False)
+    console.print(f"{halving}. The first trial has the default settings.", markup=False)
 
 
 def _run(
     console: "Console", search: "Search", source: "DataSource", out: Path, jobs: int | None
 ) -> list[list["Trial"]]:
-    """Run all rounds; return the trials of each."""
+    """Run all rounds; return the trials of each round."""
     from rankgrad.atomic_files import write_json
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.progress import Progress
@@ -171,7 +178,7 @@ def _run(
     write_json(out / TRIALS / "search.json", _record(search, source), seal=True)
     counts = [count for count, _ in search.rungs()]
     rounds: list[list[Any]] = [[] for _ in counts]
-    # Relative paths are valid in the processes: they have the same current folder.
+    # Relative paths are also valid in the started processes, which have the same current folder.
     with Pool(jobs or cores()) as pool, Progress("trials") as progress:
         for trial, turn, left in tuning.tune(search, source, out / TRIALS, pool.run):
             rounds[turn].append(trial)
@@ -203,16 +210,17 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     print_names(("setting", "importance", "trend"), shown)
     after = f"{search.rungs()[0][1]} {search.kind.unit}s"
     console.print(
-        f"importance: share of the drop in fit when a setting is shuffled, for a random forest fitted to the "
-        f"{len(drawn)} trials after {after};\ntrend: rank correlation. Both describe these trials, not causes, and not "
-        f"longer training. The forest's out-of-bag R² is {fit:.2f}"
-        + (": do not trust the shares." if fit < 0.2 else "."),
+        f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
+        f"importance: drop of its fit when the values of a setting are shuffled, as share of all drops;\n"
+        f"trend: rank correlation of a setting with {search.metric}.\n"
+        "Both describe these trials only. They do not show causes, and longer training may give other values.\n"
+        f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),
         markup=False,
     )
 
 
 def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
-    """Save the best trial's model in the folder, evaluated once on the test lists, if there are any."""
+    """Evaluate the model of the best trial on the test lists, if there are any, and save it in the folder."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 

@@ -1,7 +1,7 @@
-"""One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom ones.
+"""One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom kinds.
 
-`TrainedModel` is a trained ranker. `RankerKind` is a way to train one. `register` adds a kind, `kind_of` finds the kind
-of a model's text, `load` reads a saved folder of any kind.
+`TrainedModel` is a trained ranker. `RankerKind` is a way to train one. `register` adds a kind, `kind_of` returns the
+kind of a spec, `load` reads a saved model of any kind.
 """
 
 from rankgrad.models.protocol import Exported, RankerKind, TrainedModel

@@ -1,4 +1,4 @@
-"""Blend trained models: weighted sum of their scores, standardised per list, with weights fitted on held-out lists."""
+"""Blend trained models: the score is the weighted sum of their scores, which are standardised per list."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ LOSS, EVEN = "xe_ndcg", 0.1
 
 @dataclass
 class BlendModel(TrainedModel):
-    """Models and their weights, as one model that scores lists."""
+    """Model whose scores are weighted sums of the scores of other models."""
 
     models: list[TrainedModel]
-    weights: NDArray[np.float64]  # (models,), at least 0, with sum 1
+    weights: NDArray[np.float64]  # weights of the models, `(models,)`, at least 0, with sum 1
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -39,25 +39,25 @@ class BlendModel(TrainedModel):
         self.features = int(self.models[0].features)
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Compute one score per document, `(documents,)`.
+        """Return one score per document, `(documents,)`.
 
         Args:
-            features: `(documents, f)`.
-            offsets: `(lists + 1,)`; None: all documents are one list.
+            features: features of the documents, `(documents, f)`.
+            offsets: offsets of the lists, `(lists + 1,)`; None if all documents are one list.
         """
         offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
         return (standardise_per_list(self.models, features, offsets) @ self.weights).astype(np.float32)
 
     @property
     def size(self) -> int:
-        """Number of parameters of its models, and of its weights."""
+        """Number of parameters of all its models, plus the number of its weights."""
         return sum(model.size for model in self.models) + len(self.weights)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with `config.json` and one folder per model.
 
         Args:
-            folder: path to write.
+            folder: folder to write.
         """
         folder = Path(folder)
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
@@ -72,14 +72,14 @@ class BlendKind(RankerKind):
     name = KIND
 
     def listing(self) -> list[Listing]:
-        """Return one line."""
-        return [Listing(KIND, "a weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
+        """Return the line of `rankgrad list models`."""
+        return [Listing(KIND, "weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if a setting is wrong; see `RankerKind.check`.
 
         Args:
-            settings: `model` with the folders of its `parts`, `loss` and `even`.
+            settings: settings `model`, `parts` (folders of models), `loss` and `even`.
         """
         known = _with_defaults(settings)
         check_blend_loss(known["loss"], known["even"])
@@ -97,19 +97,21 @@ class BlendKind(RankerKind):
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
     ) -> BlendModel:
-        """Fit the weights on the validation lists, which none of the parts was trained on; see `RankerKind.fit`.
+        """Fit the weights on the validation lists; no part may have been trained on them. See `RankerKind.fit`.
 
         Args:
             settings: checked settings.
-            train: used if there are no validation lists.
+            train: training lists, used if there are no validation lists.
             validation: lists to fit the weights on.
-            out: a folder for the model.
+            out: folder for the model; None to write nothing.
             resume: ignored; a blend is fitted in seconds.
             progress: ignored.
             init_model: must be None.
         """
         if init_model is not None:
-            bad_value("init_model", "be None for a blend, whose parts are trained", type(init_model).__name__)
+            bad_value(
+                "init_model", "be None for a blend, because its parts are already trained", type(init_model).__name__
+            )
         known = _with_defaults(settings)
         models = [load(part) for part in known["parts"]]
         loss = check_blend_loss(known["loss"], known["even"])
@@ -134,10 +136,10 @@ BLEND = BlendKind()
 
 
 def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with defaults, including the options of the model's text."""
+    """Return the settings with defaults, including the options in the spec of the model."""
     given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
     given.pop("model", None)
-    for name in ("metric", "seed"):  # settings of every run, not used here
+    for name in ("metric", "seed"):  # settings of every run, which a blend does not use
         given.pop(name, None)
     known_options(KIND, given, ("parts", "loss", "even"))
     parts = given.get("parts")
@@ -148,10 +150,10 @@ def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_blend_loss(loss: str, even: float) -> Any:
-    """Parse and check the loss that the weights minimise.
+    """Return the loss that the weights of a blend minimise; first check it and `even`.
 
     Args:
-        loss: as text.
+        loss: spec of the loss.
         even: strength of the preference for equal weights.
     """
     found = losses.parse_loss(loss)
@@ -168,18 +170,18 @@ def fit_weights(
     even: float,
     weights: NDArray[np.float32] | None = None,
 ) -> BlendModel:
-    """Fit the weights of a blend.
+    """Return a blend with fitted weights.
 
     Args:
-        models: trained on the same features.
-        data: lists that are not training lists of the models.
-        loss: loss that the weights minimise.
+        models: trained models, all with the same features.
+        data: lists on which no model was trained.
+        loss: loss that the weights of the blend minimise.
         even: strength of the preference for equal weights.
-        weights: one per document, for losses that take weights.
+        weights: document weights `(documents,)`, for losses that take them.
     """
     wanted = {model.features for model in models}
     if wanted != {data.features.shape[1]}:
-        bad_value("rankers", f"all take {data.features.shape[1]} features, as X has", sorted(wanted))
+        bad_value("rankers", f"all have {data.features.shape[1]} features, the number of features of X", sorted(wanted))
     lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
     if weights is not None:
         lists["weights"] = torch.from_numpy(weights)
@@ -189,7 +191,10 @@ def fit_weights(
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Scale each model's scores to mean 0 and standard deviation 1 per list, `(documents, models)`; 0 if all tie."""
+    """Return the scores of each model, `(documents, models)`, with mean 0 and standard deviation 1 per list.
+
+    If all scores of a list are equal, they become 0.
+    """
     columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
     lengths = np.diff(offsets)
     full = lengths > 0
@@ -203,13 +208,17 @@ def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[
     size = np.abs(columns).max(axis=0, initial=0.0)
     columns = columns - mean(columns)
     spread = np.sqrt(mean(columns**2))
-    # A spread below rounding error is a tie.
+    # If the spread is only rounding error, the scores are equal.
     differs = spread > 1e-7 * size
     return np.where(differs, columns / np.where(differs, spread, 1.0), 0.0)
 
 
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
-    """Fit weights with sum 1, and a scale that is dropped: only the order counts, but the loss depends on a scale."""
+    """Return fitted weights with sum 1.
+
+    A scale of the scores is also fitted, because the loss depends on it. It is not returned, because the order of the
+    documents does not depend on it.
+    """
     logits = torch.zeros(columns.shape[1], dtype=torch.float64, requires_grad=True)
     scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([logits, scale], max_iter=100, line_search_fn="strong_wolfe")
@@ -231,7 +240,7 @@ def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, 
 
     Args:
         folder: folder of the blend.
-        weights: one per part.
+        weights: weights of the parts.
         settings: settings of the fit.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
@@ -239,21 +248,23 @@ def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, 
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Read the weights and the settings of a blend; check that its parts are those that were saved with it.
+    """Return the weights and the settings of a blend; check that its parts are unchanged since they were saved.
 
     Args:
         folder: folder of the blend.
     """
     config = read_config(folder)
     if config.get("kind") != KIND:
-        bad_value(str(folder), "hold a blend", f"a model of kind {config.get('kind', 'neural')!r}")
+        bad_value(str(folder), "contain a blend", f"a model of kind {config.get('kind', 'neural')!r}")
     weights, parts = config.get("weights"), config.get("parts")
     if not isinstance(weights, list) or not weights or not all(isinstance(weight, int | float) for weight in weights):
-        bad_value(str(folder / CONFIG), "hold one weight per part", weights)
+        bad_value(str(folder / CONFIG), "contain one weight per part", weights)
     if any(folder.resolve().is_relative_to(part.resolve()) for part in parts_of(folder, len(weights))):
-        bad_value(str(folder), "hold its parts", "a part that is a link to the blend itself")
+        bad_value(str(folder), "contain its parts", "a part that is a link to the blend itself")
     if parts is not None and parts != [_hash(part) for part in parts_of(folder, len(weights))]:
-        bad_value(str(folder), "hold the parts that it was saved with", "others: restore a copy, or save it again")
+        bad_value(
+            str(folder), "contain the parts that it was saved with", "different parts: restore a copy, or save it again"
+        )
     return np.array(weights, dtype=np.float64), config.get("settings", {})
 
 
@@ -268,6 +279,6 @@ def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
 
 
 def _hash(part: Path) -> str | None:
-    """Hash of a part's configuration, which contains hashes of its other files; None if there is none."""
+    """Return the hash of a part's `config.json`, which contains hashes of its other files; None without such a file."""
     path = part / CONFIG
     return hash_of(path.read_bytes()) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""Measure which features a model relies on, by shuffling them."""
+"""Measure the importance of features: the drop of a metric when the values of one feature are shuffled."""
 
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from rankgrad.metrics.evaluate import evaluate
 
 
 class Scores(Protocol):
-    """Object that scores lists."""
+    """Model with a method `score`."""
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
 
@@ -19,13 +19,13 @@ class Scores(Protocol):
 def permutation_importance(
     model: Scores, data: Dataset, metric: Any, *, repeats: int = 3, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Compute the drop of a metric when one feature is shuffled over all documents, `(features,)`.
+    """Return the drop of a metric when one feature is shuffled over all documents, `(features,)`.
 
     Args:
         model: any trained model.
         data: labelled lists.
-        metric: as text or object.
-        repeats: shuffles per feature, at least 1.
+        metric: spec or object of the metric.
+        repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
     """
     from rankgrad.metrics.custom import as_metric
@@ -44,7 +44,7 @@ def permutation_importance(
     for column in range(shuffled.shape[1]):
         values = shuffled[:, column].copy()
         if (values == values[:1]).all():
-            continue  # nothing changes when a constant is shuffled
+            continue  # shuffling does not change a constant feature
         for _ in range(repeats):
             shuffled[:, column] = rng.permutation(values)
             drops[column] += (whole - value(shuffled)) / repeats

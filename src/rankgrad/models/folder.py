@@ -16,15 +16,15 @@ def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str,
 
     Args:
         folder: folder of the model.
-        kind: name by which the registry finds the loader; None for a neural ranker (as in the first version).
-        about: all other entries, as JSON values.
+        kind: name by which the registry finds the loader; None for a neural ranker (as in version 0.1).
+        about: other entries of the file, as JSON values.
     """
     named = {} if kind is None else {"kind": kind}
     write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Read the `config.json` of a model; its version must be one that this release supports.
+    """Return the content of the `config.json` of a model; check that this release supports its version.
 
     Args:
         folder: folder of the model.
@@ -37,24 +37,24 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
         bad_value(str(path), f"have the format {FORMAT!r}", config.get("format"))
     version = config.get("version")
     if not isinstance(version, int) or version not in range(1, VERSION + 1):
-        bad_value(str(path), f"be of version 1 to {VERSION}; a newer rankgrad wrote it", version)
+        bad_value(str(path), f"have a version from 1 to {VERSION} (a newer rankgrad may have written it)", version)
     if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
-        bad_value(str(path), "hold settings by name", "something else")
+        bad_value(str(path), "have a mapping as settings and text as run", "values of other types")
     return config
 
 
 def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
-    """Write `metrics.json`: metrics of the model.
+    """Write the metrics of a model to `metrics.json`.
 
     Args:
         folder: folder of the model.
-        metrics: as JSON values.
+        metrics: metrics, as JSON values.
     """
     write_json(Path(folder) / METRICS, metrics, seal=True)
 
 
 def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Read the `metrics.json` of a model; empty if there is none.
+    """Return the metrics in the `metrics.json` of a model; an empty dictionary if there is no such file.
 
     Args:
         folder: folder of the model.
@@ -64,5 +64,5 @@ def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
     for part in ("validation", "test", "loss"):
         values = known.get(part, {})
         if not isinstance(values, dict) or not all(isinstance(each, int | float) for each in values.values()):
-            bad_value(str(path), f"hold numbers by name under {part!r}", values)
+            bad_value(str(path), f"contain a mapping from metric to number as {part!r}", values)
     return known

@@ -42,7 +42,7 @@ SPACE_OF_MODEL: dict[str, dict[str, Any]] = {
         "noise": {"low": 0.0, "high": 1.5},
     },
 }  # fmt: skip
-_OPTION = "model."  # prefix of an option of the network, in a search
+_OPTION = "model."  # prefix of the network's options in a search space
 
 
 class NeuralKind(RankerKind):
@@ -59,7 +59,7 @@ class NeuralKind(RankerKind):
 
     @property
     def models(self) -> Sequence[str]:
-        """Names of networks, and of presets from papers."""
+        """Names of the networks, and of the presets from papers."""
         return (*MODELS, *PRESETS)
 
     def listing(self) -> list[Listing]:
@@ -73,12 +73,12 @@ class NeuralKind(RankerKind):
             settings: settings of `rankgrad.training.Settings`.
         """
         if str(settings.get("loss", "")).startswith("native:"):
-            must = "be one of rankgrad.losses; native objectives exist only for trees"
+            must = "be a loss of rankgrad.losses (native objectives exist only for trees)"
             bad_value("loss", must, repr(settings["loss"]))
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Describe the training in a few words.
+        """Return a short description of the training.
 
         Args:
             settings: settings of the run.
@@ -100,12 +100,12 @@ class NeuralKind(RankerKind):
 
         Args:
             settings: settings of `rankgrad.training.Settings`.
-            train: the training lists.
-            validation: lists that select the epoch.
-            out: a folder for model, checkpoints and log.
-            resume: resume from the checkpoint in `out`.
-            progress: show a progress bar; None: on a terminal.
-            init_model: a neural model to start from.
+            train: training lists.
+            validation: validation lists, which select the epoch.
+            out: folder for model, checkpoints and log.
+            resume: True to resume from the checkpoint in `out`.
+            progress: True to show a progress bar; None to show it only on a terminal.
+            init_model: neural model to start from.
         """
         checked = Settings.of(dict(settings))
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
@@ -121,10 +121,10 @@ class NeuralKind(RankerKind):
         return Model.load(folder, device)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Convert options of the command line to settings; a preset of a paper adds its settings.
+        """Return settings from options of the command line, and a note; a preset adds the settings of its paper.
 
         Args:
-            given: options by name.
+            given: given options, by name.
         """
         name = spell("model", str(given.get("model", Settings.model))).name.replace("_", "-")
         if name not in PRESETS:
@@ -139,10 +139,10 @@ class NeuralKind(RankerKind):
         return {**added, **given}, f"{name} ({preset.source}) sets: {note or 'no other setting'}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ranges of rates, batch sizes, preprocessing, and options of the network that its text does not give.
+        """Return the search space: training settings, and the options of the network that its spec does not set.
 
         Args:
-            settings: the given ones.
+            settings: given settings.
         """
         given_settings = Settings.of(dict(settings))
         if spell("schedule", given_settings.schedule).name == "cosine":
@@ -155,7 +155,7 @@ class NeuralKind(RankerKind):
         return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Insert drawn values into settings; those of the network go into its text.
+        """Return the settings with drawn values; drawn options of the network are written into its spec.
 
         Args:
             settings: settings to start from.
@@ -187,18 +187,18 @@ class NeuralKind(RankerKind):
         return {"epochs": units, "patience": None}
 
     def has_run(self, folder: Path) -> bool:
-        """Return True if the folder holds a checkpoint or weights.
+        """Return True if the folder contains a checkpoint or weights.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         return (folder / LAST).exists() or (folder / WEIGHTS).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder holds a checkpoint.
+        """Return True if the folder contains a checkpoint.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         return (folder / LAST).is_file()
 

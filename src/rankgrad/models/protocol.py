@@ -1,7 +1,7 @@
-"""Base classes of all rankers: a `TrainedModel` scores lists, a `RankerKind` trains one.
+"""Base classes of all rankers: a `TrainedModel` scores lists, a `RankerKind` trains such a model.
 
 The command line and experiments use rankers only through these two classes. `rankgrad.models.registry` finds the kind
-of a model's text, and the loader of a saved folder.
+of a spec or of a saved folder.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation, evaluate
 from rankgrad.models.folder import CONFIG
 
-# Receives the log row of each epoch or tree; a true return value ends the training after it.
+# Called with the log row of each epoch or tree. If it returns a true value, the training ends.
 Callback = Callable[[dict[str, Any]], Any]
 
 EXPORT_TOLERANCE = 1e-5  # largest allowed difference between scores of an exported file and of its model
@@ -28,76 +28,73 @@ EXPORT_TOLERANCE = 1e-5  # largest allowed difference between scores of an expor
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that `TrainedModel.export` wrote, and the check that it passed."""
+    """Result of `TrainedModel.export`: the written file, and its check."""
 
     path: Path  # path of the file
     format: str  # format of the file, such as `onnx`
-    engine: str  # program that ran the check
-    shapes: tuple[tuple[int, int], ...]  # numbers of lists and documents of the check
+    engine: str  # program that computed the scores of the check
+    shapes: tuple[tuple[int, int], ...]  # shapes of the inputs of the check: numbers of lists and of documents
     difference: float  # largest difference from the model's scores
 
 
 class TrainedModel(ABC):
-    """A trained ranker: scores lists, is evaluated, saved, loaded and exported.
+    """A trained ranker, which scores lists and can be evaluated, saved and exported.
 
     A subclass sets `features` and defines `score` and `save`; its `RankerKind` loads it.
     """
 
-    unit: ClassVar[str] = (
-        "epoch"  # unit of training progress; also the key of the epoch's or tree's number in a history row
-    )
+    unit: ClassVar[str] = "epoch"  # unit of training progress, "epoch" or "tree"; also a key of `metrics` and `history`
 
     features: int  # number of features
     settings: dict[str, Any]  # settings of its training, as JSON values
-    metrics: dict[
-        str, Any
-    ]  # {unit: number of epochs or trees that were kept, "validation": {metric: value}, "loss": {name: value}}
-    history: list[dict[str, Any]]  # one row per epoch or tree, after training
+    # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
+    metrics: dict[str, Any]  # metrics of its training
+    history: list[dict[str, Any]]  # log of its training: one row per epoch or tree
 
     @abstractmethod
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Compute one score per document, `(documents,)`; higher ranks first.
+        """Return one score per document, `(documents,)`; the document with the highest score ranks first.
 
         Args:
-            features: `(documents, f)`.
-            offsets: `(lists + 1,)`; None: all documents are one list.
+            features: features of the documents, `(documents, f)`.
+            offsets: offsets of the lists, `(lists + 1,)`; None if all documents are one list.
         """
 
     @abstractmethod
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that the registry's `load` reads, and that cannot run code.
+        """Write a folder that `rankgrad.models.load` reads. The folder must not contain code that `load` runs.
 
         Args:
-            folder: path to write; created if it does not exist.
+            folder: folder to write; it is created if it does not exist.
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Compute metrics on labelled lists, with intervals and the value of each list.
+        """Return metrics on labelled lists, with intervals and the value of each list.
 
         Args:
-            data: the lists.
-            metrics: as text or objects.
+            data: labelled lists.
+            metrics: specs or objects of the metrics.
         """
         return evaluate(self.score(data.features, data.offsets), np.asarray(data.labels), metrics, offsets=data.offsets)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file that other programs run.
+        """Write the model as one file that other programs can run; first check its scores.
 
         Args:
             path: path of the file.
-            format: format of the file; None: by the file extension.
+            format: format of the file; None to choose it by the file extension.
         """
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
 
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Compute the drop of a metric when one feature is shuffled over the documents, `(features,)`.
+        """Return the drop of a metric when one feature is shuffled over the documents, `(features,)`.
 
         Args:
-            data: labelled lists to measure on; not those that the model was trained on.
-            metric: as text or object; if lower is better, the rise is returned.
-            repeats: shuffles per feature; their mean is returned.
+            data: labelled lists on which the model was not trained.
+            metric: spec or object of the metric; if lower values are better, the rise is returned.
+            repeats: number of shuffles per feature; the mean drop is returned.
             seed: random seed of the shuffles.
         """
         if data is None:
@@ -107,11 +104,11 @@ class TrainedModel(ABC):
         return permutation_importance(self, data, metric, repeats=repeats, seed=seed)
 
     def validated(self, validation: Dataset, metric: str) -> dict[str, float]:
-        """Return the metric on the validation lists, by its name: as recorded in training, otherwise measured.
+        """Return `{metric: value}` on the validation lists; the value is recomputed if the training did not record it.
 
         Args:
-            validation: the validation lists of the training.
-            metric: as text.
+            validation: validation lists of the training.
+            metric: spec of the metric.
         """
         known = self.metrics.get("validation", {})
         if metric in known:
@@ -122,7 +119,7 @@ class TrainedModel(ABC):
 
     @property
     def kept(self) -> int:
-        """Number of epochs or trees of the training that were kept; 0 if unknown."""
+        """Number of epochs or trees of the training that the model keeps; 0 if unknown."""
         return int(self.metrics.get(self.unit, 0))
 
     @property
@@ -132,7 +129,7 @@ class TrainedModel(ABC):
 
 
 class NotFinite(ArithmeticError):
-    """Training with a loss or scores that are NaN or infinite; the message names the last good checkpoint."""
+    """Error in training: the loss or the scores are NaN or infinite. The message names the last good checkpoint."""
 
 
 class Listing(NamedTuple):
@@ -146,25 +143,25 @@ class Listing(NamedTuple):
 class RankerKind(ABC):
     """A kind of ranker: its settings and their checks, its search space, its training and its loader.
 
-    Settings are one flat mapping of JSON values, in which `model` is the text `name[:key=value,...]`. All kinds have
-    `loss`, `metric` and `seed`, if these apply.
+    Settings are one flat mapping from name to JSON value. The setting `model` is a spec, `name[:key=value,...]`. The
+    settings `loss`, `metric` and `seed` have the same meaning for all kinds that have them.
     """
 
     name: str
-    saved_as: str | None = None  # value of `kind` in `config.json` of a saved model; None: the name
+    saved_as: str | None = None  # value of `kind` in `config.json` of a saved model; None for the name
     unit: str = "epoch"  # unit of progress, as in `TrainedModel`
-    length: str | None = None  # the setting that limits the number of units; None: there is none
-    usual_length: int = 100  # length of the longest trials of a search, if not given
-    rate: str | None = None  # the setting that is the learning rate
-    settings: Sequence[str] | None = None  # names of all settings; None: any, which `check` validates
+    length: str | None = None  # setting that limits the number of epochs or trees, if there is one
+    usual_length: int = 100  # default length of the longest trials of a search
+    rate: str | None = None  # setting that is the learning rate, if there is one
+    settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
     shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
-    elsewhere: Mapping[str, str] = MappingProxyType({})  # settings that an experiment sets -> the recipe's entry for it
+    elsewhere: Mapping[str, str] = MappingProxyType({})  # setting that an experiment sets -> entry of the recipe
     words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> name of the setting
     defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
 
     @property
     def models(self) -> Sequence[str]:
-        """Names with which a model's text may begin."""
+        """Names of the models of this kind; a spec begins with one of them."""
         return (self.name,)
 
     def listing(self) -> list[Listing]:
@@ -196,17 +193,17 @@ class RankerKind(ABC):
 
         Args:
             settings: checked settings.
-            train: the training lists.
-            validation: lists that select the number of epochs or trees that are kept.
-            out: folder for the model, and for checkpoints if the kind has them; None: nothing is written.
-            resume: resume from the checkpoint in `out`, if there is one.
-            progress: show a progress bar; None: on a terminal.
-            init_model: a trained model to start from.
+            train: training lists.
+            validation: validation lists, which select the number of epochs or trees to keep.
+            out: folder for the model, and for checkpoints if the kind has them; None to write nothing.
+            resume: True to resume from the checkpoint in `out`, if there is one.
+            progress: True to show a progress bar; None to show it only on a terminal.
+            init_model: trained model to start from.
         """
 
     @abstractmethod
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
-        """Read a saved model; nothing in the folder is run, imported or unpickled.
+        """Return a saved model. Nothing in the folder is run, imported or unpickled.
 
         Args:
             folder: folder that `TrainedModel.save` wrote.
@@ -214,16 +211,16 @@ class RankerKind(ABC):
         """
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Convert options of the command line to settings; also return a note about added settings, or an empty text.
+        """Return settings from options of the command line, and a note about added settings (empty if there are none).
 
         Args:
-            given: the given options, by their names on the command line, as numbers and text. `device` is dropped here,
-                because most kinds have no choice of device.
+            given: given options, by their names on the command line, as numbers and text. `device` is left out of the
+                settings, because most kinds have no choice of device.
         """
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Describe the training in a few words.
+        """Return a short description of the training.
 
         Args:
             settings: settings of the run.
@@ -236,7 +233,7 @@ class RankerKind(ABC):
         """Return the default search space of `rankgrad tune`: choices or a range `{low, high, log}` per setting.
 
         Args:
-            settings: the given ones; an option of the model is named `model.option`.
+            settings: given settings; an option of the model is named `model.option`.
         """
         return {}
 
@@ -250,7 +247,7 @@ class RankerKind(ABC):
         return {**settings, **draw}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with the device to train on, for kinds that have a choice.
+        """Return the settings with the device of the training, for kinds that have a choice.
 
         Args:
             settings: settings to start from.
@@ -259,7 +256,7 @@ class RankerKind(ABC):
         return dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings that train for a given number of epochs or trees, without validation lists.
+        """Return settings that train a given number of epochs or trees, without validation lists.
 
         Args:
             units: number of epochs or trees.
@@ -267,23 +264,23 @@ class RankerKind(ABC):
         return {}
 
     def has_run(self, folder: Path) -> bool:
-        """Return True if the folder holds a run of this kind, begun or finished.
+        """Return True if the folder contains a run of this kind, finished or not.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         return (folder / CONFIG).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder holds a checkpoint to resume from.
+        """Return True if the folder contains a checkpoint to resume from.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return versions of packages that determine the result of the training, in addition to the common ones.
+        """Return the versions of the packages of this kind, such as its framework; results record them.
 
         Args:
             settings: settings of the run.

@@ -1,8 +1,8 @@
-"""Find the kind of a ranker by its name, and the loader of a saved folder.
+"""Find the kind of a ranker by its name, and the kind that loads a saved folder.
 
-Kinds of the package are loaded when they are first used. A custom kind is known after `register`, which is called by a
-module named in `--import` or `RANKGRAD_IMPORT`; or through an entry point of the group `rankgrad.models`, which is
-loaded when its name is used. Nothing in a model folder is imported.
+Kinds of the package are imported when they are first used. There are two ways to add a custom kind. A module that
+`--import` or `RANKGRAD_IMPORT` names can call `register`. Or a package can have an entry point of the group
+`rankgrad.models`, which is imported when its name is used. Nothing in a model folder is imported.
 """
 
 import os
@@ -20,7 +20,7 @@ from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
 
 DEFAULT = "neural"
-IMPORTS = "RANKGRAD_IMPORT"  # modules to import before a kind is looked up, separated by commas
+IMPORTS = "RANKGRAD_IMPORT"  # environment variable: modules that register kinds, separated by commas
 GROUP = "rankgrad.models"  # group of entry points
 # Module and name of each kind, so that a kind is imported only when it is used.
 _BUILT_IN = {
@@ -34,10 +34,10 @@ _registered: dict[str, RankerKind] = {}
 
 
 def register(kind: RankerKind) -> RankerKind:
-    """Add a kind of ranker under its name; it is then known to `kind_of`, `load` and the command line.
+    """Add a kind of ranker, so that `kind_of`, `load` and the command line know its name.
 
     Args:
-        kind: a new kind; it replaces a kind that was registered under the same name.
+        kind: new kind; it replaces a registered kind with the same name.
     """
     if not isinstance(kind, RankerKind):
         bad_type("kind", "be a RankerKind", type(kind).__name__)
@@ -50,10 +50,10 @@ def register(kind: RankerKind) -> RankerKind:
 
 
 def kind_of(model: Any) -> RankerKind:
-    """Return the kind of a model's text; an object that is not text is a neural network.
+    """Return the kind of a ranker; every model that is not a spec is a neural network.
 
     Args:
-        model: `name[:key=value,...]`, a module, or a function that makes one.
+        model: spec `name[:key=value,...]`, a module, or a function that returns a module.
 
     Example:
         >>> kind_of("mlp:widths=64-32").name, kind_of("lightgbm:num_leaves=31").name
@@ -78,10 +78,10 @@ def kind_of(model: Any) -> RankerKind:
 
 
 def kind_or_default(model: Any) -> RankerKind:
-    """Return the kind of a model's text; neural for None and for an unknown name, which its checks then reject.
+    """Return the kind of a ranker. For None and for an unknown name it is neural; its checks reject unknown names.
 
     Args:
-        model: as in `kind_of`, or None.
+        model: model as in `kind_of`, or None.
     """
     try:
         return kind_named(DEFAULT) if model is None else kind_of(model)
@@ -90,23 +90,23 @@ def kind_or_default(model: Any) -> RankerKind:
 
 
 def kinds() -> list[RankerKind]:
-    """Return all kinds: those of the package, then the registered ones, then those of entry points."""
+    """Return all kinds: first kinds of the package, then registered kinds, then kinds of entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
     return [*found, *_custom(None)]
 
 
 def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
-    """Read a saved model of any kind. Nothing in the folder is run, imported or unpickled.
+    """Return a saved model of any kind. Nothing in the folder is run, imported or unpickled.
 
     Args:
-        folder: a folder that `save` or a training run wrote.
+        folder: folder that `save` or a training run wrote.
         device: device to compute on, for kinds that have a choice.
     """
     return saved_kind(folder).load(Path(folder), device)
 
 
 def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
-    """Return the kind that reads a saved folder.
+    """Return the kind of the model in a saved folder.
 
     Args:
         folder: folder of a model.
@@ -117,7 +117,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     for kind in _custom(None):
         if (kind.saved_as or kind.name) == name:
             return kind
-    must = "have a known kind (name the module that registers it with --import)"
+    must = "have a known kind (use --import with the module that registers it)"
     bad_value(str(Path(folder) / CONFIG), must, repr(name)[:80])
 
 
@@ -134,7 +134,7 @@ def kind_named(name: str) -> RankerKind:
 
 
 def _custom(name: str | None) -> Iterator[RankerKind]:
-    """Custom kinds; with a name, only the entry point of that name is loaded."""
+    """Yield the custom kinds; with a name, only the entry point of that name is imported."""
     import_kinds()
     yield from list(_registered.values())
     for point in entry_points(group=GROUP):
@@ -142,7 +142,7 @@ def _custom(name: str | None) -> Iterator[RankerKind]:
             kind = point.load()
             kind = kind() if isinstance(kind, type) else kind
             if not isinstance(kind, RankerKind):
-                bad_type(f"entry point {point.name} of {GROUP}", "name a RankerKind", type(kind).__name__)
+                bad_type(f"entry point {point.name} of {GROUP}", "be a RankerKind", type(kind).__name__)
             if kind.name not in _registered:
                 yield kind
 
@@ -156,7 +156,7 @@ def import_kinds() -> None:
 @cache
 def _imported(module: str) -> None:
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: a custom module never hides an installed one
+        sys.path.append(os.getcwd())  # at the end, so that an installed module is found first
     try:
         import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with any loss of `rankgrad.losses` or a native one."""
+"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with a loss of `rankgrad.losses` or a native objective."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -26,7 +26,7 @@ _XGBOOST: dict[str, Any] = {
     "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
-# Aliases of XGBoost's parameters above.
+# Other names of these parameters of XGBoost.
 _ALIASES = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
 
 
@@ -46,14 +46,14 @@ class TreeKind(RankerKind):
         self.words = {"epochs": "trees", "lr": rate}
 
     def listing(self) -> list[Listing]:
-        """Return one line."""
-        return [Listing(self.name, "boosted trees (extra: trees)", "parameters of the framework")]
+        """Return the line of `rankgrad list models`."""
+        return [Listing(self.name, "boosted trees (needs the extra trees)", "parameters of the framework")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if a setting is wrong; see `RankerKind.check`.
 
         Args:
-            settings: those of `rankgrad.trees.TreeRanker`, and any parameter of the framework.
+            settings: settings of `rankgrad.trees.TreeRanker`, and parameters of the framework.
         """
         self._plan(settings)
 
@@ -72,12 +72,12 @@ class TreeKind(RankerKind):
 
         Args:
             settings: checked settings.
-            train: the training lists.
-            validation: lists that select the number of trees.
-            out: a folder for the model and its checkpoints.
-            resume: resume from the checkpoint in `out`.
-            progress: show a progress bar; None: on a terminal.
-            init_model: trees of the same framework to add to; `trees` counts the new ones.
+            train: training lists.
+            validation: validation lists, which select the number of trees.
+            out: folder for the model and its checkpoints.
+            resume: True to resume from the checkpoint in `out`.
+            progress: True to show a progress bar; None to show it only on a terminal.
+            init_model: trees of the same framework, to which new trees are added; `trees` counts only new trees.
         """
         from rankgrad.trees.boosting import boost
 
@@ -85,21 +85,21 @@ class TreeKind(RankerKind):
         return boost(self._plan(settings), train, validation, **options)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
-        """Read saved trees; see `RankerKind.load`.
+        """Return saved trees; see `RankerKind.load`.
 
         Args:
             folder: folder of the model.
-            device: ignored; trees are read on the CPU.
+            device: ignored; trees are computed on the CPU.
         """
         from rankgrad.trees.model import TreeModel
 
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Convert options of the command line to settings; options that trees do not have are an error.
+        """Return settings from options of the command line, and an empty note; an option that trees lack is an error.
 
         Args:
-            given: options by name.
+            given: given options, by name.
         """
         from rankgrad.training import Settings
 
@@ -109,7 +109,7 @@ class TreeKind(RankerKind):
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Describe the training in a few words.
+        """Return a short description of the training.
 
         Args:
             settings: settings of the run.
@@ -117,10 +117,10 @@ class TreeKind(RankerKind):
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ranges of the most important parameters of the framework that are not given.
+        """Return ranges of the most important parameters of the framework, except for given parameters.
 
         Args:
-            settings: the given ones.
+            settings: given settings.
         """
         given = self._given(settings)
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
@@ -138,13 +138,13 @@ class TreeKind(RankerKind):
         return {**settings, **draw, **frequency}
 
     def _given(self, settings: Mapping[str, Any]) -> set[str]:
-        """Names of all settings, including those in the model's text."""
+        """Return the names of all given settings, including the options in the spec of the model."""
         from rankgrad.spec import spell
 
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
 
     def _names(self, name: str) -> set[str]:
-        """Name of a parameter and its aliases."""
+        """Return the name of a parameter and its aliases."""
         from rankgrad.trees.parameters import aliases
 
         return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
@@ -158,27 +158,27 @@ class TreeKind(RankerKind):
         return {"trees": units, "patience": None}
 
     def has_run(self, folder: Path) -> bool:
-        """Return True if the folder holds a checkpoint or trees.
+        """Return True if the folder contains a checkpoint or trees.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         from rankgrad.trees.model import FILES
 
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder holds a checkpoint.
+        """Return True if the folder contains a checkpoint.
 
         Args:
-            folder: any folder.
+            folder: folder to check.
         """
         from rankgrad.training.checkpoint import LAST
 
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the version of the framework; its package may have another name than its module, such as xgboost-cpu.
+        """Return the version of the framework, from its module: the package may have a different name (xgboost-cpu).
 
         Args:
             settings: settings of the run.
@@ -193,7 +193,7 @@ class TreeKind(RankerKind):
         return ranker(settings).plan()
 
 
-_TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the same name here
+_TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have
 
 LIGHTGBM = TreeKind("lightgbm", "learning_rate", _LIGHTGBM)
 XGBOOST = TreeKind("xgboost", "eta", _XGBOOST)

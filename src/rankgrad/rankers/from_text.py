@@ -36,7 +36,7 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
         True
         >>> build("mlp", features=46, drop=0.1)
         Traceback (most recent call last):
-        ValueError: option must be one that mlp has (widths, ...); got 'drop'; did you mean 'dropout'?
+        ValueError: option must be an option of mlp (widths, ...); got 'drop'; did you mean 'dropout'?
     """
     name = _known(model)
     if name in PRESETS:
