@@ -111,6 +111,8 @@ def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
     shown = rankgrad(command, "--help")
     assert f"Example: rankgrad {command}" in shown
     assert len(shown.splitlines()) <= 40
+    options = get_command(app).commands[command].params
+    assert [option.name for option in options if not (option.help or option.name == "help")] == []
 
 
 def test_help_all_names_what_help_leaves_out():

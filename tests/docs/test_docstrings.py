@@ -17,7 +17,7 @@ SURFACE = {
     "rankgrad.data": (),
     "rankgrad.experiments": (),
     "rankgrad.lists": ("Lists", "as_lists", "compute_dtype", "reduce", "to_flat", "to_padded"),
-    "rankgrad.losses": ("as_loss", "gumbel", "parse", "relaxed", "value_and_grad", "weighted_sum"),
+    "rankgrad.losses": ("as_loss", "gumbel", "parse_loss", "relaxed", "value_and_grad", "weighted_sum"),
     "rankgrad.metrics": (),
     "rankgrad.models": (),
     "rankgrad.rankers": (),

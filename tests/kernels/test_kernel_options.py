@@ -228,3 +228,11 @@ def test_no_kernel_reads_options_by_position(path):
         assert not (isinstance(value, ast.Name) and value.id == "options"), f"{path}:{node.lineno}"
         starred = isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
         assert not (starred and node.value.id == "options"), f"{path}:{node.lineno}"
+
+
+def test_every_kernel_is_compared_with_the_plain_loss_on_both_devices():
+    """Each fused loss is named in a file that tests its CPU kernel, and in one that tests its Triton kernel."""
+    here = Path(__file__).parent
+    for kind, missing in (("kernels", set()), ("triton", {"fastsort_ndcg"})):  # FastSort has no kernel for GPUs
+        text = "".join(path.read_text(encoding="utf-8") for path in here.glob(f"test_{kind}_*.py")).lower()
+        assert {name for name in op.FAMILIES if f"losses.{name}" not in text and f'"{name}' not in text} <= missing

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import references_metrics
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from test_metrics import ragged
 
 from rankgrad import metrics
 from rankgrad.metrics import AP, ARP, DCG, ERR, OPA, RBP, RR, Metric, P, R, Success, nDCG, parse_metric
+from rankgrad.metrics.metric import KINDS
 
 ALL = [nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP, OPA]
 
@@ -69,7 +71,10 @@ def test_fields():
     assert nDCG(gain="exp", ties="stable") == nDCG
     assert {nDCG @ 10, parse_metric("NDCG@10"), nDCG @ 5} == {nDCG @ 10, nDCG @ 5}
     assert [m for m in ALL if not m.higher_is_better] == [ARP]
-    assert {m.function.__name__ for m in ALL} == set(metrics.__all__[:11])
+    assert {str(metric) for metric in ALL} == set(KINDS)
+    functions = {kind.function.__name__ for kind in KINDS.values()}
+    assert {*KINDS, *functions} <= set(metrics.__all__)
+    assert functions == set(references_metrics.ALL)
 
 
 @pytest.mark.parametrize(
