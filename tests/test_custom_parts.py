@@ -296,7 +296,7 @@ def test_nothing_that_a_folder_names_is_imported(tmp_path, monkeypatch):
 def test_export(tmp_path):
     done = run(model=Rows(), epochs=1).export(tmp_path / "rows.pt2")
     assert done.difference < 1e-5
-    with pytest.raises(ValueError, match=r"model must take rows or padded lists, to be exported; got .*Flat, which"):
+    with pytest.raises(ValueError, match=r"model must take rows or padded lists for export; got .*Flat, which"):
         run(model=Flat(), epochs=1).export(tmp_path / "flat.pt2")
 
     class Branch(Rows):

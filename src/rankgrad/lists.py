@@ -204,7 +204,7 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
 
 
 def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Convert padded `(..., n)` with any mask to flat `(documents,)`, with its offsets `(lists + 1,)`.
+    """Convert padded values `(..., n)` with any mask to flat values `(documents,)` and their offsets `(lists + 1,)`.
 
     This forces a synchronisation on a GPU, because the number of documents depends on the mask.
 

@@ -38,7 +38,7 @@ class DataSource:
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists, without reading it. `named_in` is the folder that recorded it, for the error."""
+        """Check that the data exists, without reading it. If given, errors name `named_in`, the folder of the run."""
         if named_in is not None:
             try:
                 self.check()

@@ -11,7 +11,7 @@ from rankgrad.cli.terminal_tables import METRICS, print_metrics
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: its training data).")
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,

@@ -10,7 +10,7 @@ def report(
     results: Annotated[
         Path,
         typer.Argument(
-            help="Results folder of `rankgrad experiment`, a folder that contains several, or a packed file (.tar.xz)."
+            help="Results folder of `rankgrad experiment`, a folder of such folders, or a packed file (.tar.xz)."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),

@@ -116,7 +116,7 @@ def train(
     ] = None,
     others: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Setting of this kind of ranker; repeatable.", metavar="name=value"),
+        typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
     help_all: Annotated[

@@ -22,7 +22,7 @@ from rankgrad.relax.optimal_transport import least_scale
 def softmax(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    r"""Softmax: cross entropy between the labels, not normalised, and the softmax of the scores (LambdaLoss@K, Eq. 7).
+    r"""Softmax: cross entropy between the unnormalised labels and the softmax of the scores (LambdaLoss@K, Eq. 7).
 
     .. math:: \ell(s, y) = -\sum_i w_i y_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}
 

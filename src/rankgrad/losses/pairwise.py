@@ -232,7 +232,7 @@ def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> 
 
 
 def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
-    """Return the weight of each pair, `(..., n, n)`, a constant in the gradient."""
+    """Return the weight of each pair, `(..., n, n)`. The gradient treats the weights as constants."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
     share = metric.gains(lists)

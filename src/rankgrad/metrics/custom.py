@@ -19,7 +19,7 @@ class CustomMetric:
 
     Args:
         function: function of the scores and labels of one list, `(n,)` on the CPU, that returns a number. NaN
-            excludes the list from the mean. If lower is better, set its attribute `higher_is_better` to False.
+            excludes the list from the mean. If lower is better, set `function.higher_is_better` to False.
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:

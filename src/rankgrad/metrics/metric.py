@@ -124,7 +124,7 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Return the metric of lists, reduced.
+        """Return the values of the metric on the lists, after the reduction.
 
         Args:
             scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see

@@ -13,7 +13,7 @@ the shapes of all tensors depend only on the shapes of the input. So a step can 
 rankers never pad, so they need no `width`.
 
 **Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; its spec is `mlp:widths=256-128`.
-`MODELS` contains the names. A preset, such as `neuralndcg-web30k`, is also a name: the architecture of a paper. Its
+`MODELS` contains the names. A preset, such as `neuralndcg-web30k`, also works: it names a paper's architecture. Its
 training settings are in `PRESETS`. `ranker.config` contains the name and options of a ranker: `build(**ranker.config)`
 makes a new ranker with the same architecture.
 """

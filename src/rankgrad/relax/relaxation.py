@@ -15,7 +15,7 @@ class Relaxation:
     """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
 
     A subclass defines `_permutation` or `_ranks`; the other is derived from it. All methods take `scores (..., n)` and
-    an optional boolean `mask (..., n)`. Ranks and rows of padding are 0.
+    an optional boolean `mask (..., n)`. Ranks of padding are 0. With m documents, rows after the first m are 0.
     """
 
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:

@@ -83,9 +83,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy, because other threads may use the given ranker
     custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
     if isinstance(custom, CustomFlat):
-        bad_value(
-            "model", "take rows or padded lists, to be exported", f"{describe(custom.network)}, which takes offsets"
-        )
+        bad_value("model", "take rows or padded lists for export", f"{describe(custom.network)}, which takes offsets")
     try:
         with _quiet():
             content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))

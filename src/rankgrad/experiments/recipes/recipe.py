@@ -174,7 +174,7 @@ class Recipe:
         """Return the cells from which the table is computed: the chosen settings of each row, with every seed.
 
         Args:
-            chosen: return value of the method `chosen`; without it, only the cells of rows without tuning are returned.
+            chosen: return value of the method `chosen`; if it is empty, only cells of rows without tuning are returned.
         """
         known = {run.cell.key: run for run in chosen}
         cells = []

@@ -2,7 +2,7 @@
 
 - `writer` writes a report from a `study`, which contains everything that is shown.
 - `chart_data` computes the rows of the `charts`; `query_explorer` computes the data of single queries.
-- `page` puts them into one HTML file with the program in `web/`.
+- `page` writes one HTML file that contains the tables, this data, and the JavaScript program from `web/`.
 """
 
 from rankgrad import moved

@@ -53,7 +53,7 @@ def learned_rows(results: Iterable[Any]) -> Rows:
 
 
 def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
-    """Return the test metrics and the seconds of training: one row per number of the tables."""
+    """Return the test metrics and the seconds of training: one row per value in the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for run in results:
         groups[_names(run)].append(trained_seconds(run))

@@ -13,7 +13,7 @@ def end_with_parent(by_main_thread: bool = True) -> None:
     """End this process, which `multiprocessing` started, as soon as its parent has ended.
 
     A killed parent cannot send a message, but the system closes its pipe. A thread of this process waits until the pipe
-    is closed. The thread cannot run during a long call into C that keeps Python's lock. Therefore, on Linux the kernel
+    is closed. The thread cannot run during a long call into C that holds the GIL. Therefore, on Linux the kernel
     also ends the process.
 
     Args:

@@ -110,7 +110,7 @@ class Recording:
         self._launches.append(Launch(compiled, (x, y, z), kernel.arg_names, values, tensors))
 
     def finish(self, *outputs: tuple[Tensor, torch.Size]) -> None:
-        """Set the output tensors and their shapes. In every call each output has separate memory."""
+        """Set the output tensors and their shapes. Each repeated call allocates new memory for each output."""
         for tensor in self._allocated:
             if all(tensor is not output for output, _ in outputs):
                 self._places[id(tensor)] = (self._scratch, self._bytes)
