@@ -1,8 +1,9 @@
 """Stores compiled code on disk, in a folder that only this user can write to. Each entry has a checksum.
 
-Compiled code that is loaded is also run. So a folder is not used if it belongs to another user, if other users can
-write to it, or if it is a symbolic link. An entry with a wrong checksum counts as missing: it is compiled again and
-replaced. If code cannot be stored, every process compiles it again, and prints the reason to stderr once.
+Code from the folder is run. So a folder is not used if it belongs to another user, if other users can
+write to it, or if it is a symbolic link. If an entry has a wrong checksum, the code is compiled
+again and the entry is replaced. If code cannot be stored, every process compiles the code again, and prints the reason
+to stderr once.
 
 The folder is in `$RANKGRAD_CACHE` if this variable is set, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in
 `~/.cache/rankgrad`. This file imports only the standard library, because `native` runs it as a program that compiles a
@@ -25,9 +26,9 @@ _reported = False
 
 
 class CacheFolder:
-    """A folder of entries, which have a name and contain bytes.
+    """A folder of entries. Each entry has a name and contains bytes.
 
-    No method raises `OSError`, because code that cannot be read is compiled again.
+    No method raises `OSError`, because code that cannot be read or stored is compiled again.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -60,7 +61,7 @@ class CacheFolder:
         return content if digest == _digest(name, content) else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an entry atomically. It replaces an earlier entry with the same name."""
+        """Write an entry atomically. An earlier entry with the same name is replaced."""
         self.kept = False
         if self.path is None:
             return
@@ -87,9 +88,9 @@ def _digest(name: str, content: bytes) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """Yield a descriptor of the folder. It refers to this folder even if another folder is put at the path later.
+    """Yield a descriptor of the folder. It always refers to this folder, even if another folder gets the same path.
 
-    Yields None on Windows, where folders have no such descriptors and a user's profile is private.
+    On Windows, yields None: folders have no such descriptors there, and the profile of a user is private.
     """
     if os.name != "posix":
         yield None
@@ -107,7 +108,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """Return the content of a file, or empty bytes if it is not a file or cannot be read."""
+    """Return the content of a file, or empty bytes if the file cannot be read."""
 
     def opener(place: str, flags: int) -> int:
         # Do not follow a link, and do not wait for the writer of a pipe.

@@ -1,9 +1,10 @@
 """Records whether this process is a forked child, in which kernels must run in one thread.
 
-A forked child has no OpenMP threads, and they are not started again. GNU's OpenMP would wait for them forever, and
-Numba would end the process. PyTorch uses the same threads. If kernels started them before the fork, PyTorch would also
-wait in the child. So PyTorch is then set to one thread, as in a worker of its `DataLoader`. `import rankgrad` imports
-this module, so that every later fork is recorded.
+A forked child has no OpenMP threads, and OpenMP does not start new threads in it. GNU's OpenMP would wait forever for
+the missing threads, and Numba would end the process. PyTorch uses the same threads as the kernels. If a kernel started
+these threads before the fork, PyTorch would also wait forever in the child. In this case, PyTorch is set to one thread
+in the child, as in a worker process of a PyTorch `DataLoader`. `import rankgrad` imports this module, so that every
+later fork is recorded.
 """
 
 import os

@@ -22,22 +22,23 @@ from rankgrad.kernels.cache_folder import CacheFolder
 
 
 def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
-    """Return the folder for functions of these files.
+    """Return the folder for the compiled functions of these source files.
 
-    All files are hashed, because the key of a function does not depend on the functions that it calls.
+    The name of the folder contains a hash of all files, because Numba's key of a function does not depend on the
+    functions that it calls.
     """
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
     return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
 
 
 def keep(compiled: Any, folder: CacheFolder) -> Any:
-    """Make a Numba function load its compiled code from the folder, and store it there after compilation."""
+    """Make a Numba function load its compiled code from the folder, and store new compiled code there."""
     compiled._cache = _FolderCache(compiled.py_func, folder)
     return compiled
 
 
 class _FolderCache(FunctionCache):
-    """Cache for Numba with files in a `CacheFolder`. Only the keys are the same as in Numba's built-in cache."""
+    """Cache that Numba uses, with files in a `CacheFolder`. The keys are the keys of Numba's built-in cache."""
 
     def __init__(self, function: Callable[..., Any], folder: CacheFolder) -> None:
         self._py_func, self._folder = function, folder
@@ -48,7 +49,7 @@ class _FolderCache(FunctionCache):
         return self._folder.path
 
     def flush(self) -> None:
-        """Do nothing: an entry is replaced when it is compiled again."""
+        """Do nothing, because an entry is replaced when its function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()

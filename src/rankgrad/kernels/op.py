@@ -1,14 +1,16 @@
 """One PyTorch operator for all fused losses: `torch.ops.rankgrad.loss`.
 
-The documents of all lists are one flat sequence. List `l` is the slice `offsets[l]:offsets[l + 1]`. Without offsets it
-is the slice `l * n:(l + 1) * n`. `mask` can exclude any documents. For L lists and D documents, the operator returns
+The documents of all lists are one flat sequence. List `l` is the slice `offsets[l]:offsets[l + 1]`. Without offsets,
+list `l` is the slice `l * n:(l + 1) * n`. `mask` can exclude any documents. For L lists and D documents, the operator
+returns
 
 - `values (L,)`: value of each list,
 - `signal (L,)`: True if the list has signal,
 - `slopes (D,)`: derivative of the value of a list by the score of each of its documents, 0 for masked documents,
 - `extras (L, P)`: derivatives of the value of each list by the P `params` of the loss.
 
-So the backward pass is one product. A second derivative is an error, because the slopes are numbers without a graph.
+So the backward pass is one product. Computing a second derivative raises an error, because the slopes have no autograd
+graph.
 """
 
 from collections.abc import Sequence
@@ -66,12 +68,12 @@ def _module(device: str, family: str) -> Any:
 
 
 def on_cpu(*arguments: Any) -> Outputs:
-    """Run the operator on the CPU. The arguments must be checked; the options are an object of the family's class."""
+    """Run the operator on the CPU. The caller has checked the arguments. The options have the class of the family."""
     return _run("cpu", *arguments)
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the operator on the CPU for compiled code. First check the offsets, which compiled code does not check."""
+    """Run the operator on the CPU for compiled code. First check the offsets, because compiled code does not."""
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
@@ -82,7 +84,7 @@ def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
 
 
 def on_cuda(*arguments: Any) -> Outputs:
-    """Run the operator on a GPU. The options are an object of the family's class."""
+    """Run the operator on a GPU. The options have the class of the family."""
     return _run("cuda", *arguments)
 
 
@@ -92,7 +94,7 @@ def _registered_on_cuda(name: str, *others: Any) -> Outputs:
 
 
 def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
-    """Return the arguments, with an object of the family's class instead of the numbers of the options."""
+    """Return the arguments. The numbers of the options are replaced by an options object of the family."""
     *first, numbers, gradient = others
     return *first, _options(FAMILIES[name], tuple(numbers)), gradient
 
@@ -140,8 +142,8 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
 class Loss(torch.autograd.Function):
     """The operator and the reduction in one autograd function, for eager mode on the CPU.
 
-    It has a third of the overhead of the registered operator. `params` are numbers or tensors. The input tensors are
-    not flattened by the caller.
+    This function has a third of the overhead of the registered operator. `params` are numbers or tensors. The caller
+    does not need to flatten the input tensors.
     """
 
     @staticmethod
@@ -200,7 +202,7 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
 
 
 def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
-    """Return the params as one tensor. Numbers are in float64 on the CPU, where kernels can read them."""
+    """Return the params as one tensor. Numbers become a float64 tensor on the CPU, where kernels can read it."""
     if not params:
         return scores.new_empty(0)
     if isinstance(params[0], Tensor):

@@ -13,7 +13,7 @@ import torch
 
 
 class Pairs(IntEnum):
-    """Pairs that count with a cutoff k: at least one document is in the top k (ANY), or both are (BOTH)."""
+    """Pairs that count with a cutoff k: at least one document is in the top k (ANY), or both documents are (BOTH)."""
 
     ANY = 0
     BOTH = 1
@@ -51,7 +51,7 @@ class Targets(IntEnum):
 
 
 class Ties(IntEnum):
-    """Treatment of equal labels in the likelihoods: ordered by position (POSITION), or chosen together (TOGETHER)."""
+    """Treatment of tied documents: they are ordered by position (POSITION) or chosen together (TOGETHER)."""
 
     POSITION = 0
     TOGETHER = 1
@@ -76,7 +76,7 @@ class Regularisation(IntEnum):
     ENTROPIC = 1
 
 
-# For each type of a field: its description in an error, the accepted types, the method that converts other types to it.
+# For each type of a field: description in errors; accepted types; method that converts other types to this type.
 _WORDS = {float: "a number", int: "a whole number", bool: "True or False"}
 _TAKEN: dict[type, Any] = {float: (float, int)}
 _CONVERTS = {float: "__float__", int: "__index__"}
@@ -86,8 +86,8 @@ Self = TypeVar("Self", bound="KernelOptions")
 class KernelOptions:
     """Base class of all options. It checks the type of each field, and converts the fields to numbers and back.
 
-    A number may also have a type of NumPy, or be a tensor with one element. Its value is read only in `settled` and
-    `flat`, because reading may wait for the device.
+    A number may also have a NumPy type, or be a tensor with one element. Only `settled` and `flat` read the value of a
+    tensor, because reading may wait for the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -124,7 +124,7 @@ class KernelOptions:
         return not torch.compiler.is_compiling() and tuple(map(type, vars(self).values())) == self.kinds
 
     def settled(self: Self) -> Self:
-        """Return the same options, in which each field has exactly its declared type."""
+        """Return equal options in which each field has exactly its declared type."""
         return self if self.exact() else self.of(self.flat())
 
     def flat(self) -> tuple[float, ...]:
@@ -134,7 +134,7 @@ class KernelOptions:
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
-        """Return the options for numbers that `flat` has returned.
+        """Convert numbers that `flat` returned back to options.
 
         Args:
             numbers: one number per field.
@@ -209,7 +209,7 @@ class SmoothIOptions(KernelOptions):
     threshold: float = 0.0  # documents with a higher label are relevant
 
 
-# Options of each family. The key is the family, which is the name of the file of its kernels.
+# Options of each family. The key is the name of the family, which is also the name of the file with its kernels.
 OPTIONS: dict[str, type[KernelOptions]] = {
     "approx": ApproxOptions,
     "listwise": ListwiseOptions,

@@ -1,7 +1,7 @@
-"""Kernels for the CPU. Numba compiles them, and the compiled code is stored on disk under a hash of all their files.
+"""Kernels for the CPU, compiled by Numba. The compiled code is stored in a folder named by a hash of all source files.
 
-The number of threads is `torch.get_num_threads()`. Results do not depend on it, because every sum is computed in a
-fixed order. A forked child runs kernels in one thread.
+The number of threads is `torch.get_num_threads()`. Results do not depend on this number, because every sum is computed
+in a fixed order. A forked child runs kernels in one thread.
 """
 
 import sys
@@ -40,8 +40,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 def helper(function: Callable[..., Any]) -> Any:
     """Compile a function that only kernels call.
 
-    It has no wrapper for Python, to save time, so a call from Python crashes. LLVM inlines the function. With Numba's
-    inlining, compilation took four times as long.
+    The function has no wrapper for Python, which saves compilation time. So a call from Python crashes. LLVM inlines
+    the function, because with Numba's inlining, compilation took four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
@@ -91,7 +91,7 @@ class FlatLists(NamedTuple):
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return the tensor as an array, in the same memory if possible. The checks take less time than needless calls."""
+    """Return the tensor as an array, in the same memory if possible. Checks are faster than unnecessary calls."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -109,7 +109,7 @@ class KernelOutputs(NamedTuple):
 
     @classmethod
     def like(cls, flat: FlatLists, params: int, gradient: bool) -> "KernelOutputs":
-        """Allocate the outputs. They are not initialised, so a kernel must write every entry."""
+        """Allocate the outputs. The arrays are not initialised, so a kernel must write every entry."""
         lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
         slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
         extras = np.empty((lists if gradient else 0, params), dtype)
@@ -138,7 +138,7 @@ def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
         fork_check.started |= several
     known = len(compiled.overloads)
     started = time.perf_counter()
-    if several and numba.threading_layer() == "workqueue":  # it ends the process if two threads use it at once
+    if several and numba.threading_layer() == "workqueue":  # this layer ends the process if two threads use it at once
         with _one_at_a_time:
             compiled(*arguments)
     else:

@@ -2,8 +2,8 @@
 
 With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j). So a list needs n exponentials and n^2
 divisions, which the compiler vectorises. If scores are so far apart that e would overflow, a sigmoid is computed for
-each pair. In the work arrays the relevant documents come first. Only their ranks count, and only pairs with a relevant
-document have a derivative.
+each pair. In the work arrays the relevant documents come first. Only the ranks of relevant documents count, and
+only pairs with a relevant document have a derivative.
 """
 
 import math
@@ -72,11 +72,11 @@ def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
     """Allocate the work arrays of the kernel, with one entry per document or per list."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
-        np.empty(documents, np.int64),  # place: original position of a gathered document
+        np.empty(documents, np.int64),  # place: original position of a document
         np.empty(documents),  # score: score, minus the middle of the scores of its list unless the list is wide
         np.empty(documents, dtype),  # power: exp(alpha score)
         np.empty(lists, np.int64),  # count: number of documents of a list
-        np.empty(lists, np.int64),  # hits: number of relevant documents of a list, which come first
+        np.empty(lists, np.int64),  # hits: number of relevant documents of a list
         np.empty(lists, np.bool_),  # wide: True if the powers of a list would overflow
         np.empty(documents),  # rank: soft rank
         np.empty(documents),  # above: soft rank among the relevant documents, for average precision
@@ -130,7 +130,7 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and compute their powers. Set the arrays to 0 that are partly filled later."""
+    """Gather the documents of a list and compute their powers. Set arrays that are only partly filled later to 0."""
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
@@ -168,7 +168,8 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
     """Compute the derivative of the list's value by the scores of a block of its documents.
 
-    An irrelevant document has pairs only with relevant documents. If `crossed`, `direct` already contains these pairs.
+    An irrelevant document has pairs only with relevant documents. If `crossed`, `direct` already contains the
+    derivatives of these pairs.
     """
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
@@ -192,7 +193,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the pairs of a relevant and an irrelevant document to `direct` of both documents."""
+    """Add the derivatives of pairs of a relevant and an irrelevant document to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -201,7 +202,7 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Set masked slopes to 0. Compute the derivative by alpha from the slopes, because alpha occurs only in alpha s."""
+    """Set masked slopes to 0. Compute the derivative by alpha from the slopes: alpha occurs only in alpha s."""
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
     slopes, extras = out[2], out[3]
@@ -218,7 +219,7 @@ def _by_alpha(l, given, work, out, code, alpha):
 
 @helper
 def _gather(labels, mask, first, last, place, threshold):
-    """Write the positions of the real documents to `place[first:]`, relevant documents first.
+    """Write the positions of the real documents to `place[first:]`. The relevant documents come first.
 
     Returns the number of real documents and the number of relevant documents.
     """
@@ -237,10 +238,10 @@ def _gather(labels, mask, first, last, place, threshold):
 
 @helper
 def _centre(scores, place, first, count, score, most):
-    """Copy the scores to `score`, minus the middle of their range if the range is at most `most`.
+    """Copy the scores to `score`. If their range is at most `most`, subtract the middle of the range.
 
-    Returns True if the range is wider. Then the subtraction could lose the difference of two scores that are almost
-    equal, so it is not done.
+    Returns True if the range is wider. Then nothing is subtracted, because a subtraction could round two scores that
+    are almost equal to the same number.
     """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):
@@ -256,8 +257,8 @@ def _centre(scores, place, first, count, score, most):
 def _list_of(code: int) -> tuple[Any, Any]:
     """Return two functions for one metric.
 
-    The first function prepares a list and, if it is not long, does all other steps. The second function computes the
-    value of a list and its derivatives by the ranks.
+    The first function prepares a list and, if the list is not long, does all other steps. The second function computes
+    the value of a list and the derivatives of the value by the ranks.
     """
 
     @helper

@@ -66,7 +66,7 @@ def _curvature(kind: int) -> Any:
 
 
 def _task_of(kind: int) -> Any:
-    """Return the function that computes all pairs of a list."""
+    """Return the function that computes the slopes and the curvatures of a list."""
     walk = walk_of(kind, curved=True)
 
     @helper

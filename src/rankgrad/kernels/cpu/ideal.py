@@ -39,7 +39,7 @@ def begin(l, given, out, threshold):
 
 @helper
 def ideal_dcg(labels, label_bits, place, discount, linear):
-    """Return the highest label of the documents at `place`, and their ideal DCG. The gains are as in `shares`."""
+    """Return the highest label and the ideal DCG of the documents at `place`. The gains are as in `shares`."""
     order = place.copy()
     by_label(labels, label_bits, order)
     top = float(labels[order[0]])
@@ -55,9 +55,10 @@ def ideal_dcg(labels, label_bits, place, discount, linear):
 
 @helper
 def shares(labels, label_bits, place, discount, linear, share):
-    """Fill `share` with the gains of the documents at `place`, divided by the ideal DCG, or with 0 if that is 0.
+    """Fill `share` with the gains of the documents at `place` divided by the ideal DCG. Fill with 0 if that DCG is 0.
 
-    If `linear`, a gain is y. Otherwise it is (2^y - 1) / 2^max(y); the ideal DCG has the same divisor, which cancels.
+    If `linear`, a gain is y. Otherwise a gain is (2^y - 1) / 2^max(y). The ideal DCG has the same divisor, so the
+    divisor cancels.
     """
     top, ideal = ideal_dcg(labels, label_bits, place, discount, linear)
     unit, least = 1.0 / ideal if ideal > 0.0 else 0.0, exp(-top * _LOG_2)
@@ -71,7 +72,7 @@ def shares(labels, label_bits, place, discount, linear, share):
 def descending_gains(l, given, out, score_bits, label_bits, discount, k):
     """Return positions, scores and gains of the documents, in descending order of scores.
 
-    The positions are those of `begin`. The gains are divided by the ideal DCG@k.
+    `begin` returns the same positions in another order. The gains are divided by the ideal DCG@k.
     """
     place, _ = begin(l, given, out, 0.0)
     m = len(place)

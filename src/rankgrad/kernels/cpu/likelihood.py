@@ -33,7 +33,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
                 if t[i] != 0.0:
                     value += t[i] * math.log(remaining)
             else:
-                # Multiply the sums, so that one logarithm is computed for many of them.
+                # Multiply the sums, so that one logarithm is computed for many sums.
                 product *= remaining
                 if not 1e-200 < product < 1e200:
                     value += math.log(product)
@@ -55,7 +55,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 
 @helper
 def far_plackett_luce(y, s, e, t, d, together):
-    """Compute the same, with the sum over the remaining documents as e^top * rest. `d` stores top, `e` stores rest."""
+    """Compute the same as `plackett_luce`. A sum of exponentials is e^top * rest; `d` stores top, `e` stores rest."""
     value, top, remaining = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -85,7 +85,10 @@ def far_plackett_luce(y, s, e, t, d, together):
 
 @helper
 def unique(y, s, e, t, d):
-    """Compute the value and the derivatives of unique softmax. A `field` is the sum in which a document competes."""
+    """Compute the value and the derivatives of unique softmax.
+
+    A `field` is the sum of `e` over a document and the documents that it competes with.
+    """
     value = below = 0.0
     last = len(s)
     while last > 0:
@@ -114,7 +117,7 @@ def unique(y, s, e, t, d):
 
 @helper
 def far_unique(y, s, e, t, d):
-    """Compute the same as `unique`, with each field as e^top * rest. `d` stores top, `e` stores rest."""
+    """Compute the same as `unique`. A field is e^top * rest; `d` stores top, `e` stores rest."""
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -149,7 +152,7 @@ def far_unique(y, s, e, t, d):
 
 @helper
 def position_weights(y, t, together):
-    """Fill `t` with the weight of each rank, which is about half of the weight of the rank before.
+    """Fill `t` with the weight of each rank, which is about half of the weight of the previous rank.
 
     If `together`, tied documents have the mean of their weights.
     """

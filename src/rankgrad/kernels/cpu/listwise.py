@@ -78,7 +78,7 @@ def _some(task, tasks, given, out, code, numbers):
     longest = 0
     for l in range(from_list, to_list):
         longest = max(longest, offsets[l + 1] - offsets[l])
-    place = np.empty(longest, np.int64)  # original position of a gathered document
+    place = np.empty(longest, np.int64)  # original position of a document
     label = np.empty(longest, np.float64)
     score = np.empty(longest, np.float64)  # score, usually minus the highest score of the list
     power = np.empty(longest, np.float64)  # exp(score)
@@ -155,12 +155,12 @@ def _targets(y, t, code, gamma, softmax_targets, together, high):
     """Compute the target of each document, before weights and normalisation."""
     if code == UNIQUE:
         for i in range(len(y)):
-            t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # clipped, so that it does not overflow
+            t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # clipped, so that the result does not overflow
     elif code == LISTNET and softmax_targets:
         for i in range(len(y)):
             t[i] = exp(y[i] - high)
     elif code == XE_NDCG:
-        # Divided by 2^max(y), which cancels, so that large labels do not overflow.
+        # The gain is divided by 2^max(y), so that large labels do not overflow. The divisor cancels later.
         less = gamma * exp(-high * LOG_2)
         for i in range(len(y)):
             t[i] = exp((y[i] - high) * LOG_2) - less

@@ -1,6 +1,7 @@
 """Metrics computed from soft ranks.
 
-The functions return minus the metric of a list, and compute its derivative by the rank of each relevant document.
+The functions return minus the metric of a list, and compute the derivative of this value by the rank of each relevant
+document.
 """
 
 import math
@@ -25,7 +26,7 @@ def cut(rank, k, beta):
 
 @helper
 def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
-    """Return minus NDCG, and its derivatives by the logarithm of the gain base and by the slope of the discount.
+    """Return minus NDCG and two derivatives: by the logarithm of the gain base, and by the slope of the discount.
 
     Also fill `by_rank` with the derivatives by the ranks.
     """
@@ -42,7 +43,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
         while g < found and grades[g] != y:
             g += 1
             if g == MANY:
-                g = found  # too many grades: computing the gain again takes less time than a search
+                g = found  # after MANY grades, computing a gain again takes less time than a search
         if g == found:
             grades[found], grade_bits[found] = y, label_bits[place[i]]
             found += 1
@@ -81,7 +82,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return cumulative sums of 1 / d(r) and of its derivative by the slope. Entry r is the sum over r ranks."""
+    """Return cumulative sums of 1 / d(r) and of the derivatives of 1 / d(r) by the slope. Entry r sums over r ranks."""
     sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
     for r in range(1, longest + 1):
         d, _, by_slope = _discount(float(r), slope)

@@ -1,4 +1,4 @@
-"""Minimum and maximum of an array, in a form that LLVM vectorises. It does not vectorise Numba's `min` and `max`."""
+"""Minimum and maximum of an array, in a form that LLVM vectorises. LLVM does not vectorise Numba's `min`, `max`."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 def extremes(values):
     """Return the lowest and the highest number. Both are NaN if a number is NaN.
 
-    For an empty array, they are inf and -inf.
+    For an empty array, the results are inf and -inf.
     """
     low, high = np.inf, -np.inf
     for i in range(len(values)):

@@ -1,12 +1,13 @@
 """NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
-Documents are in descending order of scores. In row r, the logits decrease from document r to both sides. Each decrease
+Documents are in descending order of scores. In row r, the logit of document r is the highest, and the
+logits decrease on both sides. Each decrease
 is the gap of two neighbouring scores times an odd number. So the softmax of a row is a band around the diagonal, and
 entries outside the band are negligible. The band is stored in blocks of four rows if it takes at most 4 MB. Otherwise
-every sweep computes it again.
+every sweep computes the band again.
 
-A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. It is one sweep over the rows: when the sum of a row is
-known, the row is added to the sums of columns for the next round. The backward pass does the same sweeps in reverse
+A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. A round is one sweep over the rows: when the sum of a row
+is known, the row is added to the sums of columns for the next round. The backward pass does the same sweeps in reverse
 order and needs no second matrix. The value depends on the scores through the logits of K. The derivative of a logit by
 a score contains the distance to the diagonal, so a sweep also adds up rows times this distance. The other terms cancel,
 because scaling the columns of K does not change the result.
@@ -241,7 +242,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
         by_v[j] = gained[j] * near[j]
         moved[j] = v[rounds, j] * gained[j] * far[j]
         whole[j] = by_v[j] if rounds == 0 else 0.0
-    # From the last u or v to the first. `extra` is the derivative by a u that is not processed yet.
+    # Loop from the last u or v to the first. `extra` is the derivative by a u that is not processed yet.
     if last_u == rounds and rounds > 0:
         for r in range(tall):
             factor[r] = -extra[r] * u[rounds, r] * u[rounds, r]

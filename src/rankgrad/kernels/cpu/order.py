@@ -1,4 +1,4 @@
-"""Sorting for kernels: a radix sort by the bytes of the values. Its time is linear in the number of documents."""
+"""Sorting for kernels: a radix sort by the bytes of the values. The time is linear in the number of documents."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ FEW = 16  # for up to this number of documents, insertion sort is faster
 
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the bits of the values as signed integers, in the same memory. `descending` takes values and bits."""
+    """Return the bits of the values as signed integers, in the same memory. `descending` takes both arrays."""
     return values.view(np.int32 if values.itemsize == 4 else np.int64)
 
 
@@ -28,7 +28,7 @@ def descending(values, bits, place):
         if value == 0.0:
             key = np.int64(0)  # -0.0 is equal to 0.0
         # Keys are compared as unsigned integers, in ascending order. The bits of a float >= 0 increase with the float,
-        # so they are inverted. The bits of a float < 0 decrease, as required. The sign bit puts them last.
+        # so they are inverted. The bits of a float < 0 decrease, as required. The sign bit puts negative floats last.
         key = key ^ highest if key >= 0 else (key & highest) ^ ~highest
         keys[i] = key if value == value else np.int64(-1)
     if count <= FEW:
@@ -62,7 +62,7 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """Sort by labels, as `descending` does. Most labels are small whole numbers, for which counting is faster."""
+    """Sort `place` by labels, as `descending` does. Small whole labels are sorted by counting, which is faster."""
     begin = np.zeros(GRADES, np.int64)
     for i in range(len(place)):
         label = labels[place[i]]

@@ -1,4 +1,4 @@
-"""Loops over the pairs of a list. They are compiled for each way to weight pairs. The formulas are in `pairwise.py`.
+"""Loops over the pairs of a list. Each way to weight pairs has compiled loops. The formulas are in `pairwise.py`.
 
 Pairs are processed in tiles of a fixed width, so that the compiler uses only vector instructions. Lists are padded at
 their end with documents that add 0, and pairs on the wrong side of the diagonal are multiplied by 0.
@@ -27,7 +27,7 @@ ROWS, WIDTH = np.int64(64), np.int64(32)
 
 @cache
 def pairwise(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs. Its closure has one number, by which Numba finds it on disk."""
+    """Return the kernel for one way to weight pairs. Its closure has one number, which identifies it on disk."""
 
     @kernel
     def kernel_of_kind(given, out, chosen, c, documents, work):
@@ -114,7 +114,7 @@ def _near(score, count, steep):
 
 @helper
 def _powers(score, i, left, right, steep, power):
-    """Compute the exponentials of score differences to document i, because the scores of the list are too far apart."""
+    """Compute the exponentials of the score differences to document i, for lists whose scores are too far apart."""
     for j in range(left, right):
         power[j] = math.exp(float(steep) * (float(score[j]) - float(score[i]))) if j > i else 0.0
     power[i] = 1.0
@@ -139,7 +139,7 @@ def _finish(l, kind, offsets, steep, work, out):
 def _task_of(kind: int) -> Any:
     """Return the function of a task, which processes every `strips`-th block of rows of a list.
 
-    If a list has only one task, the task also sorts the list and stores its results.
+    If a list has only one task, the task also sorts the list and stores the results of the list.
     """
     walk = walk_of(kind, curved=False)
 
@@ -212,7 +212,7 @@ def walk_of(kind: int, curved: bool) -> Any:
 
 
 def _tile_of(kind: int, curved: bool) -> Any:
-    """Return the loops over a tile of pairs, for one way to weight pairs. So the inner loop has no branches."""
+    """Return the loops over a tile of pairs. `kind` is a compile-time constant, so the inner loop has no branches."""
 
     @helper
     def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull, bend):
@@ -230,7 +230,7 @@ def _tile_of(kind: int, curved: bool) -> Any:
             step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
             push = lean = zero
             for j in range(WIDTH):
-                # A: weight of the pair; B: the part of A with which the later document should come first.
+                # A is the weight of the pair. B is the part of A with which the later document should win.
                 if kind == EVERY:
                     B = gain[j] * later[j]
                     A = own_gain * later[j] + B

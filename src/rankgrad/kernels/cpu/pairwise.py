@@ -7,7 +7,7 @@ should win. Then
 
     value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B).
 
-A polynomial gives the logarithm. If e would overflow, an exponential is computed for each pair.
+A polynomial approximates the logarithm. If e would overflow, an exponential is computed for each pair.
 """
 
 from functools import cache, lru_cache
@@ -29,7 +29,7 @@ UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A loss and its options, in the form that the kernel takes. Tables have an entry per rank or distance of ranks."""
+    """A loss and its options as the kernel takes them. A table has one entry per rank or per rank distance."""
 
     kind: int
     gained: int
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     ideal: NDArray[Any]  # discount of each rank in the ideal DCG, 0 after the cutoff
     # STEPPED: the weight of the pair of ranks i < j is |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
     # SWAPPED: the same without step and lift.
-    # EVERY: each pair counts twice, because each of its documents i should win. The weight is gain_i worth_i.
+    # EVERY: each pair counts twice, once with each document as the winner i. The weight is gain_i worth_i.
     worth: NDArray[Any]
     step: NDArray[Any]
     lift: NDArray[Any]
@@ -82,7 +82,7 @@ def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any]
 
 
 def plan_of(name: str, options: PairwiseOptions, longest: int, dtype: np.dtype[Any]) -> Plan:
-    """Return the plan of a loss. It does not depend on sigma or margin."""
+    """Return the plan of a loss. The plan does not depend on sigma or margin."""
     fields = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
     return _plan(name, *fields, 1 << longest.bit_length(), dtype)
 
@@ -131,7 +131,7 @@ def _plan(
 def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the coefficients of a polynomial that approximates -log(1 - q) for q in [0, 1/2].
 
-    It is a polynomial in q (float32), or in odd powers of q / (2 - q) (float64).
+    For float32, it is a polynomial in q. For float64, it is a polynomial in q / (2 - q) with odd powers only.
     """
     if dtype.itemsize == 4:
         fitted = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 9, domain=[0, 1 / 2])

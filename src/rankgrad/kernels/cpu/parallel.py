@@ -1,4 +1,4 @@
-"""A parallel loop for kernels. Numba's `prange` compiles the body of a loop four times; this loop compiles it once.
+"""A parallel loop for kernels. Numba's `prange` compiles the loop body four times; this loop compiles the body once.
 
 Tasks are not assigned to threads in advance: a free thread takes the next task. So lists of different lengths, and
 cores that are busy with other work, cause no delay. If a task fails, the loop raises an error. Numba itself ignores
@@ -55,11 +55,11 @@ def _threads(context: Any) -> Any:
 
 @numba.njit(parallel=True)
 def _each(task, data, counter, count):
-    if _threads() == 1:  # OpenMP is not used: in a forked child it would wait for threads of the parent
+    if _threads() == 1:  # OpenMP is not used: in a forked child, OpenMP would wait for threads of the parent
         for index in range(count):
             _call(task, data, index)
     else:
-        for _ in prange(count):  # a thread does all its tasks in its first iteration; the others are empty
+        for _ in prange(count):  # a thread does all its tasks in its first iteration; later iterations are empty
             index = _next(counter)
             while index < count:
                 _call(task, data, index)

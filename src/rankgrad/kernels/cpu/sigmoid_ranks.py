@@ -49,7 +49,7 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the pairs of each document with each of `others` to the slopes of both, with one division per pair.
+    """Add the derivatives of the pairs of a document and one of `others` to the slopes of both, with one division each.
 
     The ranks of `others` do not count.
     """

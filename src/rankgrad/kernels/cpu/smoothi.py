@@ -3,9 +3,9 @@
 The indicator of a rank is a softmax over the list. Its part of the value and of the slopes is added immediately, and
 the indicator is not stored. With a large alpha, tiny differences grow from rank to rank. So documents with equal scores
 share one indicator, and sums are computed in the order of the scores. Then the result does not depend on the order of
-the documents. In average precision, the factor of a rank contains a sum over the later ranks. It is the sum over all
-ranks minus the sum over the earlier ranks. So a slope has two parts, which are added when the sum over all ranks is
-known.
+the documents. In average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum
+over all ranks minus the sum over the earlier ranks. So a slope has two parts, which are added when the sum over all
+ranks is known.
 """
 
 import math
@@ -65,7 +65,7 @@ def _list(l, given, out, tables, numbers):
     top, ideal = ideal_dcg(labels, label_bits, place, discount[:depth], False) if code == NDCG else (0.0, 0.0)
     descending(scores, score_bits, place)
     lowest = np.float64(scores[place[m - 1]])  # float() would keep float32
-    # Per document: label minus the highest label (NDCG), or 1 if relevant; index of its group of equal scores.
+    # Per document: label minus the highest label (NDCG), or 1 if relevant and 0 if not; index of its group of ties.
     seen, group = np.empty(m), np.empty(m, np.int64)
     # Per group: alpha times (score minus the lowest score); number of documents; sum of `seen`.
     x, size, seen_by = np.empty(m), np.empty(m), np.empty(m)
@@ -87,7 +87,7 @@ def _list(l, given, out, tables, numbers):
         total = 0.0
         for g in range(groups):
             total += seen_by[g] * by_seen[g] - size[g] * by_all[g]
-        # The lowest score is subtracted from all scores. The documents with the lowest score share its derivative.
+        # The lowest score is subtracted from all scores. All documents with this score share the derivative by it.
         by_all[groups - 1] += total / size[groups - 1]
         for i in range(m):
             slopes[place[i]] = scale * alpha * (seen[i] * by_seen[group[i]] - by_all[group[i]])
@@ -109,7 +109,7 @@ def _ranks(of_groups, discount, code, depth, delta, top, unit):
         left[g], by_seen[g], by_all[g], later_seen[g], later_all[g] = 1.0, 0.0, 0.0, 0.0, 0.0
     value = above = steps = 0.0
     for r in range(1, depth + 1):
-        highest = 0.0 if x[0] <= 300.0 else -np.inf  # for small numbers, the maximum need not be subtracted
+        highest = 0.0 if x[0] <= 300.0 else -np.inf  # for small numbers, the maximum does not have to be subtracted
         for g in range(groups):
             indicator[g] = x[g] * left[g]  # rounded here, so that its difference to the highest is exact
         for g in range(groups if highest < 0.0 else 0):

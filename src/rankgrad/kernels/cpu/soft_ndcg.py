@@ -66,7 +66,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus NDCG, computed from the ranks, and fill `by_rank` with its derivatives."""
+    """Return minus NDCG, computed from the ranks, and fill `by_rank` with the derivatives by the ranks."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -82,7 +82,7 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 @helper
 def _softsort_list(l, given, out, tables, numbers):
-    """Compute value and slopes of a list. Its soft ranks are the mean ranks of the columns of SoftSort's matrix."""
+    """Compute the value and the slopes of a list. Soft ranks are the mean ranks of the columns of SoftSort's matrix."""
     score_bits, label_bits, discount = tables
     k, beta, temperature, p = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -130,8 +130,8 @@ def _softsort_list(l, given, out, tables, numbers):
 def _own_ranks(score):
     """Return the rank of each document in descending order of scores. Tied documents have the mean of their ranks.
 
-    The mean does not change the soft ranks, in which tied documents have the same weight. But it makes the slopes
-    independent of the order of tied documents in the input.
+    Tied documents have the same weight in soft ranks, so the mean does not change the soft ranks. But with the mean,
+    the slopes do not depend on the order of tied documents in the input.
     """
     rank = np.empty(len(score))
     first = 0
@@ -189,7 +189,7 @@ def _product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Compute value and slopes of a list.
+    """Compute the value and the slopes of a list.
 
     The soft ranks of the list are the point of the permutahedron that is nearest to -s / temperature.
     """

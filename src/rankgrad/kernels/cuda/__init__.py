@@ -2,7 +2,7 @@
 
 Only NeuralNDCG uses atomics. A program takes a block of documents (rows) and loops over the documents of their lists
 (columns). In a padded batch, a block has documents of one list. In a flat batch, a block may have documents of several
-lists, and each row finds its list in the offsets. So the length of the longest list need not be known.
+lists, and each row finds its list in the offsets. So the kernels do not need the length of the longest list.
 """
 
 import os
@@ -47,7 +47,7 @@ class Layout:
 
 @triton.jit
 def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr):
-    """Return four arrays `(ROWS,)`: documents of this program; True if the document exists; start, end of its list."""
+    """Return four arrays `(ROWS,)`: document of each row; True if the document exists; start and end of its list."""
     if PADDED:
         blocks = tl.cdiv(n, ROWS)
         first = (tl.program_id(0) // blocks) * n
@@ -137,6 +137,6 @@ def expm1(x):
 
 
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor for kernels: contiguous, in this dtype, without a graph. It is copied only if necessary."""
+    """Return a contiguous tensor with this dtype and no graph, for kernels. The tensor is copied only if necessary."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

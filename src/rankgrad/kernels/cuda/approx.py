@@ -1,7 +1,7 @@
 """Metrics computed from sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
 
 There are three launches. The first computes the soft ranks and, if necessary, the ideal order. The second computes the
-value of each list and its derivative by each rank. The third computes the derivative by each score.
+value of each list and the derivative of the value by each rank. The third computes the derivative by each score.
 """
 
 from typing import Any
@@ -167,7 +167,7 @@ def _ranks(
                 above_it = above_it & mine
             better += above_it.to(tl.int32)
     tl.store(rank + i, tl.sum(ahead, 1) + 0.5, mask=inside)
-    if FORM > 0 and GRADIENT:  # derivative of the rank by alpha: the rank depends only on alpha s
+    if FORM > 0 and GRADIENT:  # derivative of the rank by alpha; the rank depends only on alpha s
         tl.store(turn + i, tl.sum(turning, 1) * 0.6931471805599453 / sharp, mask=inside)
     if CODE == 3:
         tl.store(above + i, tl.sum(ahead_relevant, 1) + 0.5, mask=inside)

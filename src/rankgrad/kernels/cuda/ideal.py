@@ -9,7 +9,7 @@ from rankgrad.kernels.cuda import present, rows
 
 
 def split(number: float) -> tuple[float, float]:
-    """Return the float32 value of a number, and the remainder. Triton takes only float32, and kernels add the two."""
+    """Return the float32 value of a number, and the remainder. Triton passes only float32; kernels add both parts."""
     most: float = struct.unpack("f", struct.pack("f", number))[0]
     return most, number - most
 
@@ -49,7 +49,7 @@ def gain(y, top):
 
 @triton.jit
 def ideal_dcg(labels, best, mask, start, end, k, MASKED: tl.constexpr, TILE: tl.constexpr):
-    """Return the highest label y of a list, and the ideal DCG@k of the list divided by 2^y, or 1 if it is 0.
+    """Return the highest label y of a list, and the ideal DCG@k divided by 2^y, or 1 if the ideal DCG@k is 0.
 
     With k = 0, the whole list counts.
     """

@@ -5,7 +5,8 @@ sum over the remaining documents before each choice. The scan from the front com
 `COUNTED` documents, one launch finds the order by counting pairs. For longer lists, PyTorch sorts. Unique softmax needs
 two passes over the pairs of a list, and one sum per list.
 
-A sum of exponentials is stored as e^top * rest, where top is its largest exponent. So no significant term underflows.
+A sum of exponentials is stored as e^top * rest, where top is the largest exponent in the sum. So no significant term
+underflows.
 """
 
 from typing import Any
@@ -141,7 +142,7 @@ def _more(a, b):
 
 @triton.jit
 def _nothing(scores):
-    """Return the top of an empty sum. It is finite, so that the difference of two such tops is not NaN."""
+    """Return the top of an empty sum. The top is finite, so that the difference of two such tops is not NaN."""
     if scores.dtype.element_ty == tl.float64:
         return tl.full([], -1e300, tl.float64)
     else:

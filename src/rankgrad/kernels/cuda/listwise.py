@@ -1,7 +1,7 @@
 """Softmax cross entropies, in one launch with one program per list. Losses that need an order are in `likelihood.py`.
 
 A program reads its list three times: for the highest score and label, for the sums, and for the slopes. After the first
-time the list is in the cache. One program reads 65,536 documents in less time than a few launches take.
+read, the list is in the cache. One program reads 65,536 documents in less time than a few launches take.
 """
 
 import torch
@@ -66,7 +66,7 @@ def _target(labels, weights, i, real, top, option, CODE: tl.constexpr, WEIGHTED:
     if CODE == 2:
         y = tl.exp(y - top)
     if CODE == 3:
-        # Divided by 2^max(y), which cancels, so that large labels do not overflow.
+        # The gain is divided by 2^max(y), so that large labels do not overflow. The divisor cancels later.
         y = tl.exp2(y - top) - option * tl.exp2(-top)
     if WEIGHTED:
         y = y * tl.load(weights + i, mask=real, other=0).to(top.dtype)

@@ -1,8 +1,8 @@
 """Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
 
-It is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` is set. Then
-the first call on a machine starts the compiler once, in the background. Until it has finished, calls run in Python,
-with the same results. Calls also run in Python if there is no compiler or no private folder for the file.
+This is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` is set.
+Then the first call on a machine starts the compiler once, in the background. Until the compiler has finished, calls run
+in Python, with the same results. Calls also run in Python if there is no compiler or no private folder for the file.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ _begun = False
 
 
 def ready() -> Any:
-    """Return the built module, or None if the user does not want it or it is not built yet."""
+    """Return the built module, or None if the user did not turn it on or the build is not finished."""
     if not wanted():
         return None
     if not _begun:
@@ -95,7 +95,7 @@ def command_line(program: str) -> list[str]:
 
 
 def _load(folder: cache_folder.CacheFolder) -> bool:
-    """Load the stored module from memory, so that exactly the checked bytes are run. Return True if it is stored."""
+    """Load the stored module from memory, so that exactly the checked bytes run. Return True if a module is stored."""
     global _module
     if (content := folder.read(NAME)) is None:
         return False
@@ -107,7 +107,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
             module = module_from_spec(spec_from_loader("native", loader))  # type: ignore[arg-type]
             loader.exec_module(module)
         _module = module
-    except (ImportError, OSError):  # built for a different PyTorch of the same version, or no memory files
+    except (ImportError, OSError):  # built for another build of the same PyTorch version, or no memory files
         pass
     return True
 
@@ -115,7 +115,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
 def plan(
     built: Any, launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
 ) -> Any:
-    """Return the plan of recorded launches for `run` of the built module, or None if a plan is not possible."""
+    """Return the plan that `run` of the built module takes for recorded launches, or None if no plan is possible."""
     if (driver := _driver()) is None:
         return None
     described = [_describe(launch, driver) for launch in launches]

@@ -1,14 +1,15 @@
 """NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
-The first two launches sort the documents of each list in descending order of scores and compute their distances. The
-third launch, in `sinkhorn.py`, does all rounds, forward and backward. `kernels/cpu/neural_ndcg.py` explains the rounds.
+The first two launches sort the documents of each list in descending order of scores and compute distances between
+scores. The third launch, in `sinkhorn.py`, does all rounds, forward and backward. `kernels/cpu/neural_ndcg.py` explains
+the rounds.
 
 Lists that are too long for `sinkhorn.py` are computed in this file. Every sweep computes K again, and only the scaling
 vectors are stored. If a block of columns contains the whole list, a few programs share the list. Then a sweep computes
 each entry once, for the sum of its row and for the sum of its column. Otherwise a sweep computes each entry twice.
 
-The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. The
-difference is small for entries that are not negligible, so float32 is sufficient for it.
+The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. For
+entries that are not negligible, the difference to the middle row is small, so float32 is sufficient.
 """
 
 import torch
@@ -285,7 +286,7 @@ def _neural(
     # 0 if the highest and the lowest score are finite, otherwise NaN. (Minima and maxima would ignore NaN.)
     off, low = tl.load(score + start, mask=m > 0, other=0.0), tl.load(score + start + m - 1, mask=m > 0, other=0.0)
     off = (off - off) + (low - low)
-    m = tl.where(top > 0.0, m, 0)  # nothing to do without a relevant document
+    m = tl.where(top > 0.0, m, 0)  # a list without a relevant document needs no work
     score, x, spread = score + start, x + start, spread + start
     u, v, side = u + start, v + start, side + start
     stride = tl.full([], 0, tl.int64) + documents
@@ -374,7 +375,7 @@ def _neural(
             distance = tl.load(far + j, mask=j < m, other=0.0)
             distance *= tl.where(t > 1, tl.load(v + before + j, mask=j < m, other=0.0), -1.0)
             tl.store(moved + j, tl.load(moved + j, mask=j < m, other=0.0) + distance, mask=j < m)
-            # Without rounds, columns keep their derivative. Otherwise they have one only through the sums of rows.
+            # Without rounds, columns keep their derivative. Otherwise only the sums of rows contribute to it.
             kept = tl.where(rounds > 0, distance * 0.0, tl.load(vector + j, mask=j < m, other=0.0))
             total = tl.load(near + j, mask=j < m, other=0.0)
             tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)

@@ -57,9 +57,9 @@ def distances(
 ):  # fmt: skip
     """Compute `x` and `spread` from scores in descending order.
 
-    `x` is the score minus the highest score, so at most 0. `spread` is the sum of the distances to all other scores, up
-    to a constant. A gap of more than `FAR` temperatures counts as `FAR` temperatures. So one distant score does not
-    reduce the precision of the others.
+    `x` is the score minus the highest score, so it is at most 0. `spread` is the sum of the distances to all other
+    scores, up to a constant. A gap of more than `FAR` temperatures counts as `FAR` temperatures. So one distant score
+    does not reduce the precision of the others.
     """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     m = 0

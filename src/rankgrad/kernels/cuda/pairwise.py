@@ -1,8 +1,8 @@
 """Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
 
-There are three launches. The first finds ranks and the ideal order by counting. It is not needed for a loss that has
-neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one program
-computes the whole sum of a document. The third computes one value per list.
+There are three launches. The first finds ranks and the ideal order by counting. This launch is left out for a loss that
+has neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one
+program computes the whole sum of a document. The third computes one value per list.
 """
 
 import numpy as np
@@ -79,7 +79,7 @@ def run(
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """Return the constants for the weights of pairs. NEAR: discounts of the ranks. FAR: discounts of their distance."""
+    """Return the constants for the weights of pairs. NEAR is for discounts of ranks, FAR for rank distances."""
     if name in ("ranknet", "hinge"):
         return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
     swaps = name == "lambdarank"
@@ -286,7 +286,7 @@ def _totals(
     labels, offsets, documents, lists, n, mask, parts, values, signal,
     MASKED: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute one value per list, and its signal: True if two labels differ."""
+    """Compute the value and the signal of each list. The signal is True if two labels differ."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     total = tl.zeros([TILE], parts.dtype.element_ty)
     low = tl.full([TILE], float("inf"), parts.dtype.element_ty)

@@ -2,8 +2,8 @@
 
 The launches of a loss depend only on its options and on the shape and dtype of its inputs. The first call is recorded.
 Later calls with the same options, shapes and dtypes allocate their scratch memory in one piece and launch the kernels,
-from C++ if that is built, otherwise from Python. This saves time, because Triton needs three times as long to find a
-compiled kernel as to launch it.
+from C++ if the C++ module is built, otherwise from Python. This saves time, because Triton needs three times as long to
+find a compiled kernel as to launch it.
 """
 
 import threading
@@ -37,7 +37,7 @@ def as_bytes(flags: Tensor | None, instead: Tensor) -> Tensor:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Run a Triton kernel, and add it to the active recording if there is one."""
+    """Run a Triton kernel. If a recording is active, add the launch to the recording."""
     compiled = kernel[grid](*arguments, **constants)
     if (recording := getattr(_active, "recording", None)) is not None:
         recording.add_launch(kernel, compiled, grid, arguments, constants)
@@ -46,7 +46,8 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
 class Launch(NamedTuple):
     """One launch of a compiled kernel.
 
-    For an argument that is a tensor, `values` contains None, and `tensors` contains its index, base and offset.
+    For an argument that is a tensor, `values` contains None, and `tensors` contains the index of the argument, the base
+    and the offset.
     """
 
     compiled: Any
@@ -60,7 +61,7 @@ class Recording:
     """Records the launches of one call, in a `with` block. The tensors of a call are inputs, outputs or scratch memory.
 
     `whole` is False if the call cannot be repeated. There are three possible reasons: one tensor is given as two
-    inputs; a kernel takes a tensor that is not known here; Triton (or its interpreter) does not return the compiled
+    inputs; a kernel takes a tensor that was not recorded; Triton (or its interpreter) does not return the compiled
     kernel.
     """
 

@@ -49,7 +49,7 @@ def eager(
 class Connected(torch.autograd.Function):
     """Connects an already computed value to the graph. `native.cpp` has the same class.
 
-    PyTorch calls `backward` in a separate thread, in which the same Python code took several times as long. So
+    PyTorch calls `backward` in a separate thread, in which Python code took several times as long. So
     `backward` computes only one product.
     """
 
@@ -170,7 +170,7 @@ def _reduce(
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor for kernels: contiguous, in this dtype. It is copied only if necessary."""
+    """Return a contiguous tensor with this dtype, for kernels. The tensor is copied only if necessary."""
     return (tensor if tensor.dtype == dtype else tensor.detach().to(dtype)).contiguous()
 
 
@@ -190,7 +190,7 @@ def _reduction(
     values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum, or the mean over lists with signal. Every program computes it, and scales some slopes."""
+    """Compute the sum, or the mean over lists with signal. Every program computes it and scales some slopes."""
     total = tl.zeros([LISTS], values.dtype.element_ty)
     count = tl.zeros([LISTS], tl.int32)
     columns = tl.zeros([LISTS, WIDE], values.dtype.element_ty)

@@ -23,7 +23,7 @@ ACROSS = 1  # maximum number of blocks of columns; more are slower, because prog
 
 
 def multiprocessors(device: torch.device) -> int:
-    """Return the number of multiprocessors. At least this number of programs run at the same time."""
+    """Return the number of multiprocessors. At least this many programs can run at the same time."""
     return 1 if INTERPRETED.value else torch.cuda.get_device_properties(device).multi_processor_count
 
 
@@ -50,7 +50,7 @@ def sinkhorn(
     numbers: tuple[float, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Compute values, signal and slopes of lists with at most `blocks.longest` documents. `given` has the outputs."""
+    """Write values, signal and slopes of lists with at most `blocks.longest` documents to outputs in `given`."""
     like = given[-1]
     parts = (
         allocate(like, 2 * blocks.across, layout.documents),
@@ -67,7 +67,7 @@ def sinkhorn(
 
 @triton.jit
 def meet(counter, visit, programs):
-    """Wait until all programs of the list have called `meet` `visit + 1` times. Then the data they stored is in L2."""
+    """Wait until all programs of a list have called `meet` `visit + 1` times. Then L2 has the data that they stored."""
     tl.debug_barrier()
     if programs > 1:
         tl.atomic_add(counter, 1, sem="release")
@@ -170,7 +170,7 @@ def _sinkhorn(
     like = top * 0.0
     if part == 0:
         tl.store(signal + l, (top > 0.0).to(tl.uint8))
-    if (top > 0.0) == 0:  # nothing to do without a relevant document
+    if (top > 0.0) == 0:  # a list without a relevant document needs no work
         if part == 0:
             tl.store(values + l, off.to(like.dtype))
         return
@@ -257,7 +257,7 @@ def _sinkhorn(
         )  # fmt: skip
         scale = tl.load(vs + before + j, mask=(j < m) & (t > 1), other=0.0)
         moved += far * tl.where(t > 1, scale, -1.0)
-        # Without rounds, columns keep their derivative. Otherwise they have one only through the sums of rows.
+        # Without rounds, columns keep their derivative. Otherwise only the sums of rows contribute to it.
         kept = tl.where(rounds > 0, near * 0.0, vector)
         vector = tl.where(t > 1, near, kept - near)
 

@@ -1,8 +1,9 @@
 """Metrics computed from SmoothI's rank indicators. The derivative treats the product in an indicator as a constant.
 
 One program per list computes one rank after the other. The indicator of a rank is a softmax over the list, and its part
-of the slopes is added immediately. In average precision, the factor of a rank contains a sum over the later ranks. It
-is the sum over all ranks minus the sum over the earlier ranks. For NDCG, another launch first finds the ideal order.
+of the slopes is added immediately. In average precision, the factor of a rank contains a sum over the later ranks. This
+sum is the sum over all ranks minus the sum over the earlier ranks. For NDCG, another launch first finds the ideal
+order.
 """
 
 import math
@@ -61,7 +62,7 @@ def run(
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """Return the label of each document (NDCG), or 1 for relevant and 0 for other documents."""
+    """Return the label of each document for NDCG. For other metrics, return 1 for relevant documents, otherwise 0."""
     y = tl.load(labels + i, mask=real, other=0.0)
     if CODE == 0:
         return y
@@ -153,7 +154,7 @@ def _smooth(
     tl.store(values + tl.program_id(0), scale * value)
     tl.store(signal + tl.program_id(0), some.to(tl.uint8))
 
-    # The lowest score is subtracted from all scores. The documents with the lowest score share its derivative.
+    # The lowest score is subtracted from all scores. All documents with this score share the derivative by it.
     total, ties = zero, zero
     for column in range(start, end, TILE):
         i = column + tl.arange(0, TILE)

@@ -1,9 +1,9 @@
-"""NDCG computed from the soft ranks of SoftSort. FastSort is a sequential algorithm, and has no kernel for GPUs.
+"""NDCG computed from the soft ranks of SoftSort. FastSort is a sequential algorithm, so there is no GPU kernel for it.
 
 SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). The row of a
 rank is the row of the document at this rank. There are five launches. They compute the sums of rows; the mean ranks;
-the value of each list and its derivative by each mean rank; the derivative by each sum; the slopes. Each launch except
-the third computes the matrix again.
+the value of each list and the derivative of the value by each mean rank; the derivative by each sum; the slopes. Each
+launch except the third computes the matrix again.
 """
 
 import math
@@ -143,7 +143,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute minus NDCG from the mean ranks. Also compute its derivatives by them, divided by the sums of columns."""
+    """Compute minus NDCG, and its derivatives by the mean ranks, which are divided by the sums of columns."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
