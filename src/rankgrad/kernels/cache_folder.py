@@ -1,9 +1,8 @@
 """Stores compiled code on disk, in a folder that only this user can write to. Each entry has a checksum.
 
-Code from the folder is run. So a folder is not used if it belongs to another user, if other users can
-write to it, or if it is a symbolic link. If an entry has a wrong checksum, the code is compiled
-again and the entry is replaced. If code cannot be stored, every process compiles the code again, and prints the reason
-to stderr once.
+Code from the folder is run. So a folder is not used if it belongs to another user, if other users can write to it, or
+if it is a symbolic link. If an entry has a wrong checksum, the code is compiled again and the entry is replaced. If
+code cannot be stored, every process compiles the code again, and prints the reason to stderr once.
 
 The folder is in `$RANKGRAD_CACHE` if this variable is set, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in
 `~/.cache/rankgrad`. This file imports only the standard library, because `native` runs it as a program that compiles a

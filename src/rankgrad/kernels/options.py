@@ -51,7 +51,7 @@ class Targets(IntEnum):
 
 
 class Ties(IntEnum):
-    """Treatment of tied documents: they are ordered by position (POSITION) or chosen together (TOGETHER)."""
+    """Treatment of equal labels: the documents are ordered by position (POSITION) or chosen together (TOGETHER)."""
 
     POSITION = 0
     TOGETHER = 1

@@ -2,8 +2,8 @@
 
 With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j). So a list needs n exponentials and n^2
 divisions, which the compiler vectorises. If scores are so far apart that e would overflow, a sigmoid is computed for
-each pair. In the work arrays the relevant documents come first. Only the ranks of relevant documents count, and
-only pairs with a relevant document have a derivative.
+each pair. In the work arrays the relevant documents come first. Only the ranks of relevant documents count, and only
+pairs with a relevant document have a derivative.
 """
 
 import math
@@ -130,7 +130,7 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and compute their powers. Set arrays that are only partly filled later to 0."""
+    """Gather the documents of a list and compute their powers. Set arrays to 0 if later steps fill only a part."""
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
@@ -240,8 +240,8 @@ def _gather(labels, mask, first, last, place, threshold):
 def _centre(scores, place, first, count, score, most):
     """Copy the scores to `score`. If their range is at most `most`, subtract the middle of the range.
 
-    Returns True if the range is wider. Then nothing is subtracted, because a subtraction could round two scores that
-    are almost equal to the same number.
+    Returns True if the range is wider. Then nothing is subtracted, because rounding could make two different
+    scores equal.
     """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):

@@ -1,10 +1,9 @@
 """NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
-Documents are in descending order of scores. In row r, the logit of document r is the highest, and the
-logits decrease on both sides. Each decrease
-is the gap of two neighbouring scores times an odd number. So the softmax of a row is a band around the diagonal, and
-entries outside the band are negligible. The band is stored in blocks of four rows if it takes at most 4 MB. Otherwise
-every sweep computes the band again.
+Documents are in descending order of scores. In row r, the logit of document r is the highest, and the logits decrease
+on both sides. Each decrease is the gap of two neighbouring scores times an odd number. So the softmax of a row is a
+band around the diagonal, and entries outside the band are negligible. The band is stored in blocks of four rows if it
+takes at most 4 MB. Otherwise every sweep computes the band again.
 
 A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. A round is one sweep over the rows: when the sum of a row
 is known, the row is added to the sums of columns for the next round. The backward pass does the same sweeps in reverse

@@ -49,9 +49,9 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the derivatives of the pairs of a document and one of `others` to the slopes of both, with one division each.
+    """Add the derivatives of the pairs of a document and one of `others` to the slopes of both.
 
-    The ranks of `others` do not count.
+    Each pair needs only one division. The ranks of `others` do not count.
     """
     zero = one - one
     column = np.empty(len(others), others.dtype)

@@ -1,6 +1,6 @@
 // Eager mode without Python: allocates memory, launches the kernels, and connects the value to the graph.
 //
-// It does not need CUDA's headers: the driver's launch function is given as an address, and a plan contains the
+// This file does not need CUDA's headers: the driver's launch function is given as an address, and a plan contains the
 // arguments of each launch. `native.py` builds this file and makes the plans.
 
 #define PY_SSIZE_T_CLEAN
@@ -140,7 +140,8 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t count) {
     for (Py_ssize_t place : launch.places) arguments.push_back(packed.data() + place);
     const int failed = plan->launcher(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, 1,
                                       1, launch.shared, stream, arguments.data(), nullptr);
-    // One string, no stream: if libstdc++ is linked statically, string streams of its two copies are not compatible.
+    // The message is built without a string stream. If libstdc++ is linked statically, the process has two copies of
+    // it, and their string streams are not compatible.
     TORCH_CHECK(failed == 0, std::string("a kernel could not be launched: CUDA error ") + std::to_string(failed));
   }
 
@@ -159,7 +160,7 @@ struct OnceOnly : torch::autograd::Function<OnceOnly> {
   }
 };
 
-// Connects an already computed value to the graph. `slopes` contains its derivatives by scores and then by params.
+// Connects an already computed value to the graph. `slopes` contains the derivatives by scores, then by params.
 struct Connected : torch::autograd::Function<Connected> {
   static Tensor forward(AutogradContext* ctx, const Tensor& value, const Tensor& slopes, at::TensorList sources) {
     variable_list saved(sources.begin(), sources.end());
@@ -172,7 +173,7 @@ struct Connected : torch::autograd::Function<Connected> {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor product = at::mul(saved.back(), upstream[0]);
     const auto params = static_cast<int64_t>(saved.size()) - 2;
-    variable_list found(2);  // no gradient by value and slopes
+    variable_list found(2);  // there are no gradients by value and slopes
     if (params == 0) {
       found.push_back(product);
     } else {

@@ -8,8 +8,8 @@ Lists that are too long for `sinkhorn.py` are computed in this file. Every sweep
 vectors are stored. If a block of columns contains the whole list, a few programs share the list. Then a sweep computes
 each entry once, for the sum of its row and for the sum of its column. Otherwise a sweep computes each entry twice.
 
-The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. For
-entries that are not negligible, the difference to the middle row is small, so float32 is sufficient.
+The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. For entries
+that are not negligible, the difference to the middle row is small, so float32 is sufficient.
 """
 
 import torch
@@ -375,7 +375,7 @@ def _neural(
             distance = tl.load(far + j, mask=j < m, other=0.0)
             distance *= tl.where(t > 1, tl.load(v + before + j, mask=j < m, other=0.0), -1.0)
             tl.store(moved + j, tl.load(moved + j, mask=j < m, other=0.0) + distance, mask=j < m)
-            # Without rounds, columns keep their derivative. Otherwise only the sums of rows contribute to it.
+            # Without rounds, columns keep their derivative. With rounds, only the sums of rows add to it.
             kept = tl.where(rounds > 0, distance * 0.0, tl.load(vector + j, mask=j < m, other=0.0))
             total = tl.load(near + j, mask=j < m, other=0.0)
             tl.store(vector + j, tl.where(t > 1, total, kept - total), mask=j < m)

@@ -49,8 +49,8 @@ def eager(
 class Connected(torch.autograd.Function):
     """Connects an already computed value to the graph. `native.cpp` has the same class.
 
-    PyTorch calls `backward` in a separate thread, in which Python code took several times as long. So
-    `backward` computes only one product.
+    PyTorch calls `backward` in a separate thread, in which Python code ran several times slower. So `backward`
+    computes only one product.
     """
 
     @staticmethod

@@ -257,7 +257,7 @@ def _sinkhorn(
         )  # fmt: skip
         scale = tl.load(vs + before + j, mask=(j < m) & (t > 1), other=0.0)
         moved += far * tl.where(t > 1, scale, -1.0)
-        # Without rounds, columns keep their derivative. Otherwise only the sums of rows contribute to it.
+        # Without rounds, columns keep their derivative. With rounds, only the sums of rows add to it.
         kept = tl.where(rounds > 0, near * 0.0, vector)
         vector = tl.where(t > 1, near, kept - near)
 

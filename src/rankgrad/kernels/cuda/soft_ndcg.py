@@ -143,7 +143,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute minus NDCG, and its derivatives by the mean ranks, which are divided by the sums of columns."""
+    """Compute minus NDCG and its derivatives by the mean ranks. Divide these derivatives by the sums of columns."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
