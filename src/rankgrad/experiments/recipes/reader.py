@@ -59,7 +59,7 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["losses"] = models.losses("losses", given.get("losses"), problems)
     wanted = [key for key in ("models", "losses") if not found[key]]
     if found["models"] and all(model.losses for model in found["models"].values()):
-        wanted = []  # no losses for all rankers, because each ranker has separate losses
+        wanted = []  # each ranker has separate losses, so the recipe needs no others
     for key in wanted:
         with problems.at(key):
             bad_value("value", "have at least one entry", "none")

@@ -54,8 +54,8 @@ def run_cell(
         cell: cell to run; a cell that has a result is not run again.
         folder: folder of the results.
         root: folder of the data sets.
-        device: device to use instead of the device in the cell's settings; the default is the CPU. The device is written
-            to the result, but is not part of the cell's key.
+        device: device to use instead of the device in the cell's settings; the default is the CPU. The device is
+            written to the result, but is not part of the cell's key.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
