@@ -1,8 +1,8 @@
-"""Experiments: recipes that compare losses and rankers under equal conditions, with the papers' numbers next to ours.
+"""Experiments: recipes that compare losses and rankers under equal conditions, and tables of the results.
 
 - `recipes` reads and checks YAML files that describe an experiment.
 - `runs` trains the cells of a recipe in several processes, and reads and writes their results.
-- `tables` and `statistics` compute means, spread and paired tests, and show published numbers next to ours.
+- `tables` and `statistics` compute means, spread and paired tests. Tables show published numbers next to ours.
 - `report` makes a page, tables and figures from results.
 - `tuning` searches for good settings for a data set; `comparison` compares two rankers query by query.
 """

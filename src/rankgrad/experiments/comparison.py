@@ -18,7 +18,7 @@ Scores = NDArray[Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference between a and b in one metric, over the queries that the metric does not skip."""
+    """Difference between rankers a and b in one metric, over the queries that the metric does not skip."""
 
     metric: str
     a: float  # mean of ranker a
@@ -38,7 +38,7 @@ class RankedDocument:
     """A document in a ranked list."""
 
     rank: int  # from 1
-    document: str  # document id; without ids, its number in the unranked list, from 1
+    document: str  # document id; if there are no ids, the number of the document in the unranked list, from 1
     label: float
     score: float
     other: int  # rank of the document in the other list, from 1
@@ -49,8 +49,8 @@ class ComparedQuery:
     """A query with the first documents of both lists."""
 
     query: str
-    a: float  # first metric of ranker a
-    b: float  # first metric of ranker b
+    a: float  # value of the first metric for ranker a
+    b: float  # value of the first metric for ranker b
     documents: int  # number of documents in the list
     list_a: tuple[RankedDocument, ...]
     list_b: tuple[RankedDocument, ...]
@@ -91,7 +91,7 @@ def compare(
     Args:
         a, b: scores of the documents, `(documents,)`.
         data: lists that were ranked.
-        metrics: specs of metrics; queries are ordered by their difference in the first metric.
+        metrics: specs of metrics; queries are sorted by the difference in the first metric.
         most: maximum number of queries to show; only queries that differ are shown.
         depth: number of documents to show per list.
         rounds, confidence, seed: settings of the bootstrap interval and the randomisation test.
@@ -160,7 +160,7 @@ def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int 
 
 
 def _order(scores: Scores) -> NDArray[np.int64]:
-    """Return the order in which metrics rank the documents: highest score first, ties by position, NaN last."""
+    """Return the order in which metrics rank the documents: by score, highest first; ties by position; NaN last."""
     import torch
 
     from rankgrad.metrics.sort_order import order

@@ -17,12 +17,12 @@ class SettingWeight(NamedTuple):
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
     """Return the importance of each setting, highest first, and the out-of-bag R² of the random forest.
 
-    The forest predicts the value of a trial from its settings. If R² is near or below 0, it cannot predict the value,
-    because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only inside the
-    ranges that were tried. The best value of one setting may depend on the other settings.
+    The forest predicts the value of a trial from its settings. If R² is near or below 0, the forest cannot predict the
+    value, because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only
+    inside the ranges that were tried. The best value of one setting may depend on the other settings.
 
     Args:
-        drawn: settings of each trial; all trials must have the same names of settings.
+        drawn: settings of each trial; all trials must have settings with the same names.
         values: metric of each trial after the same number of epochs; NaN counts as the lowest value.
 
     Example:
@@ -52,7 +52,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
 
 
 def _column(values: list[Any]) -> Any:
-    """Return numbers unchanged, and text values as alphabetical indices, which a tree can split at any point."""
+    """Return numbers unchanged; replace text values by their indices in alphabetical order, which a tree can split."""
     if any(isinstance(value, str) for value in values):
         places = {word: place for place, word in enumerate(sorted({str(value) for value in values}))}
         return np.array([places[str(value)] for value in values], dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Test the difference between two rankers on the same queries: paired tests, intervals, corrected p-values.
+"""Test the difference between two rankers on the same queries: paired tests, intervals, adjusted p-values.
 
-The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so their values are
-correlated. If they counted as independent, p-values would be too small. Therefore the values of a query are first
-averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all folds are pooled
-(`over_folds`).
+The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so the values of
+these runs are correlated. If the values counted as independent, p-values would be too small. Therefore the values of a
+query are first averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all
+folds are pooled (`over_folds`).
 
 All tests are two-sided. A list that a metric skips has the value NaN for both rankers, and is left out.
 """
@@ -22,7 +22,7 @@ Queries = NDArray[np.str_]
 
 CORRECTIONS = ("none", "bonferroni", "holm")
 EXACT = 12  # with at most this number of nonzero differences, all combinations of signs are enumerated
-_NUMBERS = 4_000_000  # maximum number of values in memory at a time; it limits the memory for many queries
+_NUMBERS = 4_000_000  # maximum number of values in memory at a time, so that many queries need little memory
 
 
 class Paired(NamedTuple):
@@ -37,7 +37,8 @@ class Paired(NamedTuple):
 def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple[Values, Values]:
     """Return the values of two rankers, both in the order of `queries_a`.
 
-    Both must have the same queries, each once, and NaN for the same queries. Otherwise the error names one query.
+    Both rankers must have the same queries, each query once, and NaN for the same queries. Otherwise an error names one
+    query.
 
     Args:
         queries_a, queries_b: query ids, `(lists,)`; they are compared as text.
@@ -138,7 +139,7 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
     mean, moving = _mean(d), d[d != 0]
     if not len(moving):
         return Paired(mean, mean, 1.0, len(d))
-    # Sums that differ only by rounding count as equal: their terms are added in different orders.
+    # Sums that differ only by rounding errors count as equal, because their terms are added in different orders.
     size = np.abs(moving).sum()
     bound = abs(moving.sum()) - size * len(moving) * np.finfo(np.float64).eps
     if len(moving) <= EXACT:
@@ -156,12 +157,12 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
 def bootstrap(
     differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean. Queries are drawn with replacement; NaN values are left out.
+    """Return the bootstrap interval of the mean. Queries are drawn with replacement. NaN values are left out.
 
     Args:
         differences: difference between two rankers per query, or any other values, `(lists,)`.
         confidence: share of the drawn means that the interval contains.
-        method: `"percentile"`, or `"bca"`, which corrects for bias and skew (Efron 1987).
+        method: `"percentile"`, or `"bca"`, which corrects for bias and skewness (Efron 1987).
 
     Example:
         >>> low, high = bootstrap([0.1, 0.2, 0.1, 0.0, -0.1, 0.3])
@@ -202,7 +203,7 @@ def half_interval(n: int) -> float:
 
 
 def bonferroni(p: Any) -> Values:
-    """Adjust m p-values by Bonferroni's method: each is multiplied by m, and is at most 1.
+    """Adjust m p-values by Bonferroni's method: each p-value is multiplied by m, and limited to 1.
 
     Example:
         >>> bonferroni([0.01, 0.04, 0.5])
@@ -216,7 +217,7 @@ def holm(p: Any) -> Values:
     """Adjust m p-values by Holm's method: the i-th smallest is multiplied by `m - i + 1`.
 
     Adjusted values are at most 1, and at least as large as those of smaller p-values. The probability of any false
-    positive has the same bound as with Bonferroni's method, and at least as many tests are significant.
+    positive has the same bound as in Bonferroni's method, and at least as many tests are significant.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -241,7 +242,7 @@ def adjust(p: Any, correction: str) -> Values:
 
 
 def differences(a: Any, b: Any) -> Values:
-    """Return `a - b` without the queries for which both are NaN, `(pairs,)`.
+    """Return `a - b` for the queries for which a and b are not NaN, `(pairs,)`.
 
     Example:
         >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
@@ -277,7 +278,7 @@ def _mean(values: Values) -> float:
 
 
 def _flipped(d: Values, flips: NDArray[Any]) -> Values:
-    """Return the absolute sum of the differences, where those with 1 in `flips` change their sign, `(rounds,)`."""
+    """Return the absolute value of the sum of `d` per round, `(rounds,)`; 1 in `flips` changes the sign of a value."""
     return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
 
 
@@ -288,7 +289,7 @@ def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
     apart = d - d.mean()
     # For a mean, the skewness of the jackknife values equals the skewness of the values.
     acceleration = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
-    # Half of the drawn means that equal the observed mean count as below it.
+    # Drawn means that equal the observed mean: one half counts as below the observed mean, the other half as above.
     below = ((drawn < d.mean()).mean() + (drawn <= d.mean()).mean()) / 2
     bias = ndtri(np.clip(below, 1 / (len(drawn) + 1), len(drawn) / (len(drawn) + 1)))
     moved = bias + ndtri(ends)

@@ -1,4 +1,4 @@
-"""Search for good settings for a data set: random draws and successive halving, which trains better settings longer."""
+"""Search for good settings: draw settings at random, and train the better settings longer (successive halving)."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from rankgrad.metrics import parse_metric
 from rankgrad.models.protocol import NotFinite, RankerKind
 from rankgrad.models.registry import kind_of, kind_or_default
 
-SHARE = 3  # the best third of the trials continues, to three times as many epochs or trees
+SHARE = 3  # the best third of the trials is trained further, up to three times as many epochs or trees
 _HALVINGS, _LEAST = 2, 3  # maximum number of halvings; minimum number of epochs or trees in the first round
 
 
@@ -58,7 +58,7 @@ class Search:
     base: Mapping[str, Any]  # settings of a run, including `model`
     budget: int  # maximum number of trials
     fixed: tuple[str, ...] = ()  # settings that are not varied; options in the spec of `model` are also not varied
-    vary: tuple[tuple[str, Any], ...] = ()  # lists or ranges that replace those of the kind of ranker
+    vary: tuple[tuple[str, Any], ...] = ()  # lists or ranges that replace those in the search space of the kind
     seed: int = 0  # random seed of the draw
 
     @property
@@ -68,7 +68,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """Metric on the validation lists that chooses the best trial."""
+        """Metric by which the best trial is chosen on the validation lists."""
         return str(self.base.get("metric", "nDCG@10"))
 
     @property
@@ -78,7 +78,7 @@ class Search:
         return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
 
     def check(self) -> None:
-        """Check all settings, without data; an invalid setting is an error."""
+        """Check all settings; this needs no data, and an invalid setting is an error."""
         self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
@@ -88,17 +88,17 @@ class Search:
 
     @property
     def space(self) -> dict[str, Any]:
-        """Search space: a list or a range per setting."""
+        """Search space: a list of choices or a range for each setting."""
         usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """Return the settings to try. The first entry is empty: it changes no setting of `base`."""
+        """Return the settings to try. The first entry is empty, so that `base` itself is also tried."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
     def rungs(self) -> list[tuple[int, int]]:
-        """Return the rounds: number of trials, and number of epochs or trees at which the round ends."""
+        """Return, for each round, the number of trials, and the number of epochs or trees at which the round ends."""
         trials, length = len(self.draws()), self.length
         halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
         return [
@@ -107,7 +107,7 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Return the settings of a run with these drawn values; if given, `length` is its number of epochs or trees."""
+        """Return the settings of a run with these drawn values; `length` is the number of epochs or trees."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
@@ -121,12 +121,12 @@ class Search:
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
     """Run a search; yield each finished trial, the index of its round, and the number of trials left in the round.
 
-    Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint. A search that was
-    stopped also resumes from it. Trials that are done are yielded, but not run again.
+    Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint, and so does a search
+    that was stopped. Trials that are done are yielded, but not run again.
 
     Args:
         search: search to run.
-        source: source of the lists; it must have a validation part, or hold one out.
+        source: source of the lists; it must have a validation part, or hold out validation lists.
         folder: folder of the trials.
         runner: function that runs the tasks, such as `Pool.run`.
     """
@@ -157,7 +157,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train a trial up to `epochs` epochs or trees, from its checkpoint if there is one, and write its result."""
+    """Train a trial up to `epochs` epochs or trees, and write its result; resume from a checkpoint if there is one."""
     parts, kind = _parts(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:

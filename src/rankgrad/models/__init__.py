@@ -1,7 +1,7 @@
 """One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom kinds.
 
-`TrainedModel` is a trained ranker. `RankerKind` is a way to train one. `register` adds a kind, `kind_of` returns the
-kind of a spec, `load` reads a saved model of any kind.
+`TrainedModel` is a trained ranker. `RankerKind` is a kind of ranker, which trains and loads models. `register` adds a
+kind, `kind_of` returns the kind of a spec, and `load` reads a saved model of any kind.
 """
 
 from rankgrad.models.protocol import Exported, RankerKind, TrainedModel

@@ -29,7 +29,7 @@ class BlendModel(TrainedModel):
     """Model whose scores are weighted sums of the scores of other models."""
 
     models: list[TrainedModel]
-    weights: NDArray[np.float64]  # weights of the models, `(models,)`, at least 0, with sum 1
+    weights: NDArray[np.float64]  # weights of the models, `(models,)`; they are at least 0, and their sum is 1
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class BlendModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Number of parameters of all its models, plus the number of its weights."""
+        """Number of parameters of all models in the blend, plus the number of weights."""
         return sum(model.size for model in self.models) + len(self.weights)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -97,14 +97,14 @@ class BlendKind(RankerKind):
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
     ) -> BlendModel:
-        """Fit the weights on the validation lists; no part may have been trained on them. See `RankerKind.fit`.
+        """Fit the weights on the validation lists, on which no part may have been trained; see `RankerKind.fit`.
 
         Args:
             settings: checked settings.
             train: training lists, used if there are no validation lists.
-            validation: lists to fit the weights on.
+            validation: lists on which the weights are fitted.
             out: folder for the model; None to write nothing.
-            resume: ignored; a blend is fitted in seconds.
+            resume: ignored, because a blend is fitted in seconds.
             progress: ignored.
             init_model: must be None.
         """
@@ -125,7 +125,7 @@ class BlendKind(RankerKind):
 
         Args:
             folder: folder of the blend.
-            device: device of its parts.
+            device: device of the parts of the blend.
         """
         weights, settings = read_blend(folder)
         models = [load(part, device) for part in parts_of(folder, len(weights))]
@@ -136,10 +136,10 @@ BLEND = BlendKind()
 
 
 def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with defaults, including the options in the spec of the model."""
+    """Return all settings of a blend: given settings, options in the spec of the model, and defaults."""
     given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
     given.pop("model", None)
-    for name in ("metric", "seed"):  # settings of every run, which a blend does not use
+    for name in ("metric", "seed"):  # a blend does not use these settings, which every run has
         given.pop(name, None)
     known_options(KIND, given, ("parts", "loss", "even"))
     parts = given.get("parts")
@@ -150,7 +150,7 @@ def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_blend_loss(loss: str, even: float) -> Any:
-    """Return the loss that the weights of a blend minimise; first check it and `even`.
+    """Check and return the loss that the weights of a blend minimise; also check `even`.
 
     Args:
         loss: spec of the loss.
@@ -216,8 +216,8 @@ def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
     """Return fitted weights with sum 1.
 
-    A scale of the scores is also fitted, because the loss depends on it. It is not returned, because the order of the
-    documents does not depend on it.
+    A scale of the scores is also fitted, because the loss depends on the scale. The scale is not returned, because the
+    order of the documents does not depend on the scale.
     """
     logits = torch.zeros(columns.shape[1], dtype=torch.float64, requires_grad=True)
     scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
@@ -248,7 +248,7 @@ def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, 
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Return the weights and the settings of a blend; check that its parts are unchanged since they were saved.
+    """Return the weights and the settings of a blend; check that no part has changed since the blend was saved.
 
     Args:
         folder: folder of the blend.
@@ -279,6 +279,6 @@ def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
 
 
 def _hash(part: Path) -> str | None:
-    """Return the hash of a part's `config.json`, which contains hashes of its other files; None without such a file."""
+    """Return the hash of a part's `config.json`, which contains hashes of its other files; None if it is missing."""
     path = part / CONFIG
     return hash_of(path.read_bytes()) if path.is_file() else None

@@ -24,7 +24,7 @@ def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str,
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the content of the `config.json` of a model; check that this release supports its version.
+    """Return the content of the `config.json` of a model; check that this release supports the version of the file.
 
     Args:
         folder: folder of the model.

@@ -121,7 +121,7 @@ class NeuralKind(RankerKind):
         return Model.load(folder, device)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and a note; a preset adds the settings of its paper.
+        """Return settings from options of the command line, and a note. A preset adds the settings of its paper.
 
         Args:
             given: given options, by name.
@@ -139,7 +139,7 @@ class NeuralKind(RankerKind):
         return {**added, **given}, f"{name} ({preset.source}) sets: {note or 'no other setting'}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space: training settings, and the options of the network that its spec does not set.
+        """Return the search space: training settings, and options of the network that are not in its spec.
 
         Args:
             settings: given settings.
@@ -150,12 +150,12 @@ class NeuralKind(RankerKind):
         if not isinstance(given_settings.model, str):
             return dict(SPACE)
         name, given = rankers.parse_ranker(given_settings.model)
-        # A preset is a paper's network: its options are fixed.
+        # The options of a preset are not searched, because a preset is the network of a paper.
         ranges = SPACE_OF_MODEL.get(name, {})
         return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values; drawn options of the network are written into its spec.
+        """Return the settings with drawn values; drawn options of the network become part of its spec.
 
         Args:
             settings: settings to start from.
@@ -179,7 +179,7 @@ class NeuralKind(RankerKind):
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings that train for a number of epochs.
+        """Return settings for a training with a given number of epochs.
 
         Args:
             units: number of epochs.

@@ -1,4 +1,4 @@
-"""Base classes of all rankers: a `TrainedModel` scores lists, a `RankerKind` trains such a model.
+"""Base classes of all rankers: a `TrainedModel` scores lists, and a `RankerKind` trains such a model.
 
 The command line and experiments use rankers only through these two classes. `rankgrad.models.registry` finds the kind
 of a spec or of a saved folder.
@@ -20,36 +20,36 @@ from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation, evaluate
 from rankgrad.models.folder import CONFIG
 
-# Called with the log row of each epoch or tree. If it returns a true value, the training ends.
+# Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
 Callback = Callable[[dict[str, Any]], Any]
 
-EXPORT_TOLERANCE = 1e-5  # largest allowed difference between scores of an exported file and of its model
+EXPORT_TOLERANCE = 1e-5  # maximum difference between the scores of an exported file and of its model
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Result of `TrainedModel.export`: the written file, and its check."""
+    """Result of `TrainedModel.export`: the written file, and the result of its check."""
 
     path: Path  # path of the file
     format: str  # format of the file, such as `onnx`
     engine: str  # program that computed the scores of the check
-    shapes: tuple[tuple[int, int], ...]  # shapes of the inputs of the check: numbers of lists and of documents
-    difference: float  # largest difference from the model's scores
+    shapes: tuple[tuple[int, int], ...]  # shapes of the inputs of the check: (lists, documents)
+    difference: float  # largest difference from the scores of the model
 
 
 class TrainedModel(ABC):
     """A trained ranker, which scores lists and can be evaluated, saved and exported.
 
-    A subclass sets `features` and defines `score` and `save`; its `RankerKind` loads it.
+    A subclass sets `features` and defines `score` and `save`. The `RankerKind` of the subclass loads saved models.
     """
 
     unit: ClassVar[str] = "epoch"  # unit of training progress, "epoch" or "tree"; also a key of `metrics` and `history`
 
     features: int  # number of features
-    settings: dict[str, Any]  # settings of its training, as JSON values
+    settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
-    metrics: dict[str, Any]  # metrics of its training
-    history: list[dict[str, Any]]  # log of its training: one row per epoch or tree
+    metrics: dict[str, Any]  # metrics of the training
+    history: list[dict[str, Any]]  # log of the training: one row per epoch or tree
 
     @abstractmethod
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
@@ -78,7 +78,7 @@ class TrainedModel(ABC):
         return evaluate(self.score(data.features, data.offsets), np.asarray(data.labels), metrics, offsets=data.offsets)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file that other programs can run; first check its scores.
+        """Write the model as one file that other programs can run; first check the scores of the file.
 
         Args:
             path: path of the file.
@@ -89,11 +89,11 @@ class TrainedModel(ABC):
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Return the drop of a metric when one feature is shuffled over the documents, `(features,)`.
+        """Return the drop of a metric when a feature is shuffled over all documents, for each feature, `(features,)`.
 
         Args:
             data: labelled lists on which the model was not trained.
-            metric: spec or object of the metric; if lower values are better, the rise is returned.
+            metric: spec or object of the metric; for a metric of which lower values are better, the rise is returned.
             repeats: number of shuffles per feature; the mean drop is returned.
             seed: random seed of the shuffles.
         """
@@ -119,7 +119,7 @@ class TrainedModel(ABC):
 
     @property
     def kept(self) -> int:
-        """Number of epochs or trees of the training that the model keeps; 0 if unknown."""
+        """Number of trained epochs or trees that the model keeps; 0 if unknown."""
         return int(self.metrics.get(self.unit, 0))
 
     @property
@@ -148,20 +148,20 @@ class RankerKind(ABC):
     """
 
     name: str
-    saved_as: str | None = None  # value of `kind` in `config.json` of a saved model; None for the name
+    saved_as: str | None = None  # `kind` in the `config.json` of a saved model; None: the name of the kind
     unit: str = "epoch"  # unit of progress, as in `TrainedModel`
     length: str | None = None  # setting that limits the number of epochs or trees, if there is one
     usual_length: int = 100  # default length of the longest trials of a search
     rate: str | None = None  # setting that is the learning rate, if there is one
     settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
     shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
-    elsewhere: Mapping[str, str] = MappingProxyType({})  # setting that an experiment sets -> entry of the recipe
-    words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> name of the setting
+    elsewhere: Mapping[str, str] = MappingProxyType({})  # entry of the recipe, by setting that an experiment sets
+    words: Mapping[str, str] = MappingProxyType({})  # names of settings by option of the command line
     defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
 
     @property
     def models(self) -> Sequence[str]:
-        """Names of the models of this kind; a spec begins with one of them."""
+        """Names of the models of this kind; a spec begins with one of these names."""
         return (self.name,)
 
     def listing(self) -> list[Listing]:
@@ -171,10 +171,10 @@ class RankerKind(ABC):
 
     @abstractmethod
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error with all problems of the settings; needs no data.
+        """Raise one error with all problems of the settings; this check needs no data.
 
         Args:
-            settings: settings of a run, with its `model`.
+            settings: settings of a run, including `model`.
         """
 
     @abstractmethod
@@ -256,7 +256,7 @@ class RankerKind(ABC):
         return dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings that train a given number of epochs or trees, without validation lists.
+        """Return settings for a training with a given number of epochs or trees, and without validation lists.
 
         Args:
             units: number of epochs or trees.
@@ -280,7 +280,7 @@ class RankerKind(ABC):
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the versions of the packages of this kind, such as its framework; results record them.
+        """Return the versions of packages that this kind uses, for example its framework; they are written to results.
 
         Args:
             settings: settings of the run.

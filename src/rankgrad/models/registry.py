@@ -1,8 +1,8 @@
-"""Find the kind of a ranker by its name, and the kind that loads a saved folder.
+"""Find the kind of a ranker by its name, and the kind that loads a saved model.
 
 Kinds of the package are imported when they are first used. There are two ways to add a custom kind. A module that
-`--import` or `RANKGRAD_IMPORT` names can call `register`. Or a package can have an entry point of the group
-`rankgrad.models`, which is imported when its name is used. Nothing in a model folder is imported.
+`--import` or `RANKGRAD_IMPORT` names can call `register`. Or a package can have an entry point in the group
+`rankgrad.models`; the entry point is imported when its name is used. Nothing in a model folder is imported.
 """
 
 import os
@@ -78,7 +78,7 @@ def kind_of(model: Any) -> RankerKind:
 
 
 def kind_or_default(model: Any) -> RankerKind:
-    """Return the kind of a ranker. For None and for an unknown name it is neural; its checks reject unknown names.
+    """Return the kind of a ranker. None and unknown names are of the neural kind, whose checks reject unknown names.
 
     Args:
         model: model as in `kind_of`, or None.
@@ -90,7 +90,7 @@ def kind_or_default(model: Any) -> RankerKind:
 
 
 def kinds() -> list[RankerKind]:
-    """Return all kinds: first kinds of the package, then registered kinds, then kinds of entry points."""
+    """Return all kinds: first kinds of the package, then registered kinds, then kinds from entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
     return [*found, *_custom(None)]
 
@@ -134,7 +134,7 @@ def kind_named(name: str) -> RankerKind:
 
 
 def _custom(name: str | None) -> Iterator[RankerKind]:
-    """Yield the custom kinds; with a name, only the entry point of that name is imported."""
+    """Yield the custom kinds; if a name is given, import only the entry point with this name."""
     import_kinds()
     yield from list(_registered.values())
     for point in entry_points(group=GROUP):
@@ -148,7 +148,7 @@ def _custom(name: str | None) -> Iterator[RankerKind]:
 
 
 def import_kinds() -> None:
-    """Import the modules that `RANKGRAD_IMPORT` names, which register kinds of rankers."""
+    """Import the modules in the variable `RANKGRAD_IMPORT`; these modules register kinds of rankers."""
     for module in filter(None, (part.strip() for part in os.environ.get(IMPORTS, "").split(","))):
         _imported(module)
 
@@ -156,7 +156,7 @@ def import_kinds() -> None:
 @cache
 def _imported(module: str) -> None:
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # at the end, so that an installed module is found first
+        sys.path.append(os.getcwd())  # the current folder is last, so that an installed module is found first
     try:
         import_module(module)
     except ImportError as error:

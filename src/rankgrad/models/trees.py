@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with a loss of `rankgrad.losses` or a native objective."""
+"""Boosted trees of LightGBM and XGBoost as kinds of rankers, for a loss of `rankgrad.losses` or a native objective."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -26,7 +26,7 @@ _XGBOOST: dict[str, Any] = {
     "subsample": {"low": 0.5, "high": 1.0},
     "lambda": {"low": 1e-3, "high": 10.0, "log": True},
 }
-# Other names of these parameters of XGBoost.
+# Aliases of parameters of XGBoost.
 _ALIASES = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
 
 
@@ -117,7 +117,7 @@ class TreeKind(RankerKind):
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ranges of the most important parameters of the framework, except for given parameters.
+        """Return the search space: the most important parameters of the framework that are not given.
 
         Args:
             settings: given settings.
@@ -126,7 +126,7 @@ class TreeKind(RankerKind):
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values; LightGBM samples rows only if `bagging_freq` is set.
+        """Return the settings with drawn values, and with `bagging_freq` if LightGBM needs it to sample rows.
 
         Args:
             settings: settings to start from.
@@ -150,7 +150,7 @@ class TreeKind(RankerKind):
         return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings that train a number of trees.
+        """Return settings for a training with a given number of trees.
 
         Args:
             units: number of trees.
@@ -178,7 +178,7 @@ class TreeKind(RankerKind):
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the version of the framework, from its module: the package may have a different name (xgboost-cpu).
+        """Return the version that the module of the framework states, because the package may be named xgboost-cpu.
 
         Args:
             settings: settings of the run.

@@ -1,4 +1,4 @@
-"""Data sets of a recipe: find their folders, and read the lists of a cell."""
+"""Find the folders of a recipe's data sets, and read the lists of a cell."""
 
 import os
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from rankgrad.experiments.runs.cell import label
 
 @dataclass(frozen=True)
 class RecipeData:
-    """A data set of a recipe, and the settings, rankers and losses that it changes."""
+    """A data set of a recipe; it can override settings, rankers and losses of the recipe."""
 
     name: str  # name known to `rankgrad.data.load`, or a folder in the data root
     binary: bool = False  # True: all labels above 0 are set to 1
     folds: tuple[int | None, ...] = (None,)
     seeds: tuple[int, ...] = (0,)
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings that override those of the recipe
-    models: Mapping[str, Any] = field(default_factory=dict)  # rankers by name; they replace those of the recipe
-    losses: Mapping[str, Any] = field(default_factory=dict)  # losses by name; they replace those of the recipe
+    models: Mapping[str, Any] = field(default_factory=dict)  # rankers that replace those of the recipe, by name
+    losses: Mapping[str, Any] = field(default_factory=dict)  # losses that replace those of the recipe, by name
 
     @property
     def label(self) -> str:
@@ -49,7 +49,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
 
 
 def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Return the name or folder of a cell's data for `rankgrad.data.load`; a folder may be in the data root."""
+    """Return the name or the folder that `rankgrad.data.load` needs; a relative folder is first tried in `root`."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data

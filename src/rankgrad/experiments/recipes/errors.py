@@ -1,4 +1,4 @@
-"""Collect all errors in a recipe before anything runs, each with its path in the file."""
+"""Collect all errors in a recipe before anything runs; each error has its path in the file."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,10 +54,10 @@ class RecipeProblems:
         return {}
 
     def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
-        """Check settings of a run, and return the settings with a known name.
+        """Check settings of a run, and return the settings that have a known name.
 
-        The known settings are those of the kind of `model`. Without a model, they are the settings that a recipe gives
-        for all its rankers. Settings in `without` belong in another part of the recipe, and are errors here.
+        The known settings are those of the kind of `model`. If `model` is None, they are the settings that a recipe
+        gives for all its rankers. Settings in `without` belong in another part of the recipe, and are errors here.
         """
         given, kind = self.mapping(path, values), kind_or_default(model)
         for name, place in kind.elsewhere.items():
@@ -73,14 +73,14 @@ class RecipeProblems:
         return given
 
     def whole(self, path: str, value: Any, least: int) -> int:
-        """Check that the value is a whole number of at least `least`, and return it."""
+        """Check that the value is a whole number of at least `least`, and return the number."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be a whole number of at least {least}", repr(value))
         return value
 
     def several(self, path: str, value: Any, what: str) -> list[Any]:
-        """Check that the value is a list with at least one entry and without equal entries, and return it."""
+        """Check that the value is a list that has at least one entry and no equal entries, and return the list."""
         with self.at(path):
             if not isinstance(value, list) or not value:
                 bad_value("value", f"be a list with at least one entry ({what})", repr(value))

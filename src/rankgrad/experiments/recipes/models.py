@@ -1,4 +1,4 @@
-"""Read and check the rankers and losses of a recipe, and the search space of each."""
+"""Read and check the rankers and losses of a recipe, and the search space of each ranker."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -65,7 +65,8 @@ def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeM
 def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
     """Read the variants of each named loss; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
-    `model` is the spec of the ranker if these losses are for one ranker only; the known settings depend on its kind.
+    `model` is the spec of the ranker if these losses are for one ranker only. The known settings
+    depend on the kind of this ranker.
     """
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -90,7 +91,7 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
 
 
 def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
-    """Read a search space, with choices or a range for each setting; `model` is the same as in `losses`."""
+    """Read a search space: choices or a range for each setting; `model` is the same as in `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -104,7 +105,7 @@ def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None)
 
 
 def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that no setting is given in two places, because one would override the other without a message."""
+    """Check that no setting is given in two places, because one value would override the other without a message."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}

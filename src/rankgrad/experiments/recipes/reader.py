@@ -1,4 +1,4 @@
-"""Read the parts of a recipe from YAML: known keys, checks and defaults."""
+"""Read the parts of a recipe from YAML; check keys and values, and add defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Significance:
 def merge(base: Any, over: Any) -> Any:
     """Merge `over` into `base`.
 
-    Mappings are merged key by key, and null removes a key. Any other value replaces the old value.
+    Mappings are merged key by key, and None (null in YAML) removes a key. Any other value replaces the old value.
 
     Example:
         >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
@@ -59,7 +59,7 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["losses"] = models.losses("losses", given.get("losses"), problems)
     wanted = [key for key in ("models", "losses") if not found[key]]
     if found["models"] and all(model.losses for model in found["models"].values()):
-        wanted = []  # each ranker has separate losses
+        wanted = []  # each ranker has separate losses, so the recipe needs no others
     for key in wanted:
         with problems.at(key):
             bad_value("value", "have at least one entry", "none")
@@ -105,7 +105,7 @@ def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets; the recipe gives the values that an entry does not give."""
+    """Read the data sets; folds and seeds that an entry does not give are those of the recipe."""
     sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
@@ -143,7 +143,7 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Read the folds of a data set with `count` folds; for a folder, its entry lists the folds."""
+    """Read the folds of a data set with `count` folds; for a folder, only its entry can list folds."""
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
     if wanted is None or (not count and not folder):

@@ -58,26 +58,26 @@ class Recipe:
     """
 
     name: str  # name of the file
-    title: str  # shown above the table
+    title: str  # title that is shown above the table
     answers: str | None  # name of the published table that the recipe reproduces; None if there is none
     data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
     models: Mapping[str, RecipeModel]  # rankers by name
-    losses: Mapping[str, tuple[LossVariant, ...]]  # name -> the variants from which validation chooses
-    settings: Mapping[str, Any]  # settings of all runs, except for kinds of rankers with separate settings
-    search: Mapping[str, Any]  # setting -> its choices or its range
+    losses: Mapping[str, tuple[LossVariant, ...]]  # variants by name of the loss; validation chooses one variant
+    settings: Mapping[str, Any]  # settings of all runs of rankers with `RankerKind.shares_settings`
+    search: Mapping[str, Any]  # choices or range of each searched setting
     trials: int  # number of settings drawn for each row
     search_seed: int  # random seed of the draw
-    choose: str  # metric on the validation lists that chooses the settings
+    choose: str  # metric by which settings are chosen on the validation lists
     metrics: tuple[str, ...]  # metrics on the test lists
     refit: bool  # True: the final runs are trained on the train and validation lists
     spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
     notes: str  # settings that the paper states, and our choices
-    later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet -> reason
+    later: Mapping[str, str]  # reason by row of the paper, for rows that rankgrad does not support yet
     raw: Mapping[str, Any]  # content of the file
 
     def reduced(self, form: str) -> "Recipe":
-        """Return the reduced form of the recipe, with the overrides in its `quick` or `smoke` part (see `merge`).
+        """Return a reduced form: the recipe merged with its part `quick` or `smoke` (see `merge`).
 
         Args:
             form: `"quick"` or `"smoke"`.
@@ -89,7 +89,7 @@ class Recipe:
         """Return the recipe with only some of its data sets. If you also call `reduced`, call it first.
 
         Args:
-            labels: names of data sets in the table; upper and lower case are equal.
+            labels: names of data sets in the table; upper and lower case have the same meaning.
         """
         known = {source.label.lower(): place for place, source in enumerate(self.data)}
         for label in labels:
@@ -120,7 +120,7 @@ class Recipe:
 
     @property
     def cell_count(self) -> int:
-        """Maximum number of cells, computed without making the cells."""
+        """Maximum number of cells; this property does not make the cells."""
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
@@ -131,7 +131,7 @@ class Recipe:
     def rows(self, source: RecipeData) -> list[ModelLossPair]:
         """Return the rows of a data set's table: each ranker with each of its losses.
 
-        A ranker without losses has the losses of the recipe.
+        A ranker for which the recipe gives no separate losses has the losses of the recipe.
 
         Args:
             source: entry of `data`.
@@ -150,9 +150,9 @@ class Recipe:
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
     def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
-        """Return the best run on validation for each data set, fold, ranker and loss; among equal runs, the first.
+        """Return the best run on validation for each data set, fold, ranker and loss; if runs are equal, the first.
 
-        Runs that are not in `finished` or have no value have failed, and are never chosen.
+        A run that is not in `finished`, or whose value is None or NaN, is never chosen.
 
         Args:
             finished: tuning runs that have ended, in any order.
@@ -221,7 +221,7 @@ def load_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Recipe:
-    """Make a recipe from the content of its file, and check it together with its quick and smoke forms.
+    """Make a recipe from the content of its file; check the recipe and its quick and smoke forms.
 
     Args:
         raw: mapping that was read from YAML.
@@ -250,7 +250,7 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """Return the settings that differ from their defaults; model, loss, metric, seed and searched settings are kept."""
+    """Remove settings that equal their defaults, except for model, loss, metric, seed and searched settings."""
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

@@ -11,7 +11,7 @@ from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw `trials` settings from a search space; a grid with at most `trials` settings is returned completely.
+    """Draw `trials` settings from a search space; a grid of at most `trials` settings is returned completely.
 
     Args:
         space: mapping from each setting to a list of choices, or to a range `{low, high, log}`.
@@ -31,7 +31,7 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
     places: Sequence[int] = range(math.prod(sizes))
     if trials < len(places):
         places = sorted(generator.choice(len(places), trials, replace=False).tolist())
-    # Indices into a grid in which the last setting changes fastest.
+    # These are indices into a grid in which the last setting changes fastest.
     grids = (np.unravel_index(place, sizes) if sizes else () for place in places)
     return [{name: space[name][at] for name, at in zip(space, grid, strict=True)} for grid in grids]
 

@@ -19,7 +19,8 @@ def curve_rows(results: Iterable[Any]) -> Rows:
     """Return the validation metric over epochs: one row per data set, model, loss and epoch.
 
     Values are means over folds and seeds. `best` is the best value up to the epoch; a run that stopped early keeps its
-    best value. `own` is the value at the epoch, for the runs that have not stopped; `runs` is their number.
+    best value. `own` is the value at the epoch; only runs that have not stopped count. `runs` is the number of these
+    runs.
     """
     groups: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for run in results:
@@ -75,8 +76,8 @@ def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
 def sensitivity_rows(results: Iterable[Any]) -> Rows:
     """Return the validation metric for each learning rate: one row per data set, model, loss and rate.
 
-    For each fold and trial, only the best variant of a loss counts, as in tuning. `value` is the mean over folds and
-    trials with this learning rate; `low` and `high` are the smallest and the largest value.
+    As in tuning, only the best variant of a loss counts for each fold and trial. `value` is the mean over folds and
+    trials with this learning rate; `low` and `high` are the smallest and the largest of these values.
     """
     rates = [kind.rate for kind in kinds() if kind.rate is not None]
     best: dict[tuple[Any, ...], float] = {}
@@ -103,18 +104,18 @@ def sensitivity_rows(results: Iterable[Any]) -> Rows:
 
 
 def validation_metric(run: Any) -> str:
-    """Return the metric on the validation lists that chose the epoch."""
+    """Return the metric by which the epoch was chosen on the validation lists."""
     return str(run.cell.settings.get("metric", "nDCG@10"))
 
 
 def trained_seconds(run: Any) -> float:
-    """Return the seconds of training of a run, without validation; if these are unknown, with validation."""
+    """Return the seconds of training, without validation; if this time is unknown, the time includes validation."""
     seconds = [row["seconds"] for row in run.history if "seconds" in row]
     return float(sum(seconds)) if seconds else float(run.seconds)
 
 
 def by_column(rows: Rows) -> dict[str, Any]:
-    """Convert rows to columns, for a page. Texts become indices; numbers are rounded to five significant digits.
+    """Convert rows to columns, for a page. Texts become indices. Numbers are rounded to five significant digits.
 
     Example:
         >>> by_column([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
@@ -132,7 +133,7 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Set the name of each point, or an empty name if it would overlap another name; tooltips show all names."""
+    """Set the name of each point. A name that would overlap another name becomes empty; tooltips show all names."""
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
     taken: list[tuple[float, float, float]] = []
@@ -167,6 +168,6 @@ def _row(names: Sequence[Any], **numbers: Any) -> dict[str, Any]:
 
 
 def _thinned(length: int) -> Iterator[int]:
-    """Yield the numbers 0 to length - 1, or every n-th of them and the last."""
+    """Yield the numbers 0 to length - 1, or only every n-th number and the last."""
     step = -(-length // _POINTS)
     yield from (place for place in range(length) if place % step == 0 or place == length - 1)

@@ -1,4 +1,4 @@
-"""Draw the charts of a report with Altair, for the page and for figures; on the page, readers select the data."""
+"""Draw the charts of a report with Altair, for the page and for figures; readers of the page select the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 # hard to see on a dark or a light background.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#808080")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (1, 3))
-DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # names of the dashes
+DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # names of the dash patterns
 SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 PARAMETERS = {"gain_base": "gain base b_g", "discount_base": "discount base b_d", "alpha": "sharpness alpha"}
 FIGURE = {"width": 520, "height": 300}
@@ -22,18 +22,18 @@ class ChartSelection:
     data: str
     model: str
     metric: str
-    losses: tuple[str, ...]  # all losses of the study: a loss has the same colour in all charts
+    losses: tuple[str, ...]  # all losses of the study, so that a loss has the same colour in all charts
     rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None for the page, which supplies the rows
 
 
 def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
-    """Return the colour, dash and shape of each loss: colours change first, then dashes and shapes."""
+    """Return the colour, dash and shape of each loss. Dash and shape change only after all colours are used."""
     n = len(COLOURS)
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
 def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
-    """Draw the validation metric over epochs or trees, one line per loss; with `dots`, also the points."""
+    """Draw the validation metric over epochs or trees, one line per loss; with `dots`, also draw the points."""
     import altair as alt
 
     value = alt.param(name="shown", value="best")
@@ -54,14 +54,17 @@ def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch")
 def learned(
     choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
 ) -> Any:
-    """Draw a learned parameter over epochs or trees, one line per fold and seed; colours are folds, dashes losses."""
+    """Draw a learned parameter over epochs or trees, one line per fold and seed.
+
+    The colour shows the fold, and the dash shows the loss.
+    """
     import altair as alt
 
     legend = alt.Legend(orient="bottom") if len(folds) > 1 else None
     # The text of the page names the dash of each loss.
     dashed = alt.Legend(title=None) if choice.rows is not None and len(losses) > 1 else None
     colours = alt.Scale(domain=list(folds), range=[COLOURS[i % len(COLOURS)] for i in range(len(folds))])
-    # The prefix is needed because the name may equal a property that all JavaScript objects have.
+    # The prefix is needed, because the name of a parameter may equal a property that all JavaScript objects have.
     title = PARAMETERS.get(parameter, f"parameter {parameter}")
     dashes = alt.Scale(domain=list(losses), range=[DASHES[i % len(DASHES)] for i in range(len(losses))])
     return (
@@ -128,7 +131,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
 
 
 def gains(choice: ChartSelection) -> Any:
-    """Draw the difference of each query between two models, sorted; the page computes the rows."""
+    """Draw the difference between two models for each query, sorted by difference; the page computes the rows."""
     import altair as alt
 
     return (
@@ -159,7 +162,10 @@ def save(chart: Any, stem: Any) -> None:
 
 @cache
 def library() -> str:
-    """Return one script with Vega, Vega-Lite and Vega-Embed, in the versions for Altair; it defines `vegaEmbed`."""
+    """Return one script with Vega, Vega-Lite and Vega-Embed, in the versions that Altair needs.
+
+    The script defines `vegaEmbed`.
+    """
     import altair as alt
     import vl_convert
 
@@ -190,7 +196,7 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Return the colour, and the dash or shape, by loss. Figures have a legend; the page has one for all charts."""
+    """Return the colour, and the dash or shape, by loss. A figure has a legend; the page has one for all charts."""
     import altair as alt
 
     domain, looks = list(choice.losses), styles(choice.losses)
@@ -221,5 +227,5 @@ def _tooltip(*names: str, **titled: str) -> list[Any]:
 
 
 def _title(text: str) -> str:
-    """Replace characters that could end a string in Vega's expressions: Vega-Lite inserts titles without escaping."""
+    """Replace characters that could end a string in Vega's expressions, because Vega-Lite does not escape titles."""
     return "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in text)

@@ -1,4 +1,4 @@
-"""Write the page of a report: tables as HTML, everything else as data for the program in `web/`."""
+"""Write the page of a report: tables are HTML, everything else is data for the program in `web/`."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def page(studies: Sequence[Study]) -> str:
 def policy(style: str, *scripts: str) -> str:
     """Return the Content-Security-Policy of the page: only the given scripts run, and nothing is loaded.
 
-    Therefore a text that became an element of the page by mistake could not run code or send data.
+    Therefore a text that is inserted into the page without escaping cannot run code or send data.
     """
 
     def known(text: str) -> str:

@@ -11,7 +11,7 @@ from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.statistics import over_seeds
 
 FIRST = 10  # number of documents shown per list
-SKIPPED = 0xFFFF  # code of a missing value, such as that of a skipped query
+SKIPPED = 0xFFFF  # code of a missing value, for example of a skipped query
 _IDS = 300_000  # maximum number of characters of document ids; if there are more, the page shows document numbers
 
 Key = tuple[int | None, str]  # fold and query
@@ -23,15 +23,15 @@ def explorer(
 ) -> Any:
     """Return the queries of one data set for the page; None if the results have no values per query.
 
-    Values are means over seeds; lists are those of the first seed. If all queries need more than `limit` characters,
-    only the queries whose values differ most between models are kept.
+    Values are means over seeds. The ranked lists are from the first seed. If all queries need more than `limit`
+    characters, only the queries whose values differ most between models are kept.
 
     Args:
         table: table of the data set; its rows are the models to choose from.
         results: results of the final cells.
         root: folder of the data sets, for the labels of the documents.
         lists: if False, the ranked lists are left out.
-        limit: maximum number of characters.
+        limit: maximum number of characters of the queries.
     """
     runs_here = [run for run in results if run.cell.label == table.data]
     systems = {(row.model, row.loss): _by_fold(runs_here, row.model, row.loss) for row in table.rows}
@@ -85,7 +85,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the labels, ids and first documents of each query and an empty text; or None and the reason."""
+    """Return labels, ids and first documents of each query, and an empty text; if this fails, None and the reason."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
@@ -120,7 +120,7 @@ def _lists(
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Return the indices of the queries that differ most, sorted; `values` is `(systems, queries)`."""
+    """Return the sorted indices of the queries that differ most; `values` is `(systems, queries)`."""
     if values.shape[1] <= most:
         return np.arange(values.shape[1])
     apart = np.where(np.isnan(values), -np.inf, values).max(0) - np.where(np.isnan(values), np.inf, values).min(0)
@@ -128,7 +128,7 @@ def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]
 
 
 def _coded(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Encode values `(systems, queries)` as 16-bit numbers between the lowest and the highest, one text per system."""
+    """Encode values `(systems, queries)` as 16-bit numbers on the scale from lowest to highest; one text per system."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     step = (high - low) / (SKIPPED - 1) or 1.0

@@ -17,7 +17,7 @@ class ChartPanel(NamedTuple):
     """A chart with its heading and caption."""
 
     chart: str  # name of the chart
-    rows: str  # name of the rows that it shows
+    rows: str  # name of the rows that the chart shows
     heading: str
     caption: str
     draw: Callable[[ChartSelection], Any]  # function that draws the chart
@@ -35,7 +35,7 @@ class Study:
     models: tuple[str, ...]
     losses: tuple[str, ...]
     metrics: tuple[str, ...]  # names of metrics as shown
-    validation_metric: str  # metric on the validation lists that chooses the settings
+    validation_metric: str  # metric by which settings are chosen on the validation lists
     step: str  # unit of progress along a learning curve: epoch or tree
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # data of the query explorer, by data set
@@ -117,7 +117,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _few(rows: chart_data.Rows) -> bool:
-    """Return True if all lines have at most 10 epochs; then their points are also drawn."""
+    """Return True if all lines have at most 10 epochs; then the points of the lines are also drawn."""
     return max(row["epoch"] for row in rows) <= 10
 
 

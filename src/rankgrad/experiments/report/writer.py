@@ -19,7 +19,7 @@ QUERIES = 1_200_000  # maximum number of characters of all query explorers of a 
 
 
 def find_results(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the path if it contains results, otherwise the results folders and packed files in this folder.
+    """Return the path itself if it contains results, otherwise the results folders and packed files in this folder.
 
     Example:
         >>> find_results("no/such/results")
@@ -43,7 +43,7 @@ def gather(
 
     Args:
         path: path of results, as for `find_results`.
-        recipes: recipes to use instead of the recipe in the results; each gives one study.
+        recipes: recipes to use instead of the recipe in the results; one study is made for each recipe.
         root: folder of the data sets, for the labels of the documents; None: the default of `rankgrad.data.load`.
         lists: if False, the page has no ranked lists.
     """

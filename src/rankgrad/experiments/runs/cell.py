@@ -34,7 +34,7 @@ class Cell:
     loss: str  # name of the loss
     variant: str | None  # spec of the loss, if its name has several variants; otherwise None
     settings: dict[str, Any]  # settings of the run, including the seed
-    metrics: tuple[str, ...]  # metrics on the test lists; for a tuning cell, on the validation lists
+    metrics: tuple[str, ...]  # metrics on the test lists or, for a tuning cell, on the validation lists
     stage: str  # "tune" or "final"
     refit: bool  # True: train on the train and validation lists, for the number of epochs in the settings
     trial: int  # number of the drawn setting, from 0

@@ -68,9 +68,10 @@ class _Unpacked:
 
 
 def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an `.npz` file of results, numbers or texts; `name` is the name of the file in errors.
+    """Read the arrays of a result from an `.npz` file; `name` is the name of the file in errors.
 
     `numpy.load` allocates the size that a file declares. This function first checks that the content has that size.
+    The arrays contain numbers or texts.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
@@ -79,7 +80,7 @@ def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in file.infolist()}
             return _fitting({key: _array(file.read(entry)) for key, entry in entries.items()})
     except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        # RuntimeError: encrypted, or compressed by an unknown method.
+        # zipfile raises RuntimeError if the content is encrypted, or compressed by an unknown method.
         how = "delete it and the .json of the same name, and run the experiment again"
         raise ValueError(f"{name} must contain the arrays of a result ({how}); got the error {error}") from error
 
@@ -107,7 +108,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _fitting(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Check that the arrays are query ids, one value per query for each metric and, optionally, scores; return them."""
+    """Check and return the arrays: query ids, one value per query for each metric and, optionally, scores."""
     for name, array in arrays.items():
         if (array.dtype.kind == "U") != (name == "queries"):
             what = "text" if name == "queries" else "numbers"

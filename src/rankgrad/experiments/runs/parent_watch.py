@@ -12,13 +12,14 @@ _PR_SET_PDEATHSIG = 1  # constant of <sys/prctl.h>
 def end_with_parent(by_main_thread: bool = True) -> None:
     """End this process, which `multiprocessing` started, as soon as its parent has ended.
 
-    A killed parent cannot send a message, but the system closes its pipe. A thread of this process waits until the pipe
-    is closed. The thread cannot run during a long call into C that holds the GIL. Therefore, on Linux the kernel
-    also ends the process.
+    A killed parent cannot send a message, but the operating system closes the pipe of the parent. A thread of this
+    process waits until the pipe is closed. The thread cannot run during a long call into C that holds the GIL.
+    Therefore, on Linux the kernel also ends this process.
 
     Args:
-        by_main_thread: True if the main thread of the parent started this process. For Linux, the parent is the thread
-            that started this process. A thread that is not the main thread may end before its process.
+        by_main_thread: True if the main thread of the parent started this process. If False, the kernel is not used,
+            because Linux ends this process when the thread that started it ends, and only the main thread lives as
+            long as the parent process.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,4 +1,4 @@
-"""A pool of processes for many tasks: each process runs many tasks, and a process that dies is replaced."""
+"""Run many tasks in a pool of processes. Each process runs many tasks, and a process that dies is replaced."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rankgrad.experiments.runs.parent_watch import end_with_parent
 
-TRIES = 2  # number of attempts at a task whose process dies
+TRIES = 2  # maximum number of attempts to run a task, if the process dies during each attempt
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -23,7 +23,7 @@ class Task(NamedTuple):
     name: str  # unique name
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    affinity: Hashable = None  # tasks with an equal value, such as their data, run in the same process if possible
+    affinity: Hashable = None  # tasks with the same value, for example the same data, share a process if possible
 
 
 class TaskResult(NamedTuple):
@@ -44,7 +44,7 @@ def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """Call the function, and return its value and None, or None and the text of its error."""
+    """Call the function. Return its value and None; if it raises an error, return None and the traceback."""
     try:
         return function(*arguments), None
     except Exception:
@@ -54,8 +54,8 @@ def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any
 class Pool:
     """A pool of `jobs` processes that run tasks; use it in a `with` statement, or call `close`.
 
-    A process that dies is replaced. Its task is tried again, and fails if the second process also dies. All processes
-    end when their parent process ends, for any reason.
+    A process that dies is replaced. Its task is run again in a new process, and fails if this process also dies. All
+    processes end when their parent process ends, for any reason.
 
     Example:
         >>> with Pool(2) as pool:
@@ -130,7 +130,7 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs, _in_main_thread()), daemon=True)
         with _setting_for_children(threads):
             self.process.start()
-        theirs.close()  # so that the pipe is closed when the process dies
+        theirs.close()  # otherwise the pipe would stay open when the process dies
         self.task: Task | None = None
         self.affinity: Hashable = None
 

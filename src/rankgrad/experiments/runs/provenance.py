@@ -11,11 +11,11 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of this package, with `-dirty` if files were changed; outside a repository, its version."""
+    """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version."""
     package = Path(__file__).parent.parent
     released = f"version {versions().get('rankgrad', 'unknown')}"
     try:
-        # A package that is only installed inside another repository does not have the commit of that repository.
+        # If the package is installed inside another repository, the commit of that repository must not be used.
         ours = _git(package, "ls-files", "--error-unmatch", "__init__.py")
         described = _git(package, "describe", "--always", "--dirty")
     except (OSError, subprocess.SubprocessError):

@@ -8,11 +8,11 @@ from rankgrad.experiments.runs.process_pool import TRIES, Task, TaskResult, atte
 
 
 class RayPool:
-    """A pool that runs tasks on Ray, with one processor per thread; use it in a `with` statement.
+    """A pool that runs tasks on Ray and reserves one processor per thread; use it in a `with` statement.
 
     Args:
-        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: chosen by `ray.init`. An
-            existing connection is used.
+        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: chosen by `ray.init`. If
+            Ray is already connected, this connection is used.
         threads: number of threads per task.
     """
 
@@ -54,7 +54,7 @@ class RayPool:
                 ray.cancel(left, force=True)
 
     def close(self) -> None:
-        """Disconnect from the cluster, which keeps running."""
+        """Disconnect from the cluster, if this pool made the connection; the cluster keeps running."""
         if self._ours:
             self._ray.shutdown()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value
 
-_LEARNED = 100  # maximum number of learned parameters of a loss; the report has a chart for each
+_LEARNED = 100  # maximum number of learned parameters of a loss; the report has one chart per parameter
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -32,7 +32,7 @@ def check_record(record: Any) -> dict[str, Any]:
         if "epoch" not in row:
             bad_value(f"history[{place}]", "have the key 'epoch'", "no such key")
         for name, value in row.items():
-            if type(value) is not float or not -1e100 < value < 1e100:  # most values need no further check
+            if type(value) is not float or not -1e100 < value < 1e100:  # this quick test accepts most values
                 _number(f"history[{place}].{name}", value, none=name != "epoch")
     _cell(record["cell"])
     return dict(record)

@@ -36,12 +36,12 @@ class CellResult:
     """Result of one cell. The values per query are read from disk when they are needed."""
 
     cell: Cell
-    validation: dict[str, float]  # value by metric; NaN if the loss was not finite; NaN is never chosen
+    validation: dict[str, float]  # value by metric; NaN if the loss was not finite; a run with NaN is never chosen
     test: dict[str, float]  # mean by metric; empty for tuning cells, which never use the test lists
     epoch: int  # number of the epoch that was kept
     history: list[dict[str, Any]]  # one row per epoch
     learned: dict[str, Any]  # parameters that the loss has learned
-    seconds: float  # seconds of training; the first run of a process also loads and compiles
+    seconds: float  # seconds of training; in the first run of a process, this includes loading and compiling
     peak_memory: int  # peak memory in bytes
     parameters: int  # number of parameters of the ranker
     commit: str
@@ -105,7 +105,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 
     Args:
         path: path of the folder or file.
-        recipe: recipe to use instead of the one in the folder; several recipes may share a folder.
+        recipe: recipe to use instead of the recipe in the folder; several recipes may share a folder.
 
     Example:
         >>> read_results("no/such/results")
@@ -135,23 +135,24 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 def chosen(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
     """Return the tuning results that validation chooses.
 
-    Rows with settings that have not been tried are left out, so that all rows are tuned equally."""
+    A row is left out as long as some of its settings have not been tried, so that all rows are tuned equally.
+    """
     waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in results}
     return recipe.chosen(each for each in results.values() if each.cell.group not in waiting)
 
 
 def result_file(cell: Cell, folder: Path) -> Path:
-    """Path of a cell's result file; its arrays are in the `.npz` file of the same name."""
+    """Return the path of a cell's result file; the arrays of the result are in the `.npz` file of the same name."""
     return folder / CELLS / f"{cell.key}.json"
 
 
 def failure_file(cell: Cell, folder: Path) -> Path:
-    """Path of the file with the traceback of a failed cell."""
+    """Return the path of the file that contains the traceback of a failed cell."""
     return folder / FAILED / f"{cell.key}.txt"
 
 
 def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
-    """Read the result of a cell; return None if there is no result."""
+    """Read the result of a cell; None if there is no result."""
     path = result_file(cell, folder)
     return _in_file(path) if path.is_file() else None
 

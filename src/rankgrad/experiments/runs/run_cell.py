@@ -31,7 +31,7 @@ class TrainedCell(NamedTuple):
     device: str
     validation: dict[str, float]  # value by metric; empty without validation lists
     epoch: int  # number of the epoch, or number of trees, that was kept
-    history: list[dict[str, Any]]  # one row per epoch or tree, with its number under `epoch`
+    history: list[dict[str, Any]]  # one row per epoch or tree; the key `epoch` has the number of the epoch or tree
     learned: dict[str, Any]  # parameters that the loss has learned
     parameters: int  # number of parameters of the ranker
     versions: dict[str, str]
@@ -51,11 +51,11 @@ def run_cell(
     cell, a loss that is not finite is an error.
 
     Args:
-        cell: cell to run; if it has a result, nothing is done.
+        cell: cell to run; a cell that has a result is not run again.
         folder: folder of the results.
         root: folder of the data sets.
-        device: device to use instead of the one in the cell's settings; the default is the CPU. It is written to the
-            result, but is not part of the cell's key.
+        device: device to use instead of the device in the cell's settings; the default is the CPU. The device is
+            written to the result, but is not part of the cell's key.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
@@ -108,7 +108,7 @@ def run_cell(
 
 
 def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | None = None) -> TrainedCell:
-    """Train the ranker of a cell; `device` replaces the device in its settings."""
+    """Train the ranker of a cell; `device` replaces the device in the settings of the cell."""
     kind = kind_of(cell.settings["model"])
     settings = kind.on_device(cell.settings, device or cell.settings.get("device", "cpu"))
     model = kind.fit(settings, data, validation, progress=False)
@@ -123,7 +123,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 def _lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """Return the lists of a cell and the texts of warnings; the result is cached for the next cells of the process."""
+    """Return the lists of a cell and the texts of warnings; both are cached for the next cells of this process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
@@ -156,7 +156,7 @@ def _training_record(trained: TrainedCell) -> dict[str, Any]:
 
 
 def _median(seconds: list[float]) -> float:
-    """Return the median, because the first epoch may also compile kernels; 0 for an empty list."""
+    """Return the median; 0 for an empty list. A mean would include the time to compile kernels in the first epoch."""
     return float(np.median(seconds)) if seconds else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Run all cells of a recipe: tune, choose settings, run them with every seed. Cells with a result are not run again."""
+"""Run all cells of a recipe: tune, choose settings, run final cells. Cells with a result are not run again."""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from rankgrad.lock import locked
 
 
 class CellProgress(NamedTuple):
-    """Progress of a run: one cell is done or has failed."""
+    """Progress of a run, after a cell is done or has failed."""
 
     cell: Cell
     result: CellResult | None  # None if the cell has failed
@@ -56,7 +56,7 @@ def run_recipe(
         root, device, cache: arguments of `run_cell`.
     """
     folder = Path(folder).absolute()
-    # Absolute paths, because a process on another machine may have a different current folder.
+    # The paths must be absolute, because a process on another machine may have a different current folder.
     where = (str(folder), _absolute(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")))
     options = (device, None if cache is None else _absolute(cache))
     total, done = len(recipe.cells_to_tune()) + recipe.final_count, 0
@@ -76,7 +76,7 @@ def run_recipe(
 
 
 def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
-    """Yield the tuning cells; then the final cells, with the settings that the tuning results choose."""
+    """Yield first the tuning cells, then the final cells with the settings that the tuning results choose."""
     tuning = recipe.cells_to_tune()
     yield tuning
     tried = {cell.key: found for cell in tuning if (found := read_cell_result(cell, folder)) is not None}

@@ -1,7 +1,7 @@
 """Tables of experiments: our numbers next to the published numbers, with spread, tests and footnotes.
 
 - `table` computes a table from results; `footnotes` writes its notes; `published` reads the numbers that papers print.
-- `text` writes a table for the terminal and in Markdown, `latex` in LaTeX.
+- `text` writes a table for the terminal and in Markdown; `latex` writes a table in LaTeX.
 """
 
 from rankgrad import moved

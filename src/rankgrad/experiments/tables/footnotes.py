@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
-    """Yield the notes of a table, one or two sentences each."""
+    """Yield the notes of a table; each note has one or two sentences."""
     same: dict[str, list[str]] = {}
     for metric, conventions in table.conventions.items():
         text = ", ".join(f"{key} {value}" for key, value in conventions.items() if key != "k")

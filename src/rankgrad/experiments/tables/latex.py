@@ -1,4 +1,4 @@
-r"""Write a table in LaTeX, as one or more `table*` that fit a page of `article`; it needs only `booktabs`."""
+r"""Write a table in LaTeX, as one or more `table*` that fit a page of `article`; the LaTeX needs only `booktabs`."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ def latex(table: "Table") -> str:
 
 
 def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the LaTeX lines of some rows and metrics. If there are several models, each is named above its losses."""
+    """Yield the LaTeX lines of some rows and metrics. If there are several models, a model is above its losses."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
     yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"
@@ -66,7 +66,7 @@ def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[s
 
 
 def _heads(groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the headings: first the metrics; then, if a metric has several columns, the heads of the columns."""
+    """Yield the headings: first the metrics; then, if a metric has several columns, the headings of the columns."""
     top, rules, below, at = ["loss"], [], [""], 2
     for group in groups:
         name = r"\\".join(map(_escape, _lines(group[0].metric)))
@@ -82,7 +82,7 @@ def _heads(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _lines(metric: str) -> list[str]:
-    """Return the lines of a metric's heading; options are on the second line: nDCG@10, then (empty='one')."""
+    """Return the lines of a metric's heading; its options are on the second line, as in nDCG@10, (empty='one')."""
     name, bracket, rest = metric.partition("(")
     options, _, cutoff = rest.rpartition(")")
     return [name + cutoff, f"({options})"] if bracket else [metric]

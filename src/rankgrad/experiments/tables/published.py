@@ -22,7 +22,7 @@ class PublishedNumber:
     metric: str  # our spec of the metric, with the conventions of the paper if they are known
     value: float | None  # None if the number is missing in our copy of the paper
     spread: float | None = None  # number after ±
-    mark: str | None = None  # mark of significance
+    mark: str | None = None  # mark of significance that the paper prints
     comparable: bool = True  # False if rankgrad cannot train this model or loss yet
 
 
@@ -34,9 +34,9 @@ class PublishedTable:
     paper: str
     table: str
     page: int
-    scale: float  # 100 if the paper prints percent
-    conventions: str  # conventions of the metrics, as text
-    slips: str  # numbers that are damaged or contradict each other, as text
+    scale: float  # factor of the printed numbers: 100 if the paper prints percent, otherwise 1
+    conventions: str  # text about the conventions of the metrics
+    slips: str  # text about doubtful numbers, such as unreadable or contradictory ones
     rows: tuple[PublishedNumber, ...]
 
 

@@ -31,14 +31,14 @@ class TableEntry:
 
     mean: float | None = None  # mean over seeds and folds of the means over queries
     runs: int = 0  # number of runs that are done
-    wanted: int = 0  # number of seeds times number of folds; 0 in a row that only the paper has
+    wanted: int = 0  # number of seeds times number of folds; 0 if only the paper has this row
     queries: int = 0  # number of queries that are not skipped, over all folds
-    spread: float | None = None  # standard deviation over seeds of the mean over folds, or half of its interval
+    spread: float | None = None  # of the means over folds: standard deviation over seeds, or half of the interval
     best: bool = False  # True for the best row among those with the same model
-    difference: float | None = None  # difference to the reference row, mean over queries
+    difference: float | None = None  # mean over queries of the difference from the reference row
     interval: tuple[float, float] | None = None  # 95% bootstrap interval of the difference
     p: float | None = None  # p-value of the test against the reference row
-    adjusted: float | None = None  # p-value, adjusted for all comparisons of the column
+    adjusted: float | None = None  # p-value after adjustment for all comparisons of the column
     mark: str = ""  # mark of significance
     printed: float | None = None  # number of the paper
     gap: float | None = None  # mean - printed
@@ -56,14 +56,14 @@ class TableRow:
     model: str
     loss: str
     entries: Mapping[str, TableEntry]  # numbers by metric
-    trials: tuple[int, ...] = (1,)  # number of settings tried per fold and variant; several numbers if they differ
+    trials: tuple[int, ...] = (1,)  # numbers of settings tried per fold and variant, without duplicates
     variants: tuple[str, ...] = ()  # variants of the loss, from which validation chose
     chosen: tuple[str, ...] = ()  # variants that validation chose, over all folds
 
 
 @dataclass(frozen=True)
 class Table:
-    """Table of one data set. `str` gives Markdown; `rich`, `latex` and `to_dict` give other forms."""
+    """Table of one data set. `str` returns Markdown; `rich`, `latex` and `to_dict` return other forms."""
 
     title: str
     data: str
@@ -92,7 +92,7 @@ class Table:
         return markdown(self)
 
     def latex(self) -> str:
-        r"""Return LaTeX that needs `\usepackage{booktabs}`, in parts that fit a page; the last part has the notes."""
+        r"""Return LaTeX that needs `\usepackage{booktabs}`. Each part fits a page; the last part has the notes."""
         from rankgrad.experiments.tables.latex import latex
 
         return latex(self)
@@ -123,10 +123,10 @@ def tables(results: "Results", metrics: Iterable[str] | str | None = None) -> li
 def table(results: "Results", data: str, metrics: Iterable[str] | str | None = None) -> Table:
     """Compute the table of one data set: one row per model and loss, one number per metric.
 
-    A number is the mean over seeds and folds. If runs are missing, it is shown with the number of runs, and is neither
-    tested nor compared. Rows are tested against the best row with the same model, or against the row with the loss in
-    `tests.against` of the recipe. p-values are adjusted for all comparisons of a column. Rows that only the paper has
-    are last.
+    A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and
+    is neither tested nor compared. Rows are tested against the best row with the same model, or against the row
+    with the loss in `tests.against` of the recipe. p-values are adjusted for all comparisons of a column. Rows that
+    only the paper has are last.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`.
@@ -181,7 +181,7 @@ def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Li
 
 
 def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEntry:
-    """Compute the entry of a row and metric, without tests."""
+    """Compute the entry of a row for a metric; tests are added later."""
     folds, seeds = source.folds, source.seeds
     means, counted = {}, {}
     for place, run in line.runs.items():
@@ -205,7 +205,7 @@ def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEn
 def _tested(
     lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance", folds: Sequence[int | None]
 ) -> list[TableEntry]:
-    """Return the entries of a column with the best rows marked, and with the tests against the reference rows."""
+    """Return the entries of a column; mark the best rows, and add the tests against the reference rows."""
     higher = parse_metric(metric).higher_is_better
     column, pairs = list(column), {}
     for places in _blocks(lines, column):
@@ -243,7 +243,7 @@ def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]
 
 
 def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[Any, Any]:
-    """Return the query ids of all folds, and their values averaged over seeds."""
+    """Return the query ids of all folds, and the mean over seeds of each query."""
     parts = []
     for fold in folds:
         runs = [run for (of, _), run in sorted(line.runs.items(), key=lambda item: item[0][1]) if of == fold]
@@ -252,7 +252,7 @@ def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[A
 
 
 def _with_published(entry: TableEntry, recipe: "Recipe", data: str, line: _Line, metric: str) -> TableEntry:
-    """Return the entry with the number of the paper, and our difference to that number."""
+    """Return the entry with the number of the paper, and the difference of our number from that number."""
     theirs = _published(recipe, data, line.model, line.loss, metric)
     gap = None if theirs is None or entry.mean is None or not entry.complete else entry.mean - theirs
     return replace(entry, printed=theirs, gap=gap)
@@ -276,7 +276,7 @@ def _published(recipe: "Recipe", data: str, model: str, loss: str, metric: str) 
 
 
 def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Return the numbers of settings tried for each model and loss; rows without tuning cells are left out."""
+    """Return how many settings were tried for each model and loss; rows without tuning cells are left out."""
     wanted = [cell for cell in recipe.cells_to_tune() if cell.label == data]
     found = Counter((run.cell.group, run.cell.variant) for run in results.tuned())
     counts: dict[tuple[str, str], set[int]] = {}
@@ -286,7 +286,7 @@ def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, 
 
 
 def _plain(value: Any) -> Any:
-    """Convert mappings to dictionaries and sequences to lists, at every depth."""
+    """Convert mappings to dictionaries and sequences to lists, also inside other values."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Write a table as text, for the terminal and in Markdown; also make the columns that all forms show."""
+"""Write a table for the terminal and in Markdown, and compute the columns that all forms of a table show."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -25,7 +25,7 @@ class Column(NamedTuple):
     """One column of numbers."""
 
     metric: str  # name of the metric as shown
-    head: str  # ours, p, paper or diff
+    head: str  # heading: ours, p, paper or diff
     numbers: list[NumberText]  # one per row
 
 
@@ -43,7 +43,7 @@ def columns(table: "Table", metric: str) -> list[Column]:
 
 
 def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
-    """Return the headings of the name columns, and the model and the loss of each row; a single model is not shown."""
+    """Return the headings and the names of each row: model and loss, or only the loss if there is a single model."""
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
@@ -66,7 +66,7 @@ def subject(table: "Table") -> str:
 def side_by_side(
     groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]
 ) -> list[list[list[Column]]]:
-    """Split metrics into parts; each part has as many metrics as fit next to each other, at least one."""
+    """Split metrics into parts; each part has as many metrics as fit next to each other, but at least one."""
     parts: list[list[list[Column]]] = []
     for group in groups:
         if parts and fits([*parts[-1], group]):
@@ -77,7 +77,7 @@ def side_by_side(
 
 
 def rich(table: "Table", width: int = 80) -> "RenderableType":
-    """Return tables for the terminal, each with as many metrics as fit, then the notes."""
+    """Return tables for the terminal, followed by the notes; each table has as many metrics as fit."""
     from rich.console import Console, Group
     from rich.measure import Measurement
     from rich.table import Table as RichTable
@@ -124,7 +124,7 @@ def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
         # Marks are to the right of the digits, so that the digits stay aligned; `justify` would move the digits.
         marks = max(len(number.mark) for number in column.numbers)
         shown = [number.text.rjust(max(len(n.text) for n in column.numbers)) + number.mark for number in column.numbers]
-        head = column.metric if column.head == "ours" else column.head  # the metric is named once, above ours
+        head = column.metric if column.head == "ours" else column.head  # the metric is shown once, above our numbers
         grid.add_column(Text(head.rjust(max(map(len, shown)) - marks)), no_wrap=True)
         pairs = zip(shown, column.numbers, strict=True)
         fields.append([Text(text, style="bold" if number.strong else "") for text, number in pairs])
