@@ -94,7 +94,7 @@ class RowRanker(BaseEstimator):
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
         scores = self.model_.score(data.features, data.offsets)
-        best_first = np.lexsort((-scores, owner))  # stable, by list and then by score
+        best_first = np.lexsort((-scores, owner))  # a stable sort, by list and then by score
         ranks = np.empty(len(rows), dtype=np.int64)
         ranks[rows[best_first]] = np.arange(len(rows)) - data.offsets[owner] + 1
         return ranks
@@ -191,7 +191,7 @@ def hold_out_rows(
     Args:
         data: training lists.
         weights: document weights `(documents,)`, or None.
-        share: share of the lists to hold out; for less than half a list, no list is held out.
+        share: share of the lists to hold out; if this rounds to 0 lists, no list is held out.
         seed: random seed of the choice.
     """
     kept, held = held_out(data, share, seed)

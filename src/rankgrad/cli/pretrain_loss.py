@@ -23,7 +23,8 @@ def pretrain_loss(
 ) -> None:
     """Train the network that replaces the metric in NeuralLoss, and print how well it agrees with the metric.
 
-    The package already contains trained networks. This command trains a new one. Every step generates new lists.
+    The package already contains trained networks. This command trains a new network. Every training step
+    generates new lists.
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """

@@ -184,7 +184,7 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
 
 
 class _Table:
-    """Common operations on pandas, polars and Arrow tables; imports only the package of the given table."""
+    """Common operations on pandas, polars and Arrow tables. Only the package of the given table is imported."""
 
     def __init__(self, frame: Any) -> None:
         self.kind = type(frame).__module__.split(".")[0]
