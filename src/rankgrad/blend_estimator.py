@@ -39,7 +39,7 @@ def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -
 
 
 class Blend(RowRanker):
-    """Estimator that `blend` returns. `fit` sets `model_`, and `weights_`: one per ranker, at least 0, with sum 1."""
+    """Estimator that `blend` returns. `fit` sets `model_` and `weights_`, one weight per ranker (at least 0, sum 1)."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
         self.rankers = rankers

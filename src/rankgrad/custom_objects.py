@@ -18,7 +18,7 @@ _LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
-    """Return the module and name of an object's function or class, with its options if these are known.
+    """Return the module and name of an object's function or class, and its options if they are known.
 
     Args:
         part: function, `functools.partial`, class or other object.
@@ -108,7 +108,7 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text on one line, shortened if it is long.
+    """Return a text on one line; a long text is shortened.
 
     Args:
         text: text, such as a description.

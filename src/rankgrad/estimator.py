@@ -151,8 +151,8 @@ class Ranker(RowRanker):
             eval_set: validation rows `(X, y)`, which select the epoch and stop the training. If it is a list of pairs,
                 only the first pair is used.
             eval_qid, eval_group: `qid` or `group` of `eval_set`; a list of them if `eval_set` is a list.
-            callbacks: functions that are called with the row of `history_` after each epoch; if one returns a true
-                value, the training ends.
+            callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
+                true value, the training ends.
             init_model: fitted ranker; training starts from its weights and uses its preprocessing unchanged.
         """
         settings = self._settings()

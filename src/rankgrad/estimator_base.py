@@ -152,7 +152,7 @@ def check_lists(qid: Any, group: Any) -> None:
 
 
 def several(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Return `eval_set` as a list of pairs `(X, y)`; it is one pair, or a list of pairs as in LightGBM and XGBoost."""
+    """Return `eval_set` as a list of pairs; it is a pair `(X, y)`, or a list of pairs as in LightGBM and XGBoost."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
@@ -163,7 +163,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return the query ids or list sizes of the first set; `lists` is for one set, or has one entry per set."""
+    """Return the query ids or list sizes of the first set; `lists` describes one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:

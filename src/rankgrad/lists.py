@@ -162,7 +162,7 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
     Args:
         values: one value per list, `(...)`.
         signal: boolean `(...)`, True for a list with signal; the values of lists without signal must be 0.
-        reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for the values.
+        reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for no reduction.
     """
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":

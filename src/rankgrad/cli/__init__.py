@@ -1,4 +1,4 @@
-"""The command line: one file per command. A command imports what it needs when it runs, so that `--help` is fast."""
+"""The command line: one file per command. A command imports packages only when it runs, so that `--help` is fast."""
 
 import os
 import sys

@@ -38,7 +38,7 @@ class DataSource:
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists; it is not read. If `named_in`, the folder of a run, is given, errors name it."""
+        """Check that the data exists; no data is read. Errors name the folder `named_in` of the run, if given."""
         if named_in is not None:
             try:
                 self.check()

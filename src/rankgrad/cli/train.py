@@ -24,7 +24,7 @@ TEXT = "<str>"
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
     """Return the option of a setting. Its value is text, which is checked later, or None if the option is not given."""
-    text = f"{help} ({default})"  # if Typer showed the default, the help would need another line
+    text = f"{help} ({default})"  # a default that Typer shows takes another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 

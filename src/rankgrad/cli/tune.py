@@ -18,7 +18,7 @@ _SHOWN = 5  # number of trials in the table
 
 
 def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text; if Typer showed it, this would need another line."""
+    """Return an option with its default in the help text; a default that Typer shows takes another line."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
@@ -220,7 +220,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
 
 
 def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
-    """Evaluate the model of the best trial on the test lists, if there are any, and save it in the folder."""
+    """Evaluate the model of the best trial on the test lists, if there are any, and save this model in the folder."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 

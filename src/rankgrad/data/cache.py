@@ -209,7 +209,7 @@ class Writer:
 
 @contextmanager
 def writing_cache(folder: Path) -> Iterator[Writer]:
-    """Write a cache in a temporary folder. Rename it to `folder` at the end, or remove it after an error."""
+    """Write a cache in a temporary folder. At the end, rename this folder to `folder`; after an error, remove it."""
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)

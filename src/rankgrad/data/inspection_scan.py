@@ -1,4 +1,4 @@
-"""Scan a data set for an inspection, in one pass over blocks of rows, with little memory."""
+"""Scan a data set for an inspection, in one pass over blocks of rows. This needs little memory."""
 
 from dataclasses import dataclass
 

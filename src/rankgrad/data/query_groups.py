@@ -21,7 +21,7 @@ class QueryRuns:
         self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
     def add(self, path: Path, parsed: ParsedBlock) -> None:
-        """Add the runs of the next block. If the first of them continues the last run so far, it is not added."""
+        """Add the runs of the next block. A first run that continues the last run so far is not added."""
         continues = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
         if len(parsed.rows) == continues:
             return

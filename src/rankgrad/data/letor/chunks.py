@@ -1,4 +1,4 @@
-"""Read LETOR text of any size as a series of small data sets, in one pass, with only some lists in memory."""
+"""Read LETOR text of any size as a series of small data sets, in one pass. Only some lists are in memory."""
 
 import os
 import warnings
