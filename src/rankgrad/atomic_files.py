@@ -1,4 +1,4 @@
-"""Read and write files with a checksum, atomically: a temporary file is written, and then renamed.
+"""Read and write files that contain a hash. Writes are atomic: a temporary file is written, and then renamed.
 
 The hash of a file is in the file itself, so that one rename changes both. A file without a hash is read without a
 check: it was written before version 0.2, or by hand.
@@ -38,9 +38,9 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: folder to clean.
-        name: file or folder that will be written; only its temporary files from dead processes of this machine are
-            removed. With None, all temporary files are removed, except those of live processes of this machine; the
-            caller must have locked the folder.
+        name: name of the file or folder that will be written. Only its temporary files from dead processes of this
+            machine are removed. With None, all temporary files are removed, except those of live processes of this
+            machine; the caller must have locked the folder.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _LEFTOVER.fullmatch(path.name)
@@ -83,7 +83,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Set the file name of a system error in the block, such as a full disk, to this path."""
+    """If the block raises a system error, such as a full disk, set the file name of the error to this path."""
     try:
         yield
     except OSError as error:
@@ -147,7 +147,7 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
     for name, tensor in tensors.items():
         kept[name] = tensor.detach().cpu().contiguous()
         if (place := kept[name].untyped_storage().data_ptr()) in places:
-            kept[name] = kept[name].clone()  # layers share these weights, which the format does not support
+            kept[name] = kept[name].clone()  # the format does not support weights that several layers share
         places.add(place)
     # The hash is part of the facts, because several entries of metadata would have no fixed order in the file.
     header = {**(facts or {}), HASH: _hash_of_tensors(kept, facts or {})}

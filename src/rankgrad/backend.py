@@ -1,4 +1,4 @@
-"""Choose the implementation of the losses: fused kernels or plain PyTorch, and on a GPU a C++ module or Python."""
+"""Choose the implementation of the losses: fused kernels (launched by Python or C++) or plain PyTorch."""
 
 import os
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
 
     Args:
         name: name of the backend. `"auto"` uses the fused kernel if one exists for the loss and the device. `"fused"`
-            uses it also inside `torch.func` transforms, and raises an error if no kernel supports the device or an
-            option. `"plain"` uses PyTorch operations, which are the reference. Losses without any kernel are always
+            uses this kernel also inside `torch.func` transforms; it raises an error if no kernel supports the device or
+            an option. `"plain"` uses PyTorch operations, which are the reference. Losses without any kernel are always
             plain.
         native: True to launch the kernels of eager calls on an NVIDIA GPU from a small C++ module instead of Python.
-            The results are the same. It is off by default, because the first such call on a machine starts the C++
+            The results are the same. C++ is not the default, because the first such call on a machine starts the C++
             compiler in the background. None keeps the current value.
 
     Example:
@@ -61,7 +61,7 @@ def native() -> bool:
 
 @lru_cache(maxsize=1)
 def _native_by_default() -> bool:
-    """Return the value of `RANKGRAD_NATIVE`. It is read only once, because every eager call needs it."""
+    """Return the value of `RANKGRAD_NATIVE`. It is read only once, because every eager call needs this value."""
     wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
     one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
     return wanted == "1"

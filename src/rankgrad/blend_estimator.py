@@ -1,4 +1,4 @@
-"""Estimator that blends fitted rankers; `rankgrad.models.blend` contains its model."""
+"""Estimator that blends fitted rankers; `rankgrad.models.blend` contains the model of the estimator."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return a blend of fitted rankers. Its `fit` fits the weights: use lists on which no ranker was trained.
+    """Return a blend of fitted rankers. Fit its weights with `Blend.fit`, on lists on which no ranker was trained.
 
     Args:
         rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), all with the same features.
@@ -39,7 +39,7 @@ def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -
 
 
 class Blend(RowRanker):
-    """Estimator that `blend` returns. `fit` sets `model_`, and `weights_`: one per ranker, at least 0, with sum 1."""
+    """Estimator that `blend` returns. `fit` sets `model_` and `weights_`, one weight per ranker (at least 0, sum 1)."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
         self.rankers = rankers
@@ -68,7 +68,7 @@ class Blend(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and one folder per ranker, written by the ranker's `save`."""
+        """Write a folder with `config.json` and one folder per ranker, which the ranker's `save` writes."""
         check_is_fitted(self)
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
@@ -77,7 +77,7 @@ class Blend(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Blend":
-        """Load a fitted blend from a folder that `save` wrote. Nothing in it is run or unpickled."""
+        """Load a fitted blend from a folder that `save` wrote. Nothing in the folder is run or unpickled."""
         weights, settings = read_blend(Path(folder))
         kinds: dict[str, Any] = {TREES: TreeRanker, KIND: cls}
         rankers = [

@@ -1,7 +1,7 @@
 """Describe custom objects: a loss, network or metric that a caller gives instead of a spec.
 
-Checkpoints and saved models contain the description `own:module.name` of the object. It is shown and compared, but
-never imported.
+Checkpoints and saved models contain the description `own:module.name` of the object. The description is shown and
+compared, but the object is never imported.
 """
 
 import copy
@@ -18,7 +18,7 @@ _LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
-    """Return the module and name of an object's function or class, with its options if these are known.
+    """Return the module and name of an object's function or class, and its options if they are known.
 
     Args:
         part: function, `functools.partial`, class or other object.
@@ -42,7 +42,7 @@ def only_described(what: str, text: str, must: str = "be given as an object agai
     Args:
         what: name of the setting.
         text: value of the setting.
-        must: requirement in the error, after `must`.
+        must: text that follows the word `must` in the error.
     """
     if text.strip().lower().startswith(OWN):
         bad_value(what, must, f"{on_one_line(text.strip())!r}, which is only a description")
@@ -108,7 +108,7 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text on one line, shortened if it is long.
+    """Return a text on one line; a long text is shortened.
 
     Args:
         text: text, such as a description.

@@ -31,7 +31,7 @@ class Ranker(RowRanker):
 
     Args:
         model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names); or custom objects: a
-            network, a loss function or module, a function of the scores and labels of a list. `fit` copies them.
+            network, a loss function or module, a function of the scores and labels of a list. `fit` copies the objects.
         preprocess: preprocessing steps, which are fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
         epochs: maximum number of passes over the training lists.
         batch_size: number of lists per batch.
@@ -50,7 +50,7 @@ class Ranker(RowRanker):
         device: device of the training, `"auto"`, `"cpu"` or `"cuda"`.
         precision: precision of the training, `"fp32"`, `"bf16"` or `"fp16"`.
         data_on: location of the lists during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
-        save_steps: number of steps between checkpoints, in addition to one per epoch; needs `out`.
+        save_steps: number of steps between checkpoints, in addition to the checkpoint after each epoch; needs `out`.
         trackers: names of trackers (tensorboard, mlflow, wandb), in addition to `log.jsonl`; needs `out`.
         holdout: share of the training lists that `fit` holds out to select the epoch, if there is no `eval_set`. With
             0, no list is held out, and the last epoch is kept.
@@ -151,8 +151,8 @@ class Ranker(RowRanker):
             eval_set: validation rows `(X, y)`, which select the epoch and stop the training. If it is a list of pairs,
                 only the first pair is used.
             eval_qid, eval_group: `qid` or `group` of `eval_set`; a list of them if `eval_set` is a list.
-            callbacks: functions that are called with the row of `history_` after each epoch; if one returns a true
-                value, the training ends.
+            callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
+                true value, the training ends.
             init_model: fitted ranker; training starts from its weights and uses its preprocessing unchanged.
         """
         settings = self._settings()
@@ -200,7 +200,7 @@ class Ranker(RowRanker):
         Args:
             folder: folder of the model.
             device: device to compute on.
-            model: network, or function that returns it, if the ranker was fitted with a custom network.
+            model: network, or function that returns a network, if the ranker was fitted with a custom network.
             loss, metric: loss and metric of the next `fit`.
         """
         if (kind := read_config(Path(folder)).get("kind")) is not None:

@@ -94,7 +94,7 @@ class RowRanker(BaseEstimator):
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
         scores = self.model_.score(data.features, data.offsets)
-        best_first = np.lexsort((-scores, owner))  # stable, by list and then by score
+        best_first = np.lexsort((-scores, owner))  # a stable sort, by list and then by score
         ranks = np.empty(len(rows), dtype=np.int64)
         ranks[rows[best_first]] = np.arange(len(rows)) - data.offsets[owner] + 1
         return ranks
@@ -152,7 +152,7 @@ def check_lists(qid: Any, group: Any) -> None:
 
 
 def several(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Return `eval_set` as a list of pairs `(X, y)`; it is one pair, or a list of pairs as in LightGBM and XGBoost."""
+    """Return `eval_set` as a list of pairs; it is a pair `(X, y)`, or a list of pairs as in LightGBM and XGBoost."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
@@ -163,7 +163,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return the query ids or list sizes of the first set; `lists` is for one set, or has one entry per set."""
+    """Return the query ids or list sizes of the first set; `lists` describes one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:
@@ -191,7 +191,7 @@ def hold_out_rows(
     Args:
         data: training lists.
         weights: document weights `(documents,)`, or None.
-        share: share of the lists to hold out; for less than half a list, no list is held out.
+        share: share of the lists to hold out; if this rounds to 0 lists, no list is held out.
         seed: random seed of the choice.
     """
     kept, held = held_out(data, share, seed)

@@ -1,7 +1,7 @@
 """Lists of documents in two layouts, padded and flat: conversion, checks and reductions.
 
-**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document, at any positions. With the mask
-None, all documents are real.
+**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document. Real documents may be at
+any positions. If the mask is None, all documents are real.
 **Flat**: `scores (documents,)` with `offsets (lists + 1,)`; list `l` is `scores[offsets[l]:offsets[l + 1]]`.
 
 A PyTorch jagged nested tensor is in the flat layout and contains its offsets. Lists of length 0 are always allowed.
@@ -73,7 +73,7 @@ class Lists:
         return self._pad()[3]
 
     def reduce(self, values: Tensor, reduction: str, signal: Tensor | None = None) -> Tensor:
-        """Return the mean or the sum of one value per list, or the values; see the function `reduce`.
+        """Return the mean or the sum of one value per list, or the values unchanged; see the function `reduce`.
 
         Args:
             values: one value per list, `(...)`.
@@ -125,9 +125,9 @@ def as_lists(
 ) -> Lists:
     """Check the arguments that every loss and metric takes, and return them as `Lists`.
 
-    Half precision is computed in float32, and float64 stays float64. Labels get the dtype of the scores. Values (NaN
-    labels, labels below `lowest_label`, decreasing offsets) are checked on the CPU only, because on a GPU these checks
-    would force a synchronisation.
+    Scores in half precision are converted to float32, and float64 stays float64. Labels get the dtype of the scores.
+    Values (NaN labels, labels below `lowest_label`, decreasing offsets) are checked on the CPU only, because on a GPU
+    these checks would force a synchronisation.
 
     Args:
         scores: scores `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
@@ -162,7 +162,7 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
     Args:
         values: one value per list, `(...)`.
         signal: boolean `(...)`, True for a list with signal; the values of lists without signal must be 0.
-        reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for the values.
+        reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for no reduction.
     """
     one_of("reduction", reduction, REDUCTIONS)
     if reduction == "none":
@@ -173,9 +173,9 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
 
 
 def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Convert flat `(documents, ...)` to padded `(lists, n, ...)`, with its mask `(lists, n)`.
+    """Convert flat values `(documents, ...)` to padded values `(lists, n, ...)` and their mask `(lists, n)`.
 
-    If `n` is None, this forces a synchronisation on a GPU, to find the longest list.
+    If `n` is None, the length of the longest list must be read, which forces a synchronisation on a GPU.
 
     Args:
         values: flat values, `(documents, ...)`.
@@ -258,7 +258,7 @@ def _real(name: str, value: Any) -> Tensor:
     """Return a tensor of real numbers, from a tensor or any value that PyTorch can convert."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
-            # A copy, because PyTorch cannot use the memory of this array.
+            # Copy the array, because PyTorch cannot use its memory.
             value = value.astype(value.dtype.newbyteorder("="), order="C")
         try:
             value = torch.as_tensor(value)
@@ -270,7 +270,7 @@ def _real(name: str, value: Any) -> Tensor:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:
-    """Return True if PyTorch can use the memory of an array: writeable, native byte order, no negative strides."""
+    """Return True if PyTorch can use the memory of an array (writeable, native byte order, no negative strides)."""
     return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
 
 

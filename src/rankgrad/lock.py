@@ -17,7 +17,7 @@ _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 @contextmanager
 def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
-    """Lock a folder for this run. Create it if necessary, and remove incomplete files of a killed run.
+    """Lock a folder for this run. Create the folder if necessary, and remove incomplete files of a killed run.
 
     A second run in the folder is an error. On Windows, and on file systems without locks, there is no lock.
 
@@ -59,7 +59,7 @@ def _take(folder: Path) -> int | None:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A run that ended may have removed this file, and another run may have locked a new one.
+            # A run that ended may have removed this file, and another run may have locked a new file.
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file
         except BlockingIOError:

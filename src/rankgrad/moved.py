@@ -124,7 +124,7 @@ MODULES = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Import finder for old names: it loads the new module. Python asks it after all other finders."""
+    """Import finder for old names, which loads the new modules. Python calls this finder after all others."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""Check the values of options against the annotations of the parameters, before they are used."""
+"""Check the values of options against the annotations of the parameters, before the values are used."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import LARGEST_CUTOFF, show
 
-# Largest whole number of an option in a spec. A larger number is probably a typo: it could need hours or all memory.
+# Largest whole number of an option in a spec. A larger number is probably a typo, and could need hours or all memory.
 LARGEST = 1_000_000
 _LARGEST_OF = {
     "k": LARGEST_CUTOFF,
@@ -53,7 +53,7 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
 
 
 def check_sizes(what: str, options: Mapping[str, Any]) -> None:
-    """Check that no option is too large: it could need hours or all memory."""
+    """Check that no option is too large, because a large value could need hours or all memory."""
     for name, value in options.items():
         values = value if isinstance(value, list | tuple) else [value]
         if len(values) > _MOST:

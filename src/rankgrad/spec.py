@@ -1,4 +1,4 @@
-"""Read and write specs: the text of losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
+"""Read and write specs: texts that name losses, rankers, metrics, preprocessing, optimisers, schedules and data sets.
 
 A spec is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
 False, None, numbers joined by `-`, or text. The text may be in quotes, and may itself be a spec: everything inside
@@ -143,7 +143,7 @@ def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
 
 
 def check_text(what: str, text: object) -> None:
-    """Check that a value is text, printable, and not too long.
+    """Check that a value is text that is printable and not too long.
 
     Args:
         what: name of the argument in errors.
@@ -357,7 +357,7 @@ def _spans(what: str, text: str) -> dict[int, int]:
             spans[at] = text.find(letter, at + 1)
             at = spans[at]
         elif begins and not opened and (path := _PATH.match(text, at)):
-            at = path.end() - 1  # at a space or the equals sign
+            at = path.end() - 1  # position of a space or of the equals sign
             if text[at + 1 : at + 2] not in ("'", '"', ",", ""):
                 end = text.find(",", at)
                 spans[at + 1] = (len(text) if end < 0 else end) - 1

@@ -1,4 +1,4 @@
-"""The command line: one file per command. A command imports what it needs when it runs, so that `--help` is fast."""
+"""The command line: one file per command. A command imports packages only when it runs, so that `--help` is fast."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ import typer
 
 from rankgrad.cli.terminal_text import shown
 
-# Commands, in the order in which a new user needs them. Each is a module of this package with a function of that name.
+# Commands, in the order in which a new user needs them. Each module has a function of the same name.
 COMMANDS = (
     *("demo", "inspect", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment", "report"),
     *("convert", "measure", "pretrain-loss"),
@@ -56,7 +56,7 @@ _WITHOUT_RANKERS = (
     "measure",
     "pretrain-loss",
 )  # commands that neither load nor train a ranker by name
-# Defined before the commands are imported: after that, `list` is the module and not the type.
+# Defined before the commands are imported: after the import, the name `list` means the module and not the type.
 _MODULES = Annotated[
     list[str] | None,
     typer.Option("--import", help="Module that registers a kind of ranker.", is_eager=True, callback=_import),

@@ -1,4 +1,4 @@
-"""Functions for several commands: check arguments, lock the folder of a run, load a model."""
+"""Functions that several commands use: they check arguments, lock the folder of a run, and load a model."""
 
 import os
 from collections.abc import Callable

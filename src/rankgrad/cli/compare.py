@@ -86,7 +86,7 @@ def compare(
 
 
 def _kept(a: Path, b: Path) -> "DataSource":
-    """Return the data source that the models recorded in training."""
+    """Return the data source that the models recorded during training."""
     from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 

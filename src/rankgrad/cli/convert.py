@@ -62,7 +62,7 @@ def _number(text: str) -> float:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal, and remove it at the end; yield the function that updates it."""
+    """Show a progress bar on a terminal, and remove it at the end; yield the function that updates the bar."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("counting, then parsing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -12,7 +12,7 @@ from rankgrad.cli.argument_checks import is_first
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
 
-KEPT = "data.json"  # file in the folder of a run, which records its data
+KEPT = "data.json"  # file that records the data of a run, in the folder of the run
 PARTS = ("train", "validation", "test")
 _KINDS: dict[str, Any] = {
     "data": str,
@@ -38,7 +38,7 @@ class DataSource:
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists, without reading it. If given, errors name `named_in`, the folder of the run."""
+        """Check that the data exists; no data is read. Errors name the folder `named_in` of the run, if given."""
         if named_in is not None:
             try:
                 self.check()
@@ -104,7 +104,8 @@ class DataSource:
     def kept(folder: Path) -> "DataSource | None":
         """Return the source that a run recorded; None if there is no record.
 
-        The path of the cache is set to None: commands write to it, and the record may come from an untrusted source.
+        The path of the cache is set to None, because commands write to this path, and the record may come
+        from an untrusted source.
         """
         from rankgrad.atomic_files import read_json
         from rankgrad.errors import bad_value

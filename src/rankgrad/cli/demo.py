@@ -39,7 +39,7 @@ def demo(
 ) -> None:
     """Generate lists, compare baselines and three losses on them, print a table and write a report.
 
-    For generated lists, the best achievable result is known. Each result is also given as a share of it.
+    For generated lists, the best achievable result is known. Each result is also given as a share of this best result.
 
     Example: `rankgrad demo --lists 500 --out demo`
     """
@@ -71,7 +71,7 @@ Ranking = tuple[str, "np.ndarray[Any, Any]", float, tuple[float, ...]]
 
 
 def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
-    """Yield the test scores of each ranker: random order, the best feature on train, a linear fit, and three losses."""
+    """Yield the test scores of a random order, the best feature on train, a linear fit, and MLPs with three losses."""
     import numpy as np
 
     import rankgrad as rg

@@ -1,4 +1,4 @@
-"""`rankgrad experiment`: runs the cells of a recipe that are not done yet, and prints its table."""
+"""`rankgrad experiment`: runs the cells of a recipe that are not done yet, and prints the table of the recipe."""
 
 import os
 import shlex

@@ -14,7 +14,8 @@ def export(
     """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check the file.
 
     The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
-    and returns `scores` (lists, n). The check compares its scores with the model's, for inputs of several shapes.
+    and returns `scores` (lists, n). The check compares these scores with the scores of the model, for inputs of several
+    shapes.
 
     Example: `rankgrad export runs/a model.onnx`
     """

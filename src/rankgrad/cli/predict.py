@@ -84,7 +84,7 @@ def _column(scores: Any) -> str:
 
 
 def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
-    """Return the lines of a TREC run. A document without an id gets its row number in the file, from 1, as its name."""
+    """Return the lines of a TREC run. A document without an id gets its row number in the file (from 1) as id."""
     import numpy as np
 
     lines = []

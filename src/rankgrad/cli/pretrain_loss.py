@@ -21,9 +21,10 @@ def pretrain_loss(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
 ) -> None:
-    """Train the network that replaces the metric in NeuralLoss, and print how well it agrees with the metric.
+    """Train the network that replaces the metric in NeuralLoss, and print how well the network agrees with the metric.
 
-    The package already contains trained networks. This command trains a new one. Every step generates new lists.
+    The package already contains trained networks. This command trains a new network. Every training step
+    generates new lists.
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """

@@ -1,4 +1,4 @@
-"""Show the progress of many runs: on a terminal, a bar with the remaining time; otherwise, one line per run."""
+"""Show the progress of many runs, on a terminal as a bar with the remaining time, otherwise as one line per run."""
 
 import sys
 import time

@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Write one HTML page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
 
-    The page contains labels and ids of documents; with `--no-lists`, it contains none of them.
+    The page contains labels and ids of documents; with `--no-lists`, the page contains neither.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """

@@ -31,7 +31,7 @@ def screen(**options: Any) -> "Console":
     class Screen(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
             for segment in super().render(renderable, options):
-                # Rich marks the segments that are its control codes; they are not text.
+                # Rich marks the segments that contain its own control codes. These segments are not text.
                 text = segment.text if segment.control else shown(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 

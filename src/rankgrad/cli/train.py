@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
 HOLDOUT = 0.2
-RUN = "run.json"  # file with the settings of a run, in its folder
+RUN = "run.json"  # file with the settings of a run, in the folder of the run
 PANEL = "Settings (default in parentheses)"
 TEXT = "<str>"
 
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Return the option of a setting. Its value is None if it is not given; otherwise text, which is checked later."""
-    text = f"{help} ({default})"  # if Typer showed the default, it would take another line
+    """Return the option of a setting. Its value is text, which is checked later, or None if the option is not given."""
+    text = f"{help} ({default})"  # a default that Typer shows takes another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
@@ -149,7 +149,7 @@ def train(
         console.print(added, markup=False)
     try:
         with only_run(out):
-            _check_folder(kind, out, resume)  # again: another run may have finished in the meantime
+            _check_folder(kind, out, resume)  # check again, because another run may have finished in the meantime
             _run(console, kind, settings, source, out, resume, init_model)
     except KeyboardInterrupt:
         if is_first():
@@ -267,7 +267,7 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
     if (out / CONFIG).exists():
-        saved = saved_kind(out)  # an error, if another program wrote the file
+        saved = saved_kind(out)  # raises an error if another program wrote the file
         if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
             bad_value("out", "be a new folder", f"{out}, which contains a model of the kind {saved.name}")
     if not resume and kind.has_run(out):

@@ -18,7 +18,7 @@ _SHOWN = 5  # number of trials in the table
 
 
 def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text; if Typer showed the default, it would take another line."""
+    """Return an option with its default in the help text; a default that Typer shows takes another line."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
@@ -77,7 +77,7 @@ def tune(
     _state(console, search)
     try:
         with only_run(out):
-            _check_folder(out, search, source)  # again: another run may have finished in the meantime
+            _check_folder(out, search, source)  # check again, because another run may have finished
             rounds = _run(console, search, source, out, jobs)
             _report(console, search, rounds)
             _save(console, search.better(rounds[-1])[0], source, out)
@@ -125,7 +125,7 @@ def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
-    """Return the source; with seed None if the folder contains a search of version 0.1, which recorded no seed."""
+    """Return the source. Its seed becomes None if the folder has a search of version 0.1, which recorded no seed."""
     from dataclasses import replace
 
     from rankgrad.atomic_files import read_json
@@ -220,7 +220,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
 
 
 def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
-    """Evaluate the model of the best trial on the test lists, if there are any, and save it in the folder."""
+    """Evaluate the model of the best trial on the test lists, if there are any, and save this model in the folder."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 

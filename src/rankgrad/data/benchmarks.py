@@ -18,7 +18,7 @@ class BenchmarkWarning(UserWarning):
 class BenchmarkFacts:
     """Published facts about a set; a field is None if no reliable number is published.
 
-    `queries`, `documents`, `empty` and `labels` count all splits together.
+    `queries`, `documents`, `empty` and `labels` are counts over all splits together.
     """
 
     name: str
@@ -31,16 +31,16 @@ class BenchmarkFacts:
     empty: int | None = None  # number of queries without a relevant document
     labels: tuple[int, ...] | None = None  # number of documents per grade, starting with grade 0
     folds: int = 0
-    parts: tuple[int, ...] | None = None  # number of queries in each of S1 to S5
+    parts: tuple[int, ...] | None = None  # number of queries in each of the files S1 to S5
     train: int | None = None  # number of training queries, in fold 1 if there are folds
     test: int | None = None  # number of test queries, in fold 1 if there are folds
-    sparse: bool = False  # True if rows omit zeros: then the files do not show the number of features
+    sparse: bool = False  # True if rows omit zeros; the files then do not determine the number of features
     missing: float | Literal["error"] = "error"  # default of `missing` in `load`
     holdout: float = 0.0  # share of the training queries that becomes the validation part
     note: str = ""
 
 
-FOLD_PARTS = {  # fold: its training parts, its validation part, its test part
+FOLD_PARTS = {  # fold -> training parts, validation part, test part
     1: ((1, 2, 3), (4,), (5,)),
     2: ((2, 3, 4), (5,), (1,)),
     3: ((3, 4, 5), (1,), (2,)),
@@ -117,7 +117,7 @@ BENCHMARKS = (
 
 
 def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
-    """Return the differences between a set and its published facts, as texts; warn if there are any.
+    """Return one description per difference between a set and its published facts; warn if there is a difference.
 
     Args:
         facts: published facts about the set.

@@ -1,9 +1,9 @@
 """A cache of a data set: `.npy` files that are mapped into memory, and a manifest that describes them.
 
 A cache is written to a temporary folder in the same parent folder and then renamed, so it is either complete or absent.
-When a cache is opened, its files and its source files are checked: their sizes, and a hash of the first and the last
-megabyte. With `verify=True`, a hash of each complete file is also checked. A cache cannot run code: arrays are loaded
-without pickle, and the manifest is JSON.
+When a cache is opened, its files and the source files are checked. The check compares the size of each file, and a hash
+of its first and last megabyte. With `verify=True`, it also compares a hash of each complete file. A cache cannot run
+code, because arrays are loaded without pickle, and the manifest is JSON.
 """
 
 import errno
@@ -141,7 +141,7 @@ def _complete(manifest: dict[str, Any]) -> bool:
 
 
 def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
-    """Return the size and the modification time of a file, and two hashes: of its ends, and of the complete file.
+    """Return the size and the modification time of a file, the hash of its ends, and the hash of the complete file.
 
     The ends are the first and the last megabyte. `whole` is the hash of the complete file, if it is already known.
     """
@@ -180,7 +180,7 @@ def _hash(path: Path) -> str:
 
 
 class Writer:
-    """Writer of a cache, in a temporary folder."""
+    """Writer of the files of a cache. It writes to a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -202,14 +202,14 @@ class Writer:
         arrays = {}
         for key in self._names:
             arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
-            del arrays[key]["mtime_ns"]  # so that a copy of a cache is valid
+            del arrays[key]["mtime_ns"]  # a copy of a cache has new modification times, but is valid
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 
 @contextmanager
 def writing_cache(folder: Path) -> Iterator[Writer]:
-    """Write a cache in a temporary folder. If there is no error, rename it to `folder`; otherwise remove it."""
+    """Write a cache in a temporary folder. At the end, rename this folder to `folder`; after an error, remove it."""
     check_place(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                # A cache exists, perhaps from another process. Processes that have mapped it can still read it.
+                # A cache exists, perhaps from another process. Processes that have mapped it can still use the maps.
                 with suppress(FileNotFoundError):
                     folder.rename(old)
                 shutil.rmtree(old, ignore_errors=True)
@@ -235,9 +235,9 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
 
 
 def check_place(folder: Path) -> None:
-    """Check that a new cache at `folder` replaces nothing except an old cache."""
+    """Check that `folder` does not exist, is empty or contains an old cache, so that a new cache can replace it."""
     expected = "a new folder, an empty folder, or a cache to replace"
-    if folder.is_symlink():  # a rename cannot replace it, and its target may not exist
+    if folder.is_symlink():  # a rename cannot replace a link, and the target of the link may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
     if not folder.exists():
         return

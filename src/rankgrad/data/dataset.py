@@ -60,7 +60,7 @@ class Dataset:
 
     @property
     def row_qids(self) -> NDArray[Any]:
-        """Query id of each row, `(documents,)`, as scikit-learn style estimators expect it."""
+        """Query id of each row, `(documents,)`, in the form that estimators in the style of scikit-learn expect."""
         return np.repeat(self.qids, self.lengths)
 
     def take(self, lists: Any) -> "Dataset":

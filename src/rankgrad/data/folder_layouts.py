@@ -28,7 +28,7 @@ class SplitFiles:
 
 
 def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> SplitFiles | None:
-    """Return the files of a set in `folder` or in its subfolders, down to `depth` levels; None if there are none.
+    """Return the files of a set in `folder` or in its subfolders, down to `depth` levels; None if no set is found.
 
     The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`

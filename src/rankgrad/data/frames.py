@@ -58,7 +58,7 @@ def from_arrays(
         qid: query id of each row, in any order; exactly one of `qid` and `group` must be given.
         group: number of rows of each list, as in LightGBM and XGBoost; the rows of a list are consecutive.
         docids: document id of each row, `(rows,)`.
-        missing: number that replaces NaN and infinities in the features; with `"error"`, they are an error.
+        missing: number that replaces NaN and infinities in the features; with `"error"`, such values are an error.
         name: name of the data set.
 
     Example:
@@ -109,7 +109,7 @@ def from_frame(
         label, qid, docid: names of the columns with labels, query ids and document ids.
         features: names of the feature columns, which must be numeric; None for all other columns.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
-        missing: number that replaces nulls, NaN and infinities in the features; with `"error"`, they are an error.
+        missing: number that replaces nulls, NaN and infinities in the features; `"error"` to raise an error for them.
         name: name of the data set.
 
     Example:
@@ -184,7 +184,7 @@ def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **option
 
 
 class _Table:
-    """Common operations on pandas, polars and Arrow tables; imports only the package of the given table."""
+    """Common operations on pandas, polars and Arrow tables. Only the package of the given table is imported."""
 
     def __init__(self, frame: Any) -> None:
         self.kind = type(frame).__module__.split(".")[0]

@@ -39,7 +39,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Result of `inspect`: an overview of each split, and the findings, the most severe first."""
+    """Result of `inspect`: an overview of each split, and the findings in order of decreasing severity."""
 
     splits: tuple[Overview, ...]
     findings: tuple[Finding, ...]
@@ -55,7 +55,7 @@ class Inspection:
 
 
 def inspect(data: Splits | Dataset) -> Inspection:
-    """Inspect a data set or its splits; this needs only a few bytes of memory per document, also for mapped data.
+    """Inspect a data set or its splits. This needs only a few bytes of memory per document, even if the data is mapped.
 
     Counts and duplicates are exact. Statistics of values (fill values, heavy tails, features that reveal the label) are
     computed from at most 50,000 rows and 50,000 pairs per split. `Overview.sampled` is True if there are more rows.

@@ -1,4 +1,4 @@
-"""Checks of an inspection. Each check yields findings: the description of a problem, and advice."""
+"""Checks of an inspection. Each check yields findings. A finding describes a problem and gives advice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_scan import Scan
 
 SEVERITIES = ("error", "warning", "note")
-_LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # share of pairs that one feature alone orders correctly
+_LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # limits on the share of pairs that one feature alone orders correctly
 _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missing value
 
 

@@ -1,4 +1,4 @@
-"""Scan a data set for an inspection, in one pass over blocks of rows, with little memory."""
+"""Scan a data set for an inspection, in one pass over blocks of rows. This needs little memory."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,8 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
     rows = np.empty(documents, np.uint64)
     for start in range(0, documents, _ROWS):
         block = np.asarray(dataset.features[start : start + _ROWS]) + np.float32(0)  # -0 becomes 0
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))  # ignores NaN
+        # fmin and fmax ignore NaN.
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
         not_finite += (~np.isfinite(block)).sum(0)
         bits = block.view(np.uint32).astype(np.uint64) * _MIX
         bits ^= bits >> np.uint64(29)
@@ -64,7 +65,7 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
     """Return the share of pairs that each feature puts in the order of their labels, and the number of pairs.
 
-    A pair with equal values counts as half. Without pairs, the share is 0.5.
+    A pair with equal values counts as half. If there are no pairs, the share is 0.5.
     """
     documents, width = dataset.features.shape
     agreed = np.full(width, 0.5)

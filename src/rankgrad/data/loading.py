@@ -52,15 +52,15 @@ def load(
 
     Args:
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
-            `synthetic:lists=200,seed=1`; or path of a folder with train, test and optional validation files.
+            `synthetic:lists=200,seed=1`; or the path of a folder with train, test and optional validation files.
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
-        cache: folder for memory-mapped copies, from which later calls load quickly.
-        missing: number that replaces missing values, or `"error"`, as in `read_letor`. With None, it is 0 for Istella,
+        cache: folder for caches of the files; later calls map these caches into memory, which is fast.
+        missing: number that replaces missing values, or `"error"`, as in `read_letor`. None means 0 for Istella,
             which marks missing values by 1.797e308, and `"error"` for all other sets.
-        holdout: share of the training lists that becomes the validation part, if the files have no such part. With
-            None, it is 0.2 for Istella and 0 for all other sets. The lists of both parts are then copied.
+        holdout: share of the training lists that becomes the validation part, if the files have no such part. None
+            means 0.2 for Istella and 0 for all other sets. If lists are held out, the lists of both parts are copied.
         seed: random seed of the choice of held-out lists.
 
     Example:
@@ -103,7 +103,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
         for facts in BENCHMARKS:
             if _key(name) in {_key(known) for known in (facts.name, *facts.aliases)}:
                 return facts
-    if os.path.isdir(name):  # unlike Path.is_dir, accepts every text
+    if os.path.isdir(name):  # unlike Path.is_dir, this function accepts every text
         return None
     must = "be a known data set or a folder with train and test files"
     names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
@@ -111,7 +111,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
-    """Return a function that generates the set if its name is in `GENERATED`, otherwise None; check the options."""
+    """Check the options of a generated set, and return a function that generates it; None for any other name."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
@@ -172,7 +172,7 @@ def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Li
 def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
     sizes: dict[str, int] = {}
     parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
-    # The number of features of a sparse file is its largest id. It may differ per split; all splits get the maximum.
+    # The number of features of a sparse file is its largest id. All splits get the maximum of these numbers.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
@@ -201,7 +201,7 @@ def _read_split(
         return None
     place = None
     if cache is not None:
-        # The width is part of the name. Otherwise two widths would replace each other's cache at every load.
+        # The width is part of the name. Otherwise, loads with two widths would replace each other's cache.
         place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
 
     def note(summary: ReadSummary) -> None:

@@ -10,7 +10,7 @@ from rankgrad.data.letor.errors import LetorError
 from rankgrad.errors import bad_value
 
 # A matrix with more than FREE bytes and more than RATIO bytes per byte of text is a mistake or an attack. A dense file
-# needs at most 1 byte of memory per byte of text. A file with 1 of 100 features per document needs about 50.
+# needs at most 1 byte of memory per byte of text. A file with 1 of 100 features per document needs about 50 bytes.
 FREE = 1 << 30
 RATIO = 200
 

@@ -18,10 +18,10 @@ class QueryRuns:
 
     def __init__(self) -> None:
         self._paths: list[Path] = []
-        self._parts: list[list[NDArray[Any]]] = []  # first rows, their lines, indices into _paths, query ids
+        self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
     def add(self, path: Path, parsed: ParsedBlock) -> None:
-        """Add the runs of the next block. If its first run continues the last run so far, this run is not added."""
+        """Add the runs of the next block. A first run that continues the last run so far is not added."""
         continues = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
         if len(parsed.rows) == continues:
             return
@@ -29,7 +29,7 @@ class QueryRuns:
             self._paths.append(path)
         files = np.full(len(parsed.rows), len(self._paths) - 1)
         self._parts.append([part[continues:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
-        # Join small arrays: between freed blocks, they would fragment the memory.
+        # Join the small arrays, because small arrays between freed blocks fragment the memory.
         if len(self._parts) == _MOST_PARTS:
             self._parts = [self._joined()]
 
@@ -97,7 +97,7 @@ def regroup(
 
 
 def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
-    """Move row `source[i]` to row `i`, in place; a few columns at a time, so that little memory is needed."""
+    """Move row `source[i]` to row `i`, in place. A few columns are moved at a time, so that little memory is needed."""
     table = rows.reshape(len(rows), -1)
     step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
     for column in range(0, table.shape[1], step):

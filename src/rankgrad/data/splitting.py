@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.errors import bad_value
 
-HOLDOUT = 0.2  # default share of the training lists
+HOLDOUT = 0.2  # default share of the training lists to hold out
 
 Lists = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """Hold out training lists as the validation part, if the splits have none; return the splits.
+    """Hold out training lists as the validation part, if the splits have no such part; return the splits.
 
     Args:
         splits: splits with or without a validation part.
@@ -82,7 +82,7 @@ def check_share(share: object) -> None:
     """Check the share of lists to hold out.
 
     Args:
-        share: number of at least 0 and below 1.
+        share: share of the lists, at least 0 and below 1.
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         bad_value("holdout", "be a number of at least 0 and below 1", repr(share))

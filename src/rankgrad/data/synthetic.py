@@ -44,8 +44,8 @@ def synthetic(
 
     List lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or
     bounded, and their means differ per query. More than half of the features are useless, or noisy copies of other
-    features. Every split has `best`, the utility without noise: scores of the best achievable order (see `achievable`).
-    The same seed gives the same set.
+    features. Every split has `best`, the utility without noise. These scores give the best achievable order (see
+    `achievable`). The same seed gives the same set.
 
     Args:
         lists: number of training lists.
@@ -53,7 +53,7 @@ def synthetic(
         grades: number of different labels: 2, 3 or 5.
         mean_length: mean number of documents per list.
         noise: standard deviation of the label noise; the utility has standard deviation 1 within a list.
-        query_effect: standard deviation of a random shift per query, which is equal for all its documents.
+        query_effect: standard deviation of the random shift of a query; all documents of a query have the same shift.
         seed: random seed.
 
     Example:
@@ -76,7 +76,7 @@ def synthetic(
         relative = utility - np.repeat(np.add.reduceat(utility, offsets[:-1]) / lengths, lengths)
         relative += np.repeat(query_effect * labels_rng.standard_normal(size), lengths)
         relative += noise * labels_rng.standard_normal(len(relative))
-        if thresholds is None:  # computed from train, used for all splits
+        if thresholds is None:  # thresholds are computed from train and used for all splits
             thresholds = np.quantile(relative, np.cumsum(_PRIORS[grades])[:-1])
         labels = np.searchsorted(thresholds, relative).astype(np.float32)
         qids = np.arange(queries, queries + size)
@@ -144,12 +144,12 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
 
 @dataclass(frozen=True)
 class _Simulator:
-    """Parameters for all splits: the order of the columns, and the formula of the utility."""
+    """Parameters that all splits share: the order of the columns, and the formula of the utility."""
 
     shown: NDArray[np.int64]  # (features,), index of the generated column for each column of the result
     copied: NDArray[np.int64]  # (copies,), index of the signal of each noisy copy
     weights: NDArray[np.float64]  # (7,), weights of the terms of the utility
-    scale: float = 1.0  # factor of the utility
+    scale: float = 1.0  # number by which the utility is multiplied
 
     @staticmethod
     def draw(rng: np.random.Generator, features: int) -> "_Simulator":
@@ -182,7 +182,7 @@ class _Simulator:
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the utility, `(rows,)`, of the rounded signals, `(10, rows)`: a ranker gets only rounded values."""
+        """Return the utility, `(rows,)`, of the signals, `(10, rows)`. They are rounded, as in the features."""
         a, w = _unshaped(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
@@ -221,7 +221,7 @@ _SHAPES = (_heavy, _counted, _bounded, _scaled)
 
 
 def _unshaped(shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the inverse of `_SHAPES` without the rounding, `(signals, rows)`."""
+    """Return the signals before `_SHAPES` was applied, `(signals, rows)`; the rounding is not undone."""
     a = np.empty_like(shown)
     a[0::4] = np.log(shown[0::4]) / 1.5
     a[1::4] = np.log(shown[1::4] + 0.5) - 1.5

@@ -75,7 +75,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
 
 
 def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ranks by increasing key within each list, from 0; ties are ranked by position, NaN last."""
+    """Return the ranks by increasing key within each list, from 0; ties are ranked by position, and NaN is last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

@@ -2,11 +2,11 @@
 
 - `reader`: `read_letor`, the entry point.
 - `passes`: the two passes over each file, in a few threads.
-- `streams`: plain and compressed files as blocks of complete lines.
+- `streams`: reads plain and compressed files as blocks of complete lines.
 - `blocks`: counts or parses one block with the compiled `parser`; `decimals`: powers of ten for the parser.
 - `errors`: the explanation of a bad line.
 - `chunks`: `stream_letor`, which reads a file of any size as a series of small data sets.
-- `summary`: counts of a read.
+- `summary`: the counts of the lines and documents that were read.
 """
 
 from rankgrad.data.letor.reader import read_letor

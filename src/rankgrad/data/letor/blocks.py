@@ -1,4 +1,4 @@
-"""Count or parse one block of lines with the compiled parser, and collect its results."""
+"""Count or parse one block of lines with the compiled parser, and collect the results of the parser."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ class ParsedBlock:
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
     lines: NDArray[np.int64]  # (runs,), number of the line of this row in the file
-    qids: NDArray[Any]  # (runs,), whole numbers if `str(int(id))` equals each id, otherwise text
+    qids: NDArray[Any]  # (runs,), whole numbers if every id equals `str(int(id))`, otherwise text
     documents: int
     missing: int  # number of values that were not finite and were replaced by `fill`
     replaced: int  # number of document ids that are not UTF-8
@@ -128,7 +128,7 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
 
 
 def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers in `slow`; return the number of values that were filled, and the first bad line."""
+    """Convert the numbers in `slow`; return the number of values that `fill` replaced, and the first bad line."""
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Read LETOR text of any size as a series of small data sets, in one pass, with only some lists in memory."""
+"""Read LETOR text of any size as a series of small data sets, in one pass. Only some lists are in memory."""
 
 import os
 import warnings
@@ -108,7 +108,7 @@ def _blocks(
                 runs.add(path, parsed)
             bad = parsed.bad_line or truncated
             if bad is not None:
-                runs.check()  # a query that occurs again before this line is the first error
+                runs.check()  # if a query occurs again before this line, that error is raised first
                 raise LetorError(path, bad.line, bad.wrong, bad.expected)
             shape.add(parsed, counted)
             lines, found, widest = lines + counted.lines, found + counted.documents, max(widest, counted.widest)
@@ -144,7 +144,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
 
 
 def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """Return all lists except the last, and a copy of the last list: a view would keep all lists in memory."""
+    """Return all lists except the last, and a copy of the last list; a view would keep all lists in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
     whole = ChunkRows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])

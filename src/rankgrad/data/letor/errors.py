@@ -157,7 +157,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
 
 
 def _kind(token: bytes) -> str:
-    """Return the kind of number of a token, for a message."""
+    """Return a description of the number in a token, for a message."""
     if _NOT_FINITE.fullmatch(token):
         return "not finite"
     if not _NUMBER.fullmatch(token):

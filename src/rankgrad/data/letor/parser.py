@@ -85,7 +85,7 @@ def _nearest_double(mantissa, exponent):
 
 @_inner
 def _word(text, at, word):
-    """Return the end of `word` if it is at `at`, otherwise -1; `word` is in lower case, the text in any case."""
+    """Return the position after `word` if the text has `word` at `at` in upper or lower case, otherwise -1."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -182,7 +182,7 @@ def _ends_token(c):
 
 @_inner
 def _character(text, at, stop):
-    """Return the UTF-8 character at `at` and the position after it; if it is not UTF-8, -1 and the next position."""
+    """Return the UTF-8 character at `at` and the position after it; if not UTF-8, return -1 and the next position."""
     first = np.int64(text[at])
     if first < 0x80:
         return first, at + 1
@@ -202,7 +202,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """Return start and stop of the document id in the comment at `at`, the end of the line, and True if it is valid."""
+    """Return start and stop of the id in the comment at `at`, the end of the line, and True if the comment is valid."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -233,7 +233,7 @@ def _docid(text, at):
 def count_lines(text, docids, tally):
     """Count the lines of a block; find the largest feature id up to `tally[WIDEST]`, and the longest document id.
 
-    Feature ids increase within a line, so only the last id of a line is read. `parse_lines` checks that they increase.
+    Feature ids increase within a line, so only the last id of a line is read. `parse_lines` checks this order.
     """
     limit, at = tally[WIDEST], 0
     tally[:] = 0

@@ -1,8 +1,8 @@
 """Read each file in two passes, in a few threads, with a bounded number of blocks in memory.
 
-The first pass counts documents, features and the length of document ids, so that the result is allocated once with its
-exact size, in memory or mapped to a file. The second pass writes to it. So a read needs little memory in
-addition to its result.
+The first pass counts documents and features, and finds the length of the longest document id. Then the arrays of the
+result are allocated with their exact size, in memory or mapped to a file. The second pass writes to these arrays. So a
+read needs little memory in addition to the result.
 """
 
 import os
@@ -28,11 +28,11 @@ from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.query_groups import QueryRuns, regroup, reorder
 
-# Largest feature id if the caller does not give `features`: with a typo, the matrix could need terabytes.
+# Largest feature id if the caller does not give `features`. An id with a typo could need terabytes.
 LARGEST_ID = 1_000_000
 MOST_THREADS = 8  # each thread has one or two blocks in memory
 # A truncated last line is an error if the lines before it have at least this number of values or comments. With fewer,
-# it is a warning.
+# there is only a warning.
 _ENOUGH = 10
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
@@ -151,7 +151,7 @@ class _Reading:
             bad = parsed.bad_line or truncated
             if bad is not None:
                 if not self.options.regroup:
-                    self.runs.check()  # a query that occurs again before this line is the first error
+                    self.runs.check()  # if a query occurs again before this line, that error is raised first
                 raise LetorError(path, bad.line, bad.wrong, bad.expected)
             if parsed.grew or parsed.documents != here.documents:
                 raise _changed(path)

@@ -49,7 +49,7 @@ def read_letor(
             query that occurs again is an error.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
         docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
-        cache: folder for a cache of the arrays. Later calls map the arrays from it if files and options are the same.
+        cache: folder for a cache of the arrays. Later calls map these arrays if files and options are the same.
         verify: True to compare a hash of each complete file and array, not only of its first and last megabyte.
         report: function that is called with a `ReadSummary`, for example `print`.
         progress: function that is called with the number of bytes read so far and the total number of bytes.
@@ -103,7 +103,7 @@ def _through_cache(
             for path, digest in zip(files, hashes, strict=True)
         ]
         writer.finish(name, options.to_json(), sources, summary)
-        # Map the arrays before the rename: after it, another process could replace the cache. A map remains valid.
+        # Map the arrays before the rename. Afterwards, another process could replace the cache; a map remains valid.
         data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
     return data, summary
 

@@ -12,7 +12,7 @@ from rankgrad.data.letor.errors import LetorError
 BLOCK = 4 << 20
 LONGEST_LINE = 28 << 20
 _PIECE = 1 << 20
-# Maximum number of bytes for the decoder of xz: `xz -9` needs an eighth of it; a malicious header could require 4 GiB.
+# Maximum number of bytes for the decoder of xz: `xz -9` needs an eighth; a malicious header could require 4 GiB.
 _XZ_MEMORY = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # UTF-8 byte order mark
 
@@ -31,7 +31,7 @@ class Block:
 
     text: bytes
     line: int  # number of the first line in the file, from 1
-    unterminated: bool = False  # True if the block is only the last line, and the file has no newline there
+    unterminated: bool = False  # True if the block is only the last line, and this line has no newline in the file
 
 
 def check_file(path: Path) -> None:
@@ -116,7 +116,7 @@ def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterato
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more consecutive streams; the pieces have a limited size for every compression ratio."""
+    """Decompress one or more consecutive streams; the size of a piece is limited for every compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):

@@ -1,4 +1,4 @@
-"""Summary of a read: counts, and their form as text."""
+"""Summary of a read: counts of lines and documents, which can be printed as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Preprocess features. `pipeline` fits `steps` on the training data, applies them in order, and saves them."""
+"""Preprocess features. A `pipeline` fits its `steps` on the training data, and applies the steps in order."""
 
 from rankgrad.data.preprocessing.pipeline import Preprocessing
 

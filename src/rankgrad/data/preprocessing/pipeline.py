@@ -1,4 +1,4 @@
-"""A sequence of preprocessing steps: fitted on the training data, saved with the model, and applied to all data."""
+"""A sequence of preprocessing steps. It is fitted on training data, saved with the model, and applied to all data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -59,11 +59,11 @@ class Preprocessing:
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
-        """Return the steps that a text describes; `none` and an empty text have no step.
+        """Return the steps that a text describes; `none` and an empty text describe no steps.
 
         Args:
             text: names of steps, separated by commas. The value of the first option follows `=` (`clip=10`). Several
-                options are in brackets (`quantile(output=uniform, sample=1000)`). Upper and lower case are the same.
+                options are in brackets (`quantile(output=uniform, sample=1000)`). The case of letters is ignored.
         """
         steps: list[PreprocessingStep] = []
         for spec in sequence("preprocessing", text):
@@ -181,7 +181,7 @@ def _settings(step: PreprocessingStep) -> dict[str, Any]:
 
 
 def _text(step: PreprocessingStep) -> str:
-    """Return the text of a step: `clip=3`, or with brackets if an option after the first differs from its default."""
+    """Return a step as text: `clip=3`, or a form with brackets if an option after the first is not its default."""
     defaults = _settings(type(step)())
     options = {
         option: write_number(value) if isinstance(value, float) else value

@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_tensor(x: Any) -> bool:
-    """Return True if `x` is a PyTorch tensor; does not import PyTorch, which needs much memory."""
+    """Return True if `x` is a PyTorch tensor; PyTorch is not imported for this, because it needs much memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -38,7 +38,7 @@ class PreprocessingStep:
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """Return the transformed `x (..., f)`; steps per list need `offsets` (flat lists) or `mask` (padded lists)."""
+        """Return the transformed `x (..., f)`; a step that uses lists needs `offsets` (flat) or `mask` (padded)."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
@@ -69,7 +69,7 @@ class Standardise(PreprocessingStep):
         for block in blocks:
             x = block.astype(np.float64)
             rows, delta = len(x), x.mean(0) - mean
-            # Chan's merge of two means and sums of squares: no cancellation, even for a large offset.
+            # Merge two means and sums of squares by Chan's formula, which is accurate even if the mean is large.
             squares = squares + ((x - x.mean(0)) ** 2).sum(0) + delta**2 * (count * rows / (count + rows))
             mean = mean + delta * (rows / (count + rows))
             low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
@@ -104,7 +104,7 @@ class StandardisePerQuery(PreprocessingStep):
             spread = ((_sums(centred**2, owner, count) / count) ** 0.5)[owner]
         else:
             bad_value("offsets or mask", "be given to standardise_per_query", "neither")
-        spread = spread + (spread == 0)  # `centred` is already 0 there
+        spread = spread + (spread == 0)  # avoids a division by 0; `centred` is 0 where `spread` is 0
         return (centred / spread).float() if is_tensor(x) else (centred / spread).astype(np.float32)
 
 
@@ -147,7 +147,8 @@ class Quantile(PreprocessingStep):
     fitted: ClassVar[tuple[str, ...]] = ("knots", "values")
     output: str = "normal"
     sample: int = 50_000
-    knots: NDArray[np.float32] | None = None  # (knots, f), increasing; if there are fewer, the last is repeated
+    # (knots, f), increasing; if a feature has fewer knots, its last knot is repeated
+    knots: NDArray[np.float32] | None = None
     values: NDArray[np.float32] | None = None  # (knots, f), output at the knots
 
     def __post_init__(self) -> None:
@@ -211,7 +212,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
-    """Return the sums over each list, `(lists, f)`; 0 for a list without documents."""
+    """Return the sum of the rows of each list, `(lists, f)`; the sum of a list without documents is 0."""
     if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
