@@ -28,7 +28,7 @@ def arp(
     With `k`, a document beyond rank k counts with rank k + 1. A list without a label above 0 is empty.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
 
     Example:
@@ -63,7 +63,7 @@ def opa(
     memory O(n).
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
 
     Example:

@@ -31,7 +31,7 @@ def precision(
     As in trec_eval, the divisor is `k`, also for a shorter list. With `k=None` it is the length of the list.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -61,7 +61,7 @@ def recall(
     .. math:: \mathrm{R@}k = \sum_{i:\, r_i \le k} [y_i > t] \;/\; \sum_i [y_i > t]
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -93,7 +93,7 @@ def ap(
     As in trec_eval (`map_cut`), the divisor is the number of all relevant documents, for every `k`.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -128,7 +128,7 @@ def rbp(
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         persistence: p, at least 0 and below 1.
         threshold: t; a document is relevant if its label is above this value.

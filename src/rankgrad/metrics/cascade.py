@@ -30,7 +30,7 @@ def success(
     .. math:: \mathrm{Success@}k = [\,\exists i:\, r_i \le k,\ y_i > t\,]
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value. A list without a relevant document
             is empty.
@@ -62,7 +62,7 @@ def rr(
     .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         first: documents that count as relevant. `"relevant"`: documents with a label above the threshold. `"best"`:
             only those with the highest label of the list, as in allRank; some papers publish this MRR.
@@ -98,7 +98,7 @@ def err(
     A list without a label above 0 is empty.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         max_label: y_max, the highest grade of the scale (4 for the five grades of web search); no label may exceed it.
             It is not taken from the data, so the value of a list does not depend on the other lists.
