@@ -13,8 +13,8 @@ size of the gradient does not depend on the batch size or the padding.
 weight of its document with the higher label. In a softmax loss, the weight multiplies the document's part of the
 target.
 
-**Numbers.** Half-precision inputs are computed in float32, float64 inputs in float64. Values and gradients are finite for
-finite scores, up to 1e30 in float32.
+**Numbers.** Half-precision inputs are computed in float32, float64 inputs in float64. Values and gradients are finite
+for finite scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes

@@ -71,8 +71,9 @@ def parse_loss(text: str) -> TextLoss:
     """Make a loss from a spec: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
-    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator with its options. A loss with parameters takes `adapt=joint` or
-    `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
+    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator with its options. A loss
+    with parameters takes `adapt=joint` or `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss
+    may have a cutoff and options.
 
     Args:
         text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, each after `weight*`.
