@@ -112,7 +112,7 @@ class CustomLoss(TextLoss):
         loss = own_copy("loss", loss) if copied else loss
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
-            loss, options = loss.func, dict(loss.keywords)  # as an attribute, the module registers its parameters
+            loss, options = loss.func, dict(loss.keywords)  # so that the module's parameters are registered
         takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
         super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes

@@ -103,9 +103,7 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
         right = (apart * weights + (all_pairs - apart) * both).sum(-1)
     best = torch.where(ranked.mask, ranked.labels, -torch.inf).sort(dim=-1, descending=True).values
     first, size = runs(best)
-    lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(
-        min=0
-    )  # documents with a lower label than this one
+    lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(min=0)  # number of documents with a lower label
     most = (lower * within(rank, k)).sum(-1).to(right.dtype)
     return ListValues(right / most.clamp(min=1), most > 0)
 

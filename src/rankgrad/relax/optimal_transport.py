@@ -1,4 +1,4 @@
-"""Ranking as entropy-regularised optimal transport from scores to equally spaced ranks: Sinkhorn in the log domain."""
+"""Ranking as entropy-regularised optimal transport from scores to equally spaced ranks (Sinkhorn in log domain)."""
 
 from dataclasses import dataclass
 
@@ -68,5 +68,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Return the smallest divisor of scores, 1e-31 in float32: sums of the derivative 1 / divisor must not overflow."""
+    """Return the smallest divisor of scores (float32: 1e-31). Sums of the derivative 1 / divisor must not overflow."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
