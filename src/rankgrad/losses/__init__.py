@@ -4,22 +4,22 @@
 None, all are documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may have any
 values, including NaN, and gets no gradient. A list may have one document or no document.
 
-**One value per list.** `reduction="none"` returns one value per list, `"sum"` adds them, `"mean"` averages over the
-lists that have signal. A list has signal if it has a document (pointwise losses), two different labels (pairwise
-losses, ListMLE) or a relevant document (all other losses). The value of a list without signal is 0. So the size of the
-gradient does not depend on the batch size or the padding.
+**One value per list.** `reduction="none"` returns one value per list, `"sum"` adds these values, `"mean"` averages
+them over the lists that have signal. A list has signal if it has a document (pointwise losses), two different labels
+(pairwise losses, ListMLE) or a relevant document (all other losses). The value of a list without signal is 0. So the
+size of the gradient does not depend on the batch size or the padding.
 
-**Weights** are one number per document; not every loss takes them. In a pairwise loss, the weight of a pair is the
+**Weights** are one number per document. Not every loss takes weights. In a pairwise loss, the weight of a pair is the
 weight of its document with the higher label. In a softmax loss, the weight multiplies the document's part of the
 target.
 
-**Numbers.** Half precision is computed in float32, float64 stays float64. Values and gradients are finite for finite
-scores, up to 1e30 in float32.
+**Numbers.** Half-precision inputs are computed in float32, float64 inputs in float64. Values and gradients are finite
+for finite scores, up to 1e30 in float32.
 
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes
-a loss from a spec, `as_loss(function)` from a function. `value_and_grad(loss, scores, labels)` returns the gradient
-without a backward pass.
+a loss from a spec, `as_loss(function)` makes a loss from a function. `value_and_grad(loss, scores, labels)` returns
+the loss and its gradient without a backward pass.
 """
 
 from rankgrad import moved

@@ -25,14 +25,14 @@ def approx_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxNDCG: minus NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without its j = i term).
+    r"""ApproxNDCG: minus NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without the term j = i).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_i \frac{2^{y_i} - 1}{\log_2(1 + \pi_i)}\,
               \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
               \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
         temperature: tau; a smaller value is closer to NDCG, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
@@ -69,8 +69,8 @@ def approx_precision(
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: soft cutoff, the sigmoid with sharpness `beta`; also the divisor.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
+        k: soft cutoff, the sigmoid with sharpness `beta`; k is also the divisor.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff.
         threshold: t; a document is relevant if its label is above this value.
@@ -103,16 +103,16 @@ def approx_mrr(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxMRR: minus the reciprocal rank, a softmax-weighted mean of 1 / rank over the relevant documents.
+    r"""ApproxMRR: minus the reciprocal rank, which is a softmax-weighted mean of 1 / rank over the relevant documents.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
 
-    The relevant document with the highest score has the smallest rank. As the temperature decreases, its weight tends
-    to 1 as fast as the ranks tend to whole numbers.
+    The relevant document with the highest score has the smallest rank. As the temperature decreases, the weight of this
+    document tends to 1 as fast as the ranks tend to whole numbers.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
@@ -149,13 +149,13 @@ def approx_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxAP: minus average precision. Sigmoids count the documents and relevant documents before each document.
+    r"""ApproxAP: minus average precision. Sigmoids count all documents and the relevant documents before each one.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
         temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
@@ -182,5 +182,5 @@ def approx_ap(
 
 
 def _params(temperature: float) -> tuple[float, float, float]:
-    """Return the parameters of LearnDCG's kernel: log of the gain base 2, 0 for the published discount, alpha."""
+    """Return the parameters of LearnDCG's kernel: log(2) for gain base 2, 0 for the published discount, and alpha."""
     return math.log(2.0), 0.0, 1.0 / temperature

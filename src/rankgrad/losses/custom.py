@@ -24,14 +24,14 @@ _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 def as_loss(loss: Any) -> TextLoss:
     """Make a loss from a spec, a function or a module. A module is copied, and its parameters can be trained.
 
-    The parameter names of the function decide its input:
+    The parameter names of the function determine the layout of its input:
 
     - `(scores, labels, *, offsets, reduction)`, like every loss of `rankgrad.losses`: flat lists.
     - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
     - `(scores, labels)`: one list at a time, `(n,)`.
 
-    It returns one value per list. In the padded form it may also return one value, the mean over the lists. A loss with
-    a parameter `weights` also receives the weights of the documents, in the same layout.
+    The function returns one value per list. With padded lists, it may also return a single value, the mean over the
+    lists. A loss with a parameter `weights` also receives the weights of the documents, in the same layout.
 
     Args:
         loss: a spec, a function, `functools.partial`, an `nn.Module` or any other callable object.
@@ -72,7 +72,7 @@ def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedS
 
     Args:
         terms: pairs `(weight, loss)`. The weight is a finite number above 0. The loss is a spec, a function of
-            `rankgrad.losses` (with options: `functools.partial`), or any function or module that `as_loss` takes.
+            `rankgrad.losses` (use `functools.partial` for options), or any function or module that `as_loss` takes.
 
     Example:
         >>> from rankgrad.losses import bce
@@ -99,7 +99,7 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
         bad_type("loss", "be a spec, a function or a module", type(loss).__name__)
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
         return float(weight), loss
-    # Not copied: a sum has the same parameters as its terms.
+    # The loss is not copied: a sum has the same parameters as its terms.
     custom = CustomLoss(loss, copied=False)
     return float(weight), loss if custom.form == "flat" and custom._takes("mask") else custom
 
@@ -112,7 +112,7 @@ class CustomLoss(TextLoss):
         loss = own_copy("loss", loss) if copied else loss
         options = {}
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
-            loss, options = loss.func, dict(loss.keywords)  # as an attribute, the module registers its parameters
+            loss, options = loss.func, dict(loss.keywords)  # so that the module's parameters are registered
         takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
         super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes
@@ -243,7 +243,7 @@ def _about(loss: Any) -> str:
 
 
 def _packaged(part: Any) -> bool:
-    """Return True if a callable and all callables in it are of this package or are modules of PyTorch."""
+    """Return True if a callable and all callables in it belong to this package or are modules of PyTorch."""
     if isinstance(part, list | tuple):
         return all(map(_packaged, part))
     if isinstance(part, functools.partial):

@@ -26,7 +26,7 @@ KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
-    """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if it takes document weights.
+    """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights`: True if the loss takes weights.
 
     `adapt` is an option of the training, not of the loss: `"joint"` or `"heldout"`, for losses with parameters.
     """
@@ -55,10 +55,10 @@ class TextLoss(nn.Module):
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise if the spec contains `adapt=heldout`, which `what` does not support.
+        """Raise an error if the spec contains `adapt=heldout`, which `what` does not support.
 
         Args:
-            what: name of the feature without support, for the error.
+            what: name of the feature that does not support `adapt=heldout`, for the error.
         """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
@@ -70,9 +70,10 @@ class TextLoss(nn.Module):
 def parse_loss(text: str) -> TextLoss:
     """Make a loss from a spec: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
 
-    Any loss takes `gumbel=N`, the mean over N noisy copies of the scores. `relaxed:metric=AP,operator=neural_sort,...`
-    makes a loss from any metric and any operator with its options. A loss with parameters takes `adapt=joint` or
-    `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each may have a cutoff and options.
+    With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
+    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator with its options. A loss
+    with parameters takes `adapt=joint` or `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss
+    may have a cutoff and options.
 
     Args:
         text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, each after `weight*`.
@@ -105,7 +106,7 @@ def _one(text: str) -> TextLoss:
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
     weights = takes_weights(function)
-    with backend("plain"), torch.no_grad():  # the loss checks its options, here on two documents
+    with backend("plain"), torch.no_grad():  # this call on two documents makes the loss check its options
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)

@@ -12,7 +12,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import KernelOptions
 from rankgrad.lists import REDUCTIONS, Lists
 
-# Devices whose compiler is installed.
+# Devices for which the compiler of the kernels is installed.
 _DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)
 # `torch.compile` cannot read a context variable: a compiled loss keeps the backend that it was compiled with. This line
 # does the same as `torch.compiler.assume_constant_result`, without the two seconds of importing torch._dynamo.
@@ -61,7 +61,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
     scores, labels, mask, offsets, weights = lists.given
     if scores.numel() == 0:
-        # Without documents the loss of every list is 0. It stays in the graph.
+        # Without documents, the loss of every list is 0. This value must stay in the graph.
         shape = scores.shape[:-1] if offsets is None else (offsets.numel() - 1,)
         empty = scores.sum() + torch.zeros(shape, dtype=scores.dtype, device=scores.device)
         for param in params:
@@ -72,7 +72,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
 
 def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
-    """Return the name, for an error, of an input whose gradient no kernel computes; None if there is no such input."""
+    """Return the name of an input whose gradient no kernel computes, for the error; None if there is no such input."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):
         if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):

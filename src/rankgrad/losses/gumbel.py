@@ -51,7 +51,7 @@ class gumbel(nn.Module):
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, it is drawn.
+            noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, random noise is drawn.
             arguments: other keywords of `loss`, such as `mask` and `reduction`.
         """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)

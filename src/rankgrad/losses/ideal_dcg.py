@@ -8,7 +8,7 @@ from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Return gains of labels, `(..., n)`. For `"exp"` they are `2^y - 1`; `scaled` divides these by 2^max(y)."""
+    """Return the gains of labels, `(..., n)`. The gain `"exp"` is `2^y - 1`, divided by 2^max(y) if `scaled`."""
     if callable(gain):
         return torch.where(mask, gain(labels), 0.0)
     one_of("gain", gain, ("exp", "linear"))

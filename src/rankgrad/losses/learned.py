@@ -26,14 +26,14 @@ class LearnDCG(nn.Module):
     .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
-    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). Its ln(b_d) cancels in the ratio: the loss does not
+    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). The ln(b_d) cancels in the ratio: the loss does not
     depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
     / ln(b_d), can be learned: it is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
 
     Args:
         gain_base, discount_base, alpha: initial values of b_g and b_d, above 1, and of alpha, above 0.
         discount: form of the discount, `"log"` or `"curved"`.
-        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. Without any of them, the loss with
+        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. If `learn` is empty, the loss with
             default values equals `approx_ndcg`.
         k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
         beta: sharpness of the soft cutoff; not used without `k`.
@@ -99,7 +99,7 @@ class LearnDCG(nn.Module):
         """Compute the loss.
 
         Args:
-            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+            scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         form = ParamForm.LEARNED_CURVED if self.discount == "curved" else ParamForm.LEARNED
@@ -114,14 +114,14 @@ class LearnDCG(nn.Module):
         ideal = ideal_dcg(gain, self.k, self._discount)
         value = torch.where(ideal > 0, dcg / torch.where(ideal > 0, ideal, 1.0), 0.0 * dcg)
         if self.discount == "log":
-            value = value + 0.0 * self.raw_discount.to(dtype)  # in the graph, with a gradient of exactly 0
+            value = value + 0.0 * self.raw_discount.to(dtype)  # stays in the graph; its gradient is exactly 0
         return MetricFormula("nDCG", self.k).loss(lists, value, reduction)
 
     if TYPE_CHECKING:
         __call__ = forward  # PyTorch's declaration returns Any
 
     def _gain(self, labels: Tensor) -> Tensor:
-        """Return `g(y) / g(max y)`: the divisor cancels in the loss. Finite for any label, also near b_g = 1."""
+        """Return `g(y) / g(max y)`, finite for any label, also near b_g = 1. The divisor cancels in the loss."""
         if labels.shape[-1] == 0:
             return labels * self.raw_gain.to(labels.dtype)  # empty, but in the graph: the gradient is 0, not None
         log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
@@ -130,7 +130,7 @@ class LearnDCG(nn.Module):
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """Return d(r); for `"log"` without ln(b_d), which cancels."""
+        """Return d(r). For `"log"`, the divisor ln(b_d) is left out, because it cancels."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
@@ -142,7 +142,7 @@ class LearnDCG(nn.Module):
         return f"{values}, discount={self.discount!r}, k={self.k}"
 
 
-# Replaces a softplus that underflows to 0: small enough for the limit, large enough to divide by.
+# Replaces a softplus that underflows to 0. It is small enough to give the limit and large enough to be a divisor.
 _TINY = 1e-30
 
 

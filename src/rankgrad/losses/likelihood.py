@@ -9,7 +9,7 @@ from rankgrad.metrics.sort_order import order
 
 
 def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) -> Tensor:
-    """Return the negative log-likelihood of each choice, from the highest label down, `(..., n)`; 0 for padding."""
+    """Return each document's term of the negative log-likelihood, highest label first, `(..., n)`; 0 for padding."""
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
     chosen = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
@@ -24,13 +24,13 @@ def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) ->
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weight of each choice in `p_listmle`, `(..., n)`; `first` is the start of its run of equal labels."""
+    """Return the weight of each term in `p_listmle`, `(..., n)`; `first` is the start of each run of equal labels."""
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
     share = torch.exp2(-rank)
     if first is not None:
-        # Number of tied documents. Padding is last and may tie with the lowest label: it does not count.
+        # Number of tied documents. Padding is last and may tie with the lowest label, but it is not counted.
         size = torch.zeros_like(count).scatter_add(-1, first, count).clamp(min=1)
         share = (share * (2.0 - torch.exp2(1.0 - size)) / size).gather(-1, first)
     return ((share - last) / (1.0 - last)).clamp(min=0)
@@ -45,13 +45,13 @@ def _first_tied(labels: Tensor) -> Tensor:
 
 
 def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the highest of `v_j` over j >= i, without a derivative, and the sum of `e^(v_j - highest)`, `(..., n)`.
+    """Return the highest `v_j` over j >= i, without a gradient, and the sum of `e^(v_j - highest)`, both `(..., n)`.
 
-    The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate: if the logarithm
-    of the sum were added to 1e30, the number of ties would be lost, and derivatives would be wrong.
+    The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate, because the
+    logarithm of the sum is lost if it is added to 1e30. Then the derivatives of tied documents would be wrong.
     """
     high = values.detach()
-    total = (values - high).exp()  # 1, with a derivative
+    total = (values - high).exp()  # the value is 1, but the derivative is not 0
     reach = 1
     while reach < values.shape[-1]:
         other_high = torch.nn.functional.pad(high[..., reach:], (0, reach), value=lowest(values))

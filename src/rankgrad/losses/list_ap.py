@@ -30,9 +30,9 @@ def list_ap(
     documents, h+ only the relevant documents.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         bins: number of score levels, at least 2; the cost is n x bins.
-        threshold: label above which a document is relevant.
+        threshold: a document is relevant if its label is above this value.
 
     Example:
         >>> list_ap(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -47,7 +47,7 @@ def list_ap(
     metric = MetricFormula("AP", threshold=threshold)
     relevant = metric.relevant(lists)
     level = torch.arange(bins, dtype=lists.scores.dtype, device=lists.scores.device)
-    place = (1.0 - unit_interval(lists.scores, lists.mask)) * (bins - 1)  # (..., n): 0 best, bins - 1 worst
+    place = (1.0 - unit_interval(lists.scores, lists.mask)) * (bins - 1)  # (..., n), 0 (best) to bins - 1 (worst)
     share = (1.0 - (place[..., None, :] - level[:, None]).abs()).clamp(min=0.0)  # (..., bins, n)
     every = torch.where(lists.mask[..., None, :], share, 0.0).sum(-1)  # (..., bins)
     hits = torch.where(relevant[..., None, :], share, 0.0).sum(-1)

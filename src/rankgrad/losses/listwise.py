@@ -27,7 +27,7 @@ def softmax(
     .. math:: \ell(s, y) = -\sum_i w_i y_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
 
     Example:
         >>> softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -57,11 +57,12 @@ def listnet(
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
 
-    For binary labels it is an upper bound of -log MRR and of -log NDCG.
+    For binary labels, the loss is an upper bound of -log MRR and of -log NDCG.
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        targets: label distribution: `"sum"`, labels divided by their sum, or `"softmax"`, their softmax, as in allRank.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
+        targets: label distribution. `"sum"`: labels divided by their sum. `"softmax"`: softmax of the labels, as in
+            allRank.
 
     Example:
         >>> listnet(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 0., 0.]]))
@@ -95,7 +96,7 @@ def xe_ndcg(
               \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         gamma: a number in [0, 1], or a tensor with the shape of `labels` (the paper draws new numbers in each step).
 
     Example:
@@ -139,7 +140,7 @@ def poly1_softmax(
               \frac{e^{s_i}}{\sum_j e^{s_j}}\Bigr)
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         epsilon: weight of the added term; 0 gives `softmax`.
 
     Example:
@@ -167,7 +168,7 @@ def unique_softmax(
     .. math:: \ell(s, y) = -\sum_i w_i (2^{y_i} - 1) \log \frac{e^{s_i}}{e^{s_i} + \sum_{j:\, y_j < y_i} e^{s_j}}
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
 
     Example:
         >>> unique_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -182,7 +183,7 @@ def unique_softmax(
     rivals = (lists.labels[..., None, :] < lists.labels[..., :, None]) & lists.mask[..., None, :]
     rivals = rivals | torch.eye(rivals.shape[-1], dtype=torch.bool, device=rivals.device)
     field = torch.where(rivals, lists.scores[..., None, :], lowest(lists.scores))  # (..., n, n)
-    # Not logsumexp minus the score: for large scores its derivative would be wrong for ties at the top.
+    # `logsumexp` minus the score is not used: for large scores, its derivative would be wrong for ties at the top.
     terms = -log_softmax(field, -1).diagonal(dim1=-2, dim2=-1)
     gain = _weighted(lists, torch.where(lists.mask, torch.exp2(lists.labels) - 1.0, 0.0))
     return lists.reduce((gain * terms).sum(-1), reduction, has_relevant(lists))
@@ -204,10 +205,10 @@ def listmle(
               \pi \text{ sorts } y \text{ downwards}
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         ties: order of tied documents. `"together"`: a document competes with all documents whose label is not higher,
-            including tied documents (Breslow's likelihood). Their input order has no effect. `"position"`: a ranker
-            learns the input order of tied documents. Use it if the input order is a ranking.
+            including tied documents (Breslow's likelihood). The input order of tied documents has no effect.
+            `"position"`: a ranker learns the input order of tied documents. Use this if the input order is a ranking.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -243,9 +244,9 @@ def p_listmle(
     128 or more documents, and the loss would double with each document.
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         ties: as in `listmle`. With `"together"`, tied documents have the mean weight v of their ranks. If m tied
-            documents start at rank a, this is `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
+            documents start at rank a, this mean is `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -271,7 +272,7 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
     If all scores of a list are 0, there is no angle: the value is 1/2 and the gradient is 0.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
 
     Example:
         >>> rank_cosine(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -308,7 +309,7 @@ def _weighted(lists: Lists, mass: Tensor) -> Tensor:
 
 
 def _distribution(mass: Tensor) -> Tensor:
-    """Return mass divided by its sum; 0 for a list with sum 0."""
+    """Return `mass` divided by its sum over each list; 0 for a list with sum 0."""
     total = mass.sum(-1, keepdim=True)
     return torch.where(total > 0, mass / torch.where(total > 0, total, 1.0), 0.0)
 
@@ -320,7 +321,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """Scale the values of each list to a vector of length 1.
 
-    The values are first divided by the largest value, so that the square of 1e30 does not overflow.
+    The values are first divided by the largest absolute value, so that the square of 1e30 does not overflow.
     """
     largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)

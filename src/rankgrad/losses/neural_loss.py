@@ -22,16 +22,16 @@ class NeuralLoss(nn.Module):
     .. math:: \ell_{mended}(s, y) = -\sum_i \frac{2^{y_i} - 1}{\mathrm{ideal}} f_i(s), \quad
               \ell_{published}(s, y) = -\frac{f(\sigma(s), y)}{f(y / G, y) + 10^{-6}}
 
-    `"published"`: f is a Transformer that estimates DCG with linear gain. It was trained on lists of 40 to 50 documents
-    and G grades. The divisor is its estimate for the ideal order. `"mended"`, our corrected form: f_i estimates the
-    discount of a document from the number of documents with higher scores. Sigmoids at three temperatures count them.
-    Gain and ideal DCG are exact. It was trained on lists of 1 to 200 documents, accepts any labels, and does not depend
-    on the scale of the scores.
+    In the form `"published"`, f is a Transformer that estimates DCG with linear gain. It was trained on lists of 40 to
+    50 documents with G grades. The divisor is the estimate for the ideal order. The form `"mended"` is our correction:
+    f_i estimates the discount of document i from the number of documents with higher scores, which are counted with
+    sigmoids at three temperatures. Gain and ideal DCG are exact. The network was trained on lists of 1 to 200
+    documents. The mended form accepts any labels and does not depend on the scale of the scores.
 
     Args:
         grades: G of the published form, 3 or 5; labels are 0 to G - 1.
         form: form of the loss, `"mended"` or `"published"`.
-        path: folder written by `rankgrad pretrain-loss`; its form and grades replace the other two arguments.
+        path: folder written by `rankgrad pretrain-loss`; the form and grades in it replace `form` and `grades`.
 
     Example:
         >>> loss = NeuralLoss()
@@ -51,7 +51,8 @@ class NeuralLoss(nn.Module):
         network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
         self.grades: int = network.config.get("grades", grades)
-        # Buffers that are not saved: no optimiser updates them, a saved model does not contain them, `to` moves them.
+        # The weights are buffers that are not saved. So no optimiser updates them, a saved model does not contain them,
+        # and `to` moves them.
         self._names = {name.replace(".", "_"): name for name, _ in network.named_parameters()}
         for buffer, name in self._names.items():
             self.register_buffer(buffer, network.get_parameter(name).detach(), persistent=False)
@@ -63,7 +64,7 @@ class NeuralLoss(nn.Module):
         """Compute the loss.
 
         Args:
-            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+            scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         if self.form == "published":
@@ -97,7 +98,7 @@ class NeuralLoss(nn.Module):
         """
         if not values_are_cheap(mask) or not bool((mask[:, 1:] <= mask[:, :-1]).all()):
             return self._estimate(scores, labels, mask)
-        # Lists of similar length are computed together: the network is too expensive to run on padding.
+        # Lists of similar length are computed together, because it is expensive to run the network on padding.
         lengths = mask.sum(-1).clamp(min=8)
         parts, rows = [], []
         for size in (exponents := lengths.log2().ceil()).unique():

@@ -36,10 +36,10 @@ def ranknet(
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff; only pairs with documents in the top k count, see `pairs`. None for all pairs.
-        pairs: pairs that count with `k`: `"any"`, with at least one document in the top k, or `"both"`, with both
-            documents in the top k.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
+        k: cutoff; only some pairs with documents in the top k count, see `pairs`. With None, all pairs count.
+        pairs: pairs that count if `k` is given. `"any"`: at least one document of the pair is in the top k. `"both"`:
+            both documents are in the top k.
         sigma: steepness of the logistic function.
 
     Example:
@@ -72,7 +72,7 @@ def hinge(
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \max(0, m - (s_i - s_j))
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         margin: m, the smallest score difference that a pair should have.
 
     Example:
@@ -100,7 +100,7 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: the weight of a pair is the change of the metric if the two swap ranks (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: a pair's weight is the change of the metric if its documents swap ranks (LambdaLoss@K, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
@@ -109,8 +109,8 @@ def lambdarank(
     The weights of the pairs are constants in the gradient. Tied scores are ranked by position.
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        k: cutoff of the metric; None for the cutoff of `metric`, or for the whole list if it has none.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
+        k: cutoff of the metric; None for the cutoff of `metric`. If `metric` has no cutoff, the whole list counts.
         metric: metric whose change is the weight of a pair: `nDCG`, `P@k`, `AP` or `RR`.
         sigma: steepness of the logistic function.
 
@@ -145,21 +145,22 @@ def lambdaloss(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaLoss: a pairwise bound of a ranking metric; with `k`, LambdaLoss@K (LambdaLoss@K paper, Eq. 13-17).
+    r"""LambdaLoss: a pairwise bound of a ranking metric. With `k`, it is LambdaLoss@K (LambdaLoss@K paper, Eq. 13-17).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\,\frac{|G_i - G_j|}{\mathrm{IDCG}@k}\,\delta_{ij}@k
               \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff of the metric; None for the whole list.
-        scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (above), `"ndcg2pp"`
-            (LambdaRank's weight plus `mu` times that of ndcg2), `"arp1"` (y_i, over all pairs), `"arp2"` (|y_i - y_j|).
+        scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (the formula above),
+            `"ndcg2pp"` (LambdaRank's weight plus `mu` times the weight of `"ndcg2"`), `"arp1"` (y_i, over all pairs),
+            `"arp2"` (|y_i - y_j|).
         truncation: rule for documents beyond k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair with
             such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all other
             schemes): pairs of two such documents do not count.
-        metric: `nDCG`, `P@k`, `AP` or `RR`. Except for `nDCG`, the weights are those of `lambdarank`, without a scheme.
+        metric: `nDCG`, `P@k`, `AP` or `RR`. Only `nDCG` uses a scheme; other metrics use the weights of `lambdarank`.
         mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
         sigma: steepness of the logistic function.
 
@@ -186,21 +187,21 @@ def lambdaloss(
 
 
 def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
-    """Check the options of `ranknet` and convert them for its kernel."""
+    """Check the options of `ranknet` and return them in the form that the kernel takes."""
     check_cutoff(k)
     one_of("pairs", pairs, ("any", "both"))
     return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
 
 
 def lambdarank_options(sigma: float, form: MetricFormula) -> PairwiseOptions:
-    """Convert the options of `lambdarank` for its kernel."""
+    """Return the options of `lambdarank` in the form that the kernel takes."""
     return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
 
 
 def lambdaloss_options(
     sigma: float, form: MetricFormula, scheme: str, truncation: str | None, mu: float
 ) -> PairwiseOptions:
-    """Check the options of `lambdaloss` and convert them for its kernel."""
+    """Check the options of `lambdaloss` and return them in the form that the kernel takes."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
     one_of("truncation", truncation, ("sound", "heuristic"))
@@ -222,7 +223,7 @@ def _gain(form: MetricFormula) -> Gains:
 
 
 def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
-    """Return the option for which there is no kernel, or None."""
+    """Return the option that no kernel supports; None if a kernel supports all options."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
     if metric is not None and (callable(metric.gain) or callable(metric.discount)):
@@ -253,7 +254,7 @@ def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation
     if truncation == Truncation.HEURISTIC:
         return weight * in_top(rank, k, "any")
     later = torch.maximum(rank[..., :, None], rank[..., None, :])
-    # The diagonal is not a pair; rank 2 there keeps the factor finite.
+    # Only the diagonal, which contains no pair, can have rank 1 here. Rank 2 replaces it to keep the factor finite.
     return weight * torch.where(later > k, 1.0 / (1.0 - 1.0 / metric.discounted(later.clamp(min=2))), 1.0)
 
 
@@ -262,7 +263,7 @@ def pair_loss(
 ) -> Tensor:
     """Return the sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
 
-    With `every_pair` all pairs i != j count, in lists that have an ordered pair.
+    With `every_pair`, all pairs i != j of a list count if the list has two different labels.
     """
     gap = lists.scores[..., :, None] - lists.scores[..., None, :]  # (..., n, n)
     both = lists.mask[..., :, None] & lists.mask[..., None, :]
@@ -287,15 +288,15 @@ def has_order(lists: Lists) -> Tensor:
 
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
-    """Return True for pairs with one document (`"any"`) or both documents (`"both"`) in the top k, `(..., n, n)`."""
+    """Return True for pairs with at least one (`"any"`) or both (`"both"`) documents in the top k, `(..., n, n)`."""
     top = rank <= k
     first, second = top[..., :, None], top[..., None, :]
     return first | second if pairs == "any" else first & second
 
 
 def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
-    """Return LambdaLoss's delta_ij (Eq. 13), `(..., n, n)`: a function of the distance between the two ranks."""
-    distance = swap_deltas.gaps(rank).clamp(min=1)  # 0 only on the diagonal, which is not a pair
+    """Return LambdaLoss's delta_ij (Eq. 13), which depends on the distance between the two ranks, `(..., n, n)`."""
+    distance = swap_deltas.gaps(rank).clamp(min=1)  # the distance is 0 only on the diagonal, which has no pair
     return 1.0 / metric.discounted(distance) - 1.0 / metric.discounted(distance + 1)
 
 

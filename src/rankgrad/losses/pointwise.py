@@ -19,7 +19,7 @@ def mse(
     .. math:: \ell(s, y) = \frac{1}{n} \sum_i w_i (s_i - y_i)^2
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
 
     Example:
         >>> mse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -43,14 +43,14 @@ def rmse(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""RMSE: root mean squared error of scores, mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
+    r"""RMSE: root mean squared error of scores mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
 
     .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
 
     The root is computed per list. If all errors are 0, the root has no derivative and the gradient is set to 0.
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         levels: L, the number of grades.
 
     Example:
@@ -85,8 +85,8 @@ def bce(
               \quad r_i = [y_i > \text{threshold}]
 
     Args:
-        scores, labels, mask, offsets, weights, reduction: the lists and how they are reduced; see `rankgrad.losses`.
-        threshold: label above which a document is relevant, r_i = 1.
+        scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
+        threshold: a document is relevant (r_i = 1) if its label is above this value.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -101,6 +101,6 @@ def bce(
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Return the weighted sum over the documents of each list, divided by their number, `(...)`."""
+    """Return the weighted sum over the documents of each list, divided by the number of its documents, `(...)`."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

@@ -1,4 +1,4 @@
-"""Losses from any metric and any relaxation of ranking, by soft permutations or by soft ranks."""
+"""Make a loss from any metric and any relaxation of ranking, with soft permutations or soft ranks."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +18,12 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 @dataclass(frozen=True)
 class relaxed:
-    r"""A loss from a metric and a differentiable ranking: minus the metric's soft value (for ARP, the value).
+    r"""A loss from a metric and a differentiable ranking: minus the soft value of the metric (no minus for ARP).
 
-    If the operator defines a soft permutation P, the metric uses, at each rank r, the mean over the documents with
-    weights from row r of P. If it defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use
-    the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, the ranks
-    are converted to a permutation by `lift`.
+    If the operator defines a soft permutation P, the value at rank r is the mean over the documents, weighted by row r
+    of P. If the operator defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use the soft
+    rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, `lift` converts the
+    ranks to a permutation.
 
     Args:
         metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
@@ -56,7 +56,7 @@ class relaxed:
         """Compute the loss.
 
         Args:
-            scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+            scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
         return relaxed_loss(self._formula, self.relaxation, lists, reduction, self.beta)
@@ -102,7 +102,7 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
     """Return the metric computed from soft ranks `(..., n)`, `(...)`; RR, AP and ERR use a lifted permutation."""
-    ranks = torch.where(lists.mask, ranks, 1.0)  # padding may hold rank 0, whose discount is 0
+    ranks = torch.where(lists.mask, ranks, 1.0)  # padding may have rank 0, and its discount would be 0
     if metric.name == "ARP":
         if metric.k is None:
             return _arp(lists, ranks)
@@ -118,8 +118,8 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """Return a document's share in the top k from its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
-    # Without k: a constant that stays in the graph.
+    """Return each document's share in the top k from its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
+    # Without k, the share is a constant, but it must stay in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 

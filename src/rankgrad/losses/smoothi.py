@@ -1,4 +1,4 @@
-"""Losses that are minus a metric computed from SmoothI's rank indicators, as in its paper."""
+"""Losses that are minus a metric computed from SmoothI's rank indicators, as in the SmoothI paper."""
 
 from typing import Any
 
@@ -32,13 +32,13 @@ def smooth_ndcg(
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 
-    As in the paper, this is the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain. Both
-    tend to NDCG@k for large alpha.
+    As in the paper, the loss uses the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain.
+    Both tend to minus NDCG@k for large alpha.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
 
     Example:
         >>> smooth_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -56,7 +56,7 @@ def smooth_ndcg(
     expected = (_indicators(lists, k, operator) * lists.labels[..., None, :]).sum(-1)
     if expected.shape[-1] == 0:
         return metric.loss(lists, lists.scores.sum(-1), reduction)
-    # Gains over 2^max(y), like those of the ideal they are divided by.
+    # The gains are divided by 2^max(y), like the gains in the ideal DCG.
     top = lists.labels.amax(-1, keepdim=True)
     gain = torch.exp2(expected - top) - torch.exp2(-top)  # (..., k)
     ideal = metric.ideal(gains(lists.labels, lists.mask))
@@ -81,9 +81,9 @@ def smooth_precision(
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff, also the divisor; the cost is k softmaxes over the list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
     Example:
@@ -116,15 +116,15 @@ def smooth_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth AP: minus average precision, with smooth rank indicators; one softmax per rank.
+    r"""Smooth AP: minus average precision, with smooth rank indicators. Each rank needs one softmax.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
               \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. None for the whole list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`; alpha = 1 is very soft: tune it.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
     Example:

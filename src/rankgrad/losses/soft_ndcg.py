@@ -32,11 +32,11 @@ def neural_ndcg(
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         temperature: tau of NeuralSort.
         transposed: True to scale the transpose of P; then discounts are summed over documents (NeuralNDCG^T).
-        sinkhorn_rounds: number of rounds of scaling, each of columns, then rows; 0 for none.
+        sinkhorn_rounds: number of rounds of scaling; each round scales columns, then rows. 0 for no scaling.
 
     The stochastic form is `gumbel(neural_ndcg)`.
 
@@ -69,10 +69,10 @@ def softrank_ndcg(
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
-    The rank distributions p are exact. The cost is O(n^3): use it for lists of up to a few hundred documents.
+    The rank distributions p are exact. The cost is O(n^3): use this loss for lists of up to a few hundred documents.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         sigma: standard deviation of the noise, in units of the score; a smaller value is closer to NDCG.
 
@@ -99,12 +99,12 @@ def softsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftSort: minus NDCG computed from its mean ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""SoftSort: minus NDCG computed from SoftSort's mean ranks with ApproxNDCG's formula, as SmoothI's authors do.
 
-    `relaxed(nDCG, soft_sort())` uses the permutation instead.
+    `relaxed(nDCG, soft_sort())` uses the soft permutation instead of the ranks.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
         temperature: tau of `rankgrad.relax.soft_sort`; a smaller value is closer to the exact ranks.
         p: power of the distance between scores, 1 or 2.
@@ -134,12 +134,12 @@ def fastsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""FastSort: minus NDCG computed from its soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""FastSort: minus NDCG computed from FastSort's soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
 
     The cost is O(n log n).
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
         temperature: epsilon of `rankgrad.relax.fast_sort`; a smaller value is closer to the exact ranks, and fewer
             documents have a gradient.
@@ -158,7 +158,7 @@ def fastsort_ndcg(
     device = lists.given.scores.device.type
     chosen = Regularisation[regularisation.upper()]
     options = SoftNDCGOptions(k or 0, BETA, temperature, regularisation=chosen)
-    # Violators are pooled sequentially, which does not suit a GPU.
+    # The kernel pools violators sequentially, which does not suit a GPU.
     lacking = None if device == "cpu" else f"fastsort_ndcg on {device}"
     loss = fused("fastsort_ndcg", lists, reduction, options, lacking=lacking)
     return _at_ranks(operator, k, lists, reduction) if loss is None else loss
@@ -175,10 +175,10 @@ def ot_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Optimal transport: minus NDCG computed from its soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""Optimal transport: minus NDCG computed from soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
 
     Args:
-        scores, labels, mask, offsets, reduction: the lists and how they are reduced; see `rankgrad.losses`.
+        scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
         temperature: epsilon of `rankgrad.relax.optimal_transport`; a smaller value is closer to the exact ranks and
             needs more rounds.

@@ -25,7 +25,7 @@ _LEAST_SPREAD = 1e-3
 
 
 class PublishedNetwork(nn.Module):
-    """Estimates DCG with linear gain from scores in [0, 1] and grades: two Transformer layers and a mean."""
+    """Network that estimates DCG with linear gain from scores in [0, 1] and grades: Transformer layers and a mean."""
 
     def __init__(self, grades: int, width: int = 64, heads: int = 8, feed_forward: int = 64, layers: int = 2) -> None:
         super().__init__()
@@ -48,11 +48,12 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Estimates nDCG with exponential gain from labels and scores of any scale. Only the discounts are estimated.
+    r"""Network that computes nDCG with exponential gain from labels and scores of any scale. It estimates discounts.
 
-    The input of a document is the number of documents with higher and with lower scores, and the length of the list.
-    Documents are counted with sigmoids at a few temperatures, in units of the list's standard deviation. From this
-    input the network learns the discount of the exact rank: the change of a count with the temperature shows its limit.
+    The input of a document is the number of documents with higher scores, the number of documents with lower scores,
+    and the length of the list. Documents are counted with sigmoids at a few temperatures, in units of the standard
+    deviation of the list's scores. The network can learn the discount of the exact rank from this input, because the
+    counts at several temperatures show the limit at temperature 0.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -67,7 +68,7 @@ class MendedNetwork(nn.Module):
         return (share_of_ideal(labels, mask) * self.discounts(scores, mask)).sum(-1)
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Estimate `1 / log2(1 + rank)`, `(lists, n)`, between its values at rank n and at rank 1."""
+        """Return estimates of `1 / log2(1 + rank)`, `(lists, n)`, between the values for rank n and for rank 1."""
         spread = standardise_scores(scores, mask)
         n = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).expand_as(scores)
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
@@ -78,7 +79,7 @@ class MendedNetwork(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention and two linear maps, each added to its input and then normalised."""
+    """Attention, then two linear maps. The result of each part is added to its input and then normalised."""
 
     def __init__(self, width: int, heads: int, feed_forward: int) -> None:
         super().__init__()
@@ -91,14 +92,14 @@ class _Layer(nn.Module):
         lists, n, width = rows.shape
         split = self.project(rows).view(lists, n, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         mixed = scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=keys[:, None, None, :])
-        mixed = mixed.transpose(1, 2).reshape(lists, n, width)  # (lists, heads, n, d) before
+        mixed = mixed.transpose(1, 2).reshape(lists, n, width)  # from (lists, heads, n, d)
         rows = self.first(rows + self.mix(mixed))
         return self.second(rows + self.down(relu(self.up(rows))))
 
 
 def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Return scores minus their mean, divided by their standard deviation, `(lists, n)`; 0 in the padding."""
-    # The square of 1e30 overflows float32. The factor cancels later, so it needs no derivative.
+    # The square of 1e30 overflows float32, so scores are divided by `largest`, which cancels and needs no derivative.
     largest = scores.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
     scaled, count = scores / largest, mask.sum(-1, keepdim=True).clamp(min=1)
     centred = torch.where(mask, scaled - scaled.sum(-1, keepdim=True) / count, 0.0)
@@ -115,7 +116,7 @@ def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | Mende
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
     """Read a network written by `rankgrad pretrain-loss`, and the facts about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
-    if not os.path.isfile(path):  # unlike Path.is_file, it never raises an error
+    if not os.path.isfile(path):  # unlike Path.is_file, this function never raises an error
         bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
     try:
         tensors, facts = read_tensors(path)

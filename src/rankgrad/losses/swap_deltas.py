@@ -13,7 +13,7 @@ METRICS = ("nDCG", "P", "AP", "RR")
 
 
 def difference(lists: Lists, metric: MetricFormula) -> Tensor:
-    """Return `|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, a constant in the gradient."""
+    """Return `|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, without a gradient."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)
     inside = within(rank, metric.k)
@@ -56,7 +56,11 @@ def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor
 
 
 def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
-    """Return the change of RR: the swap moves a relevant document before the first, or the first behind the second."""
+    """Return the change of RR if a relevant and an irrelevant document are swapped, `(..., n, n)`.
+
+    RR changes if the swap moves a relevant document before the first relevant document, or moves the first relevant
+    document to a later rank.
+    """
     n = rank.shape[-1]
     if n == 0:
         return gaps(relevant)
@@ -64,10 +68,10 @@ def _reciprocal_rank(relevant: Tensor, rank: Tensor, k: int | None) -> Tensor:
     def worth(r: Tensor) -> Tensor:
         return torch.where(r <= (n if k is None else k), 1.0 / r, 0.0)
 
-    where = torch.where(relevant > 0, rank, n + 1.0)  # irrelevant documents after the last rank
+    where = torch.where(relevant > 0, rank, n + 1.0)  # irrelevant documents get a rank after the last rank
     first = where.amin(-1)[..., None, None]
     second = torch.where(where > first[..., 0], where, n + 1.0).amin(-1)[..., None, None]
-    # Row: the relevant document of the pair; column: the document that it is swapped with.
+    # The row is the relevant document of the pair. The column is the document with which it is swapped.
     mine, other = rank[..., :, None], rank[..., None, :]
     overtakes = worth(torch.minimum(first, other)) - worth(first)
     falls = worth(first) - worth(torch.minimum(second, other))

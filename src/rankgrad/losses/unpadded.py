@@ -1,6 +1,6 @@
-"""Lists in their input layout, for losses that need only sums over lists, without padding.
+"""Lists in their input layout, without added padding, for losses that need only sums over lists.
 
-With one list of 200,000 documents and 20,000 short lists, padding would have 4 billion positions.
+With one list of 200,000 documents and 20,000 short lists, the padded lists would have 4 billion positions.
 """
 
 from typing import Any, NamedTuple
@@ -39,10 +39,10 @@ class UnpaddedLists(NamedTuple):
         return self.offsets.diff()
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sum of `values`, one per document, over each list, `(...)`."""
+        """Return the sum of `values` (one per document) over each list, `(...)`."""
         if self.offsets is None:
             return (values if self.mask is None else torch.where(self.mask, values, 0.0)).sum(-1)
-        # PyTorch sums a segment sequentially: in float32 a long list would lose precision. MPS has no float64.
+        # PyTorch sums a segment sequentially: in float32, the sum of a long list is not precise. MPS has no float64.
         wide = values.dtype if values.device.type == "mps" else torch.float64
         total: Tensor = _Total.apply(values.to(wide), self.offsets)
         return total.to(values.dtype)
@@ -65,7 +65,7 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def forward(values: Tensor, offsets: Tensor) -> Tensor:
-        """Sum values `(documents,)` to `(lists,)`."""
+        """Return the sum of values `(documents,)` over each list, `(lists,)`."""
         return _reduce_segments(values, offsets, "sum", initial=0.0)
 
     @staticmethod
@@ -82,6 +82,6 @@ class _Total(torch.autograd.Function):
 
 
 def _reduce_segments(values: Tensor, offsets: Tensor, how: str, initial: float) -> Tensor:
-    """Reduce segments. PyTorch checks the lengths on the CPU; on other devices that check would wait for the device."""
-    unsafe = values.device.type != "cpu" or offsets.shape[0] == 1  # without lists the check has no minimum
+    """Reduce segments. PyTorch checks the lengths only on the CPU: on another device the check would wait for it."""
+    unsafe = values.device.type != "cpu" or offsets.shape[0] == 1  # without lists, the check finds no minimum
     return torch.segment_reduce(values, how, lengths=offsets.diff(), axis=0, unsafe=unsafe, initial=initial)

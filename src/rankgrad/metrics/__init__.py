@@ -4,22 +4,22 @@ All functions share these rules.
 
 **Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document; with None, all are
 documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one
-list. Higher scores rank first. Labels are integers or floats. Half precision is computed in float32, float64 stays
-float64.
+list. Higher scores rank first. Labels are integers or floats. Half-precision inputs are computed in float32, float64
+inputs in float64.
 
 **Options.**
 
 - `k`: only the first k ranks count; with None, all ranks count.
 - `ties`: order of documents with equal scores. `"stable"`: the earlier position is first. `"expected"`: the value is
   the average over all orders, in closed form. `"trec"`: the order of trec_eval. Scores are compared in float32; among
-  equal scores the document with the higher id is first, or without `ids` the later position. `ids` are text with the
-  shape of `scores`, compared by code point.
+  equal scores, the document with the higher id is first. Without `ids`, the document at the later position is first.
+  `ids` are text with the shape of `scores` and are compared by code point.
 - `empty`: the value of an empty list: `"zero"`, `"one"` or `"skip"`. A list without documents is empty; each function
   defines which other lists are empty. With `"skip"` the value is NaN for `reduction="none"`, and an empty list is
   excluded from the mean.
 - `reduction`: `"mean"` over the lists (0 if there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
 
-Documents with a score of NaN rank last, after -inf, and tie with each other. On the CPU a warning gives their number.
+Documents with a score of NaN rank last, after -inf, and tie with each other. On the CPU, a warning tells their number.
 On other devices scores are not inspected, to avoid a synchronisation.
 """
 

@@ -28,7 +28,7 @@ def arp(
     With `k`, a document beyond rank k counts with rank k + 1. A list without a label above 0 is empty.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
 
     Example:
@@ -54,16 +54,16 @@ def opa(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Ordered pair accuracy: the share of pairs with different labels in which the higher label ranks first.
+    r"""Ordered pair accuracy: the share of pairs with different labels that are in the order of their labels.
 
     .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
 
     With `k`, a pair counts only if its document with the higher label is among the first k. The divisor is the largest
-    number of such pairs in any order. A list without two different labels is empty. The time is O(n log^2 n), the
-    memory O(n).
+    number of such pairs in any order. A list without two different labels is empty. The time is O(n log^2 n) and
+    the memory is O(n).
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
 
     Example:
@@ -75,7 +75,7 @@ def opa(
 
 
 def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
-    """Return average relevance position of ranked lists."""
+    """Return the average relevance position of ranked lists."""
     check_cutoff(k)
     rank = ranked.places()
     weights = ranked.spread(rank if k is None else rank.clamp(max=k + 1))
@@ -84,7 +84,7 @@ def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
 
 
 def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
-    """Return ordered pair accuracy of ranked lists."""
+    """Return the ordered pair accuracy of ranked lists."""
     check_cutoff(k)
     # Padding is last and gets the highest label, so it is never the lower document of a pair.
     labels = torch.where(ranked.mask, ranked.labels, torch.inf)
@@ -94,18 +94,16 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
         right = (lower_after(labels) * weights).sum(-1)
     else:
         first, size = ranked.ties
-        # With ties in ascending order of label no tied pair is correct, in descending order every tied pair is.
+        # If ties are in ascending order of label, no tied pair is correct. In descending order, all are correct.
         apart, all_pairs = (lower_after(_within_ties(labels, first, falling)) for falling in (False, True))
         inside = ((labels.shape[-1] if k is None else k) - first).clamp(min=0).minimum(size)  # tied ranks up to k
-        # The higher label is at tied rank p <= inside, the lower one after it: sum of (size - p) / (size (size - 1)).
+        # The higher label is at tied rank p <= inside, the lower label is after p: sum (size - p) / (size (size - 1)).
         both = inside * size - inside * (inside + 1) // 2
         both = both.to(weights.dtype) / (size * (size - 1)).clamp(min=1)
         right = (apart * weights + (all_pairs - apart) * both).sum(-1)
     best = torch.where(ranked.mask, ranked.labels, -torch.inf).sort(dim=-1, descending=True).values
     first, size = runs(best)
-    lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(
-        min=0
-    )  # documents with a lower label than this one
+    lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(min=0)  # number of documents with a lower label
     most = (lower * within(rank, k)).sum(-1).to(right.dtype)
     return ListValues(right / most.clamp(min=1), most > 0)
 
@@ -114,8 +112,8 @@ def lower_after(labels: Tensor) -> Tensor:
     """Return the number of later documents with a lower label, `(..., n)`.
 
     Two documents are compared by the highest bit in which the codes of their labels differ. A stable sort by the higher
-    bits groups the documents whose higher bits are equal; in a group, each document with bit 1 counts the later
-    documents with bit 0.
+    bits groups the documents whose higher bits are equal. In a group, the later documents with bit 0 are counted for
+    each document with bit 1.
 
     Example:
         >>> lower_after(torch.tensor([2.0, 3.0, 1.0, 1.0]))

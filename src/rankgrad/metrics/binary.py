@@ -28,10 +28,10 @@ def precision(
 
     .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{i:\, r_i \le k} [y_i > t]
 
-    As in trec_eval, the divisor is `k`, also for a shorter list. With `k=None` it is the length of the list.
+    As in trec_eval, the divisor is `k`, also for a shorter list. With `k=None`, the divisor is the length of the list.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -61,7 +61,7 @@ def recall(
     .. math:: \mathrm{R@}k = \sum_{i:\, r_i \le k} [y_i > t] \;/\; \sum_i [y_i > t]
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -86,14 +86,14 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: mean over the relevant documents of the precision at their rank, or 0 beyond rank k.
+    r"""Average precision: mean of the precision at the rank of each relevant document; 0 for those beyond rank k.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 
     As in trec_eval (`map_cut`), the divisor is the number of all relevant documents, for every `k`.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -128,7 +128,7 @@ def rbp(
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         persistence: p, at least 0 and below 1.
         threshold: t; a document is relevant if its label is above this value.
@@ -145,26 +145,26 @@ def rbp(
 
 
 def ranked_precision(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Return precision of ranked lists."""
+    """Return the precision of ranked lists."""
     found, total = _found(ranked, k, threshold)
     documents = ranked.mask.sum(-1).clamp(min=1) if k is None else k
     return ListValues(found / documents, total > 0)
 
 
 def ranked_recall(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Return recall of ranked lists."""
+    """Return the recall of ranked lists."""
     found, total = _found(ranked, k, threshold)
     return ListValues(found / total.clamp(min=1), total > 0)
 
 
 def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
-    """Return average precision of ranked lists."""
+    """Return the average precision of ranked lists."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
     size, inside, before, place = ranked.tied(flags)
-    # The document at a tied rank is relevant with probability inside / size. If so, each of the `place` tied documents
-    # before it is one of the other inside - 1 relevant ones with probability (inside - 1) / (size - 1).
+    # The document at a tied rank is relevant with probability inside / size. If it is relevant, each of the `place`
+    # tied documents before it is also relevant with probability (inside - 1) / (size - 1).
     hits = inside / size * (before + 1 + place * (inside - 1) / (size - 1).clamp(min=1))
     rank = ranked.places()
     weights = (within(rank, k) / rank).to(hits.dtype)
@@ -172,7 +172,7 @@ def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
 
 
 def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: float) -> ListValues:
-    """Return rank-biased precision of ranked lists."""
+    """Return the rank-biased precision of ranked lists."""
     check_cutoff(k)
     if not 0 <= persistence < 1:
         bad_value("persistence", "be at least 0 and below 1", persistence)

@@ -30,7 +30,7 @@ def success(
     .. math:: \mathrm{Success@}k = [\,\exists i:\, r_i \le k,\ y_i > t\,]
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         threshold: t; a document is relevant if its label is above this value. A list without a relevant document
             is empty.
@@ -57,12 +57,12 @@ def rr(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Reciprocal rank of the first relevant document; 0 if it is beyond rank k. The mean over lists is MRR.
+    r"""Reciprocal rank of the first relevant document; 0 if this document is beyond rank k. The mean over lists is MRR.
 
     .. math:: \mathrm{RR@}k = \max_{i:\, r_i \le k} [y_i > t] / r_i
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         first: documents that count as relevant. `"relevant"`: documents with a label above the threshold. `"best"`:
             only those with the highest label of the list, as in allRank; some papers publish this MRR.
@@ -98,10 +98,10 @@ def err(
     A list without a label above 0 is empty.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         max_label: y_max, the highest grade of the scale (4 for the five grades of web search); no label may exceed it.
-            It is not taken from the data, so the value of a list does not depend on the other lists.
+            This grade is not taken from the data, so the value of a list does not depend on the other lists.
 
     Example:
         >>> err(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]), max_label=2)
@@ -124,7 +124,7 @@ def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListVa
 
 
 def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> ListValues:
-    """Return reciprocal rank of ranked lists."""
+    """Return the reciprocal rank of ranked lists."""
     check_cutoff(k)
     one_of("first", first, FIRST)
     ranked = ranked.head(k)
@@ -137,7 +137,7 @@ def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) ->
 
 
 def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues:
-    """Return expected reciprocal rank of ranked lists."""
+    """Return the expected reciprocal rank of ranked lists."""
     check_cutoff(k)
     if not max_label > 0:
         bad_value("max_label", "be above 0", max_label)
@@ -150,7 +150,7 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
         still = torch.cumprod(1 - chance, -1)
     else:
         still = _unsatisfied(1 - chance, *ranked.ties)
-    # Probability of stopping at a rank: that of reaching it minus that of continuing after it.
+    # The probability of stopping at a rank is the probability of reaching the rank minus that of continuing after it.
     stops = -torch.diff(still, dim=-1, prepend=torch.ones_like(still[..., :1]))
     rank = ranked.places()
     return ListValues((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
@@ -159,12 +159,14 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
     """Return two probabilities per rank, `(..., n)`.
 
-    The first: no flagged document is before this rank. The second: if so, the document at this rank is flagged.
+    The first is the probability that no flagged document is before this rank. The second is the probability that the
+    document at this rank is flagged if no flagged document is before it.
     """
     size, inside, _, place = ranked.tied(flags)
-    # None of the `place` tied documents before it is flagged, so all `inside` are among the other size - place.
+    # If none of the `place` tied documents before this rank is flagged, all `inside` flagged documents are among the
+    # other size - place documents.
     found = (inside / (size - place)).clamp(max=1)
-    # In float64: a GPU would otherwise multiply tens of thousands of factors in float32, unlike the CPU.
+    # The product is in float64: a GPU would otherwise multiply tens of thousands of factors in float32, unlike the CPU.
     none = torch.cumprod(1 - found, -1, dtype=torch.float64).to(found.dtype)
     return torch.cat([torch.ones_like(none[..., :1]), none[..., :-1]], -1), found
 
@@ -174,7 +176,7 @@ def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
 
     Let E_m(j) be the expected product over m documents that are drawn at random from the first j documents of a group
     of ties. Document j is one of these m with probability m/j. So E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j)
-    E_m(j - 1), where a_j is its `pass_by`. All groups are computed at once.
+    E_m(j - 1), where a_j is the `pass_by` of document j. All groups are computed at once.
     """
     n = pass_by.shape[-1]
     drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each rank
@@ -186,6 +188,6 @@ def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
         one_fewer = torch.where(start, 1.0, product.roll(1, -1))
         share = (drawn.to(product.dtype) / j).clamp(max=1)
         product = torch.where(j <= size, share * member * one_fewer + (1 - share) * product, product)
-    # Share of readers that reach a group: the product over the whole groups before it, in any order.
+    # The share of readers that reach a group is the product over all documents before the group, in any order.
     whole = torch.nn.functional.pad(torch.cumprod(pass_by, -1), (1, 0), value=1.0)
     return product * whole.gather(-1, first)

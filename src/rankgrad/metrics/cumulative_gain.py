@@ -38,7 +38,7 @@ def dcg(
     A list is empty if no document has a positive gain.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         gain: gain of a label: `"exp"`, `"linear"` (the label itself), or a function from labels to gains.
         discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.
@@ -76,7 +76,7 @@ def ndcg(
     A list is empty if its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
 
     Args:
-        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and how they are measured; see
+        scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         gain: gain of a label: `"exp"` (2^y - 1), `"linear"` (the label itself), or a function from labels to gains.
         discount: divisor of a gain: `"log2"`, or a function from ranks (from 1) to divisors.

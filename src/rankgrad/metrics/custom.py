@@ -31,7 +31,7 @@ class CustomMetric:
 
     @property
     def conventions(self) -> dict[str, str]:
-        """Gain, empty, ties and k, all `own`: only the author of the metric knows them."""
+        """Gain, empty, ties and k. All values are `own`, because only the author of the metric knows them."""
         return dict.fromkeys(("gain", "empty", "ties", "k"), "own")
 
     def measure(
@@ -44,7 +44,7 @@ class CustomMetric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Return the metric of lists, reduced. The value of a list without documents is NaN.
+        """Return the reduced values of the metric on the lists. A list without documents has the value NaN.
 
         Args:
             scores, labels, mask, offsets: the lists; see `rankgrad.metrics`.

@@ -143,7 +143,7 @@ def evaluate(
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """Return the value of each list by each metric, `(lists,)`, with the metric's order of ties."""
+    """Return the values of the lists by each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -166,8 +166,8 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
     """Yield groups of lists of similar length: indices of the lists, the lists, their document ids.
 
-    There is only one group if padding is small. With one list of 200,000 documents and 20,000 short lists, padding
-    would have 4 billion positions.
+    There is only one group if there is little padding. With one list of 200,000 documents and 20,000 short lists, one
+    group would have 4 billion positions.
     """
     scores, labels, _, offsets, _ = lists.given
     if offsets is None:
@@ -177,7 +177,7 @@ def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], List
     if lengths.max(initial=0) * len(lengths) <= max(_MOST_PADDING * scores.shape[0], _SMALL):
         yield np.arange(len(lengths)), lists, ids
         return
-    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # at most a factor of 2 within a group
+    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)  # lengths in a group differ by a factor below 2
     for one in np.unique(size):
         members = np.flatnonzero(size == one)
         rows = np.flatnonzero(np.repeat(size == one, lengths))
@@ -240,7 +240,7 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """Return the lowest allowed label: 0, or None if no metric computes with labels, except by a custom gain."""
+    """Return the lowest allowed label: 0 if a metric computes with labels (except by a custom gain), otherwise None."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
@@ -262,6 +262,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return means with each list counted `counts` times, `(resamples, metrics)`; 0 if all lists are skipped."""
+    """Return the means if each list counts `counts` times, `(resamples, metrics)`; 0 if all lists are skipped."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

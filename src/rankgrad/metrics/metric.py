@@ -77,7 +77,7 @@ class Metric:
         object.__setattr__(self, "settings", tuple(sorted(settings.items())))
         one_of("empty", settings.get("empty", "zero"), EMPTY)
         one_of("ties", settings.get("ties", "stable"), TIES)
-        self.of(_NOTHING)  # the function checks its options, here on an empty list
+        self.of(_NOTHING)  # this call on an empty list makes the function check its options
 
     @property
     def options(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Metric:
 
     @property
     def conventions(self) -> dict[str, str]:
-        """Gain, empty, ties and k: values of two metrics are comparable only if these are equal."""
+        """Gain, empty, ties and k. The values of two metrics are comparable only if these four are equal."""
         every = self.defaults | self.options
         if "max_label" in every:
             gain = f"(2^y - 1) / 2^{every['max_label']:g}"

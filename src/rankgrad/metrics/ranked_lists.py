@@ -67,7 +67,7 @@ class Ranked:
         return size.to(flags.dtype), count.gather(-1, first + size) - before, before, place.to(flags.dtype)
 
     def relevant(self, threshold: float) -> tuple[Tensor, Tensor]:
-        """Return 1 for a label above `threshold`, otherwise 0, `(..., n)`; and the number of such judged labels."""
+        """Return 1 for a label above `threshold`, otherwise 0, `(..., n)`, and the number of judged labels above it."""
         flags = ((self.labels > threshold) & self.mask).to(self.labels.dtype)
         return flags, ((self.judged > threshold) & self.judged_mask).sum(-1).to(self.labels.dtype)
 
@@ -82,7 +82,7 @@ class Ranked:
 
 
 def places(n: int, device: torch.device) -> Tensor:
-    """Return the ranks 1 to n, `(n,)`, in float64 if the device has it: sums over many ranks stay exact."""
+    """Return the ranks 1 to n, `(n,)`, in float64 if the device supports it, for precise sums over many ranks."""
     wide = torch.float32 if device.type == "mps" else torch.float64
     return torch.arange(1, n + 1, device=device, dtype=wide)
 
@@ -103,7 +103,7 @@ def rank(
     k: int | None = None,
     lowest_label: float | None = None,
 ) -> Ranked:
-    """Check the arguments of a metric and rank the lists; warn about NaN scores if counting them is cheap.
+    """Check the arguments of a metric and rank the lists; warn about NaN scores if they can be counted without a wait.
 
     With `k` only the first k documents are sorted, unless the metric averages over ties.
     """
@@ -120,10 +120,10 @@ def rank(
 def rank_padded(
     scores: Tensor, labels: Tensor, mask: Tensor, ties: str, codes: Tensor | None = None, k: int | None = None
 ) -> Ranked:
-    """Rank checked padded lists, all `(..., n)`; `codes` are in the order of the document ids."""
+    """Rank checked padded lists, all `(..., n)`; `codes` have the same order as the document ids."""
     labels = labels.detach()
     if mask.shape[-1] == 0:
-        # One column of padding: zero columns have no maximum and no last element.
+        # One column of padding is added, because zero columns have no maximum and no last element.
         scores, labels, mask = (torch.nn.functional.pad(tensor, (0, 1)) for tensor in (scores, labels, mask))
         codes = None
     positions, keys = ranked_order(scores, mask, ties, codes, k)
@@ -132,7 +132,7 @@ def rank_padded(
 
 
 def id_codes(ids: Any, lists: Lists) -> Tensor:
-    """Return integers in the order of the ids as text, `(..., n)`. Text is compared by code point, as in trec_eval."""
+    """Return integers with the same order as the ids, `(..., n)`. Ids are compared by code point, as in trec_eval."""
     text, shape, offsets = np.asarray(ids, dtype=str), tuple(lists.given.scores.shape), lists.given.offsets
     if text.shape != shape:
         bad_value("ids", f"have the shape of scores, {shape}", text.shape)

@@ -37,8 +37,9 @@ def ranked_order(
 ) -> tuple[Tensor, Tensor]:
     """Return two tensors in ranked order, `(..., min(k, n))`: positions, and numbers that are equal for ties.
 
-    With `ties="trec"` the order is trec_eval's. Scores are compared in float32. Among equal scores the document with
-    the highest code is first, or without `codes` the later position. Codes have the same order as the document ids.
+    With `ties="trec"` the order is trec_eval's. Scores are compared in float32. Among equal scores, the document with
+    the highest code is first. Without `codes`, the document at the last position is first. Codes have the same order as
+    the document ids.
 
     Example:
         >>> scores, mask = torch.tensor([1.0, 3.0, 1.0]), torch.tensor([True, True, True])
@@ -51,8 +52,8 @@ def ranked_order(
     if ties != "trec" and (k is None or keys.dtype == torch.int64):
         keys, positions = keys.sort(dim=-1, descending=True, stable=True)
         return positions[..., :k], keys[..., :k]
-    # One integer has the score in its high bits and the tie breaker in its low bits. No two are equal, so the first k
-    # can be found without sorting the rest, which would take most of a metric's time.
+    # One integer has the score in its high bits and the tie breaker in its low bits. No two integers are equal, so
+    # the first k can be found without a sort of all documents, which would take most of a metric's time.
     position = torch.arange(n, device=scores.device)
     breaker = n - 1 - position if ties != "trec" else position if codes is None else codes
     joint = (keys.long() << 32) | breaker
@@ -72,7 +73,7 @@ def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
     new = torch.ones_like(keys, dtype=torch.bool)
     new[..., 1:] = keys[..., 1:] != keys[..., :-1]
     first = torch.where(new, position, 0).cummax(-1).values
-    # A run ends before the start of the next run: a cumulative minimum from the end.
+    # A run ends before the start of the next run, which is a cumulative minimum from the end.
     following = torch.where(new, position, n).roll(-1, -1)
     following[..., -1:] = n
     end = following.flip(-1).cummin(-1).values.flip(-1)
@@ -80,13 +81,14 @@ def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _key(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return integers in the order of the scores. Unlike floats, they have values below -inf, for NaN and padding."""
+    """Return integers with the order of the scores. Below the integer of -inf there are values for NaN and padding."""
     scores = scores.detach() + 0.0  # -0.0 ties with 0.0
     integer = torch.int64 if scores.dtype == torch.float64 else torch.int32
     lowest, highest = torch.iinfo(integer).min, torch.iinfo(integer).max
     bits = scores.view(integer)
-    # The bits of a float as an integer increase with the float if it is at least 0 and decrease below 0, so the bits of
-    # negative floats are inverted. The shift leaves only the sign: -1 below 0, which selects `highest`, otherwise 0.
+    # If the bits of a float are read as an integer, positive floats have the right order, but negative floats have the
+    # reverse order. So the bits of negative floats are inverted, except the sign. The shift returns -1 for a negative
+    # float, which selects `highest`, and otherwise 0.
     key = bits ^ ((bits >> (bits.itemsize * 8 - 1)) & highest)
     key = torch.where(scores.isnan(), lowest + 1, key)
     return torch.where(mask, key, lowest)

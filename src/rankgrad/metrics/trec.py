@@ -64,7 +64,7 @@ def read_qrels(path: PathLike) -> Qrels:
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
-    """Write a run in trec_eval's order, with exact scores and ranks from 1; as gzip if the name ends in `.gz`.
+    """Write a run in trec_eval's order, with exact scores and ranks from 1. A file name that ends in `.gz` means gzip.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -80,7 +80,7 @@ def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str =
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write qrels; as gzip if the name ends in `.gz`.
+    """Write qrels. A file name that ends in `.gz` means gzip.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -168,7 +168,7 @@ def measure_run(
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
     offsets = torch.tensor([0, *np.cumsum(lengths).tolist()])
-    # At least one column: a maximum over zero columns does not exist.
+    # There is at least one column, because zero columns have no maximum.
     return to_padded(torch.from_numpy(flat), offsets, max(1, *lengths))
 
 

@@ -13,9 +13,9 @@ the shapes of all tensors depend only on the shapes of the input. So a step can 
 rankers never pad, so they need no `width`.
 
 **Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; its spec is `mlp:widths=256-128`.
-`MODELS` contains the names. A preset, such as `neuralndcg-web30k`, also works: it names a paper's architecture. Its
-training settings are in `PRESETS`. `ranker.config` contains the name and options of a ranker: `build(**ranker.config)`
-makes a new ranker with the same architecture.
+`MODELS` contains the names. The name of a preset, such as `neuralndcg-web30k`, makes the architecture of a paper; the
+training settings of the paper are in `PRESETS`. `ranker.config` contains the name and options of a ranker:
+`build(**ranker.config)` makes a new ranker with the same architecture.
 """
 
 from rankgrad import moved

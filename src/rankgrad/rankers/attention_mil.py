@@ -64,6 +64,6 @@ class AttentionMIL(PoolingScorer):
         self.attention = nn.Linear(attention, 1, bias=False)  # a bias would cancel in the softmax
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Return w' tanh(V h_i), `(rows, 1)`; if `gated`, with the gate U."""
+        """Return w' tanh(V h_i), `(rows, 1)`; if `gated`, tanh(V h_i) is multiplied by the gate sigma(U h_i)."""
         inner = torch.tanh(self.inner(rows))
         return self.attention(inner if self.gate is None else inner * torch.sigmoid(self.gate(rows)))

@@ -114,7 +114,7 @@ class EncoderBlock(nn.Module):
 
 
 class Position(nn.Module):
-    """Position encoding sqrt(width) h + p(rank). p is learned for `learned` ranks; with None, it is sine and cosine."""
+    """Position encoding sqrt(width) h + p(rank). p is learned for `learned` ranks; with None, p is sine and cosine."""
 
     def __init__(self, width: int, learned: int | None) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ _FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": Cust
 def as_ranker(model: Any, features: int) -> Scorer:
     """Make a ranker from a spec, from a network, or from a function that returns a network. A network is copied.
 
-    The parameter names of the network's `forward` decide its input: `(features, mask)` for padded lists, `(features,
+    The parameter names of the network's `forward` determine its input: `(features, mask)` for padded lists, `(features,
     offsets)` for flat lists, `(features)` for documents that are scored separately.
 
     Args:

@@ -28,7 +28,7 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
     Args:
         model: a name in `MODELS` or `PRESETS`, in upper or lower case.
         features: f, the number of features.
-        options: options of the model's class; None means `"none"`. They have priority over the options of a preset.
+        options: options of the model's class; None means `"none"`. These options replace those of a preset.
 
     Example:
         >>> ranker = build("mlp", features=46, widths=[256, 128])

@@ -1,4 +1,4 @@
-"""Convert between flat rows and padded lists with gathers only, without waiting for the device."""
+"""Convert between flat rows and padded lists. The conversions use only gathers, which do not wait for the device."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,9 +19,9 @@ class ListIndex:
     The indices are computed once and used by every layer. A pointwise ranker uses none of them.
     """
 
-    real: Tensor | None  # (rows,) True for a row that is a document; None if all rows are
+    real: Tensor | None  # (rows,) True for a row that is a document; None if all rows are documents
     mask: Tensor = _UNUSED  # (lists, n) True for a document, False for padding
-    keys: Tensor = _UNUSED  # (lists, n) the mask, but with a True in an empty list: a softmax needs one
+    keys: Tensor = _UNUSED  # (lists, n) the mask, but an empty list has one True, because a softmax needs one
     gather: tuple[Tensor, Tensor] | None = None  # row at each position, (lists * n,); position of each row, (rows,)
     rank: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
 
@@ -90,9 +90,10 @@ class ListIndex:
 
 
 class _Move(torch.autograd.Function):
-    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather, in a fixed order.
+    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather, so it is deterministic.
 
-    `back` is the new position of each value. `kept_back` is True for values with a new position; None if all have one.
+    `back` is the new position of each value. `kept_back` is True for values with a new position; None if all values
+    have a new position.
     """
 
     @staticmethod
@@ -111,7 +112,7 @@ class _Move(torch.autograd.Function):
 
 
 def _width(lengths: Tensor, width: int | None, cheap: bool) -> int:
-    """Return the width of the padded lists; check it if the offsets can be read without waiting."""
+    """Return the width of padded lists; check the width if the offsets can be read without waiting for the device."""
     if lengths.shape[0] == 0:
         return width or 0
     if width is None:

@@ -1,4 +1,4 @@
-"""Pointwise rankers: a document's score depends only on its features. Nothing is padded."""
+"""Pointwise rankers: a document's score depends only on its features. They need no padding."""
 
 from collections.abc import Sequence
 from itertools import pairwise

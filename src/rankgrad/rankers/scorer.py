@@ -47,7 +47,7 @@ class Scorer(nn.Module):
             features: `(documents, f)`. Rows from `offsets[-1]` on belong to no list: their scores have no meaning,
                 and they do not change other scores.
             offsets: whole numbers `(lists + 1,)` that start at 0 and do not decrease.
-            width: length of the padded lists, at least the length of the longest list. Without it, a list-aware ranker
+            width: length of the padded lists, at least the length of the longest list. With None, a list-aware ranker
                 reads the length from `offsets`, which waits for the GPU.
         """
         self._check(features, 2, "(documents, {})")
@@ -113,7 +113,7 @@ def real(name: str, value: Any, least: float = 0.0) -> float:
 
 
 def share(name: str, value: Any) -> float:
-    """Check that a value, such as a dropout, is a number of at least 0 and below 1, and return it."""
+    """Check that a value, such as a dropout probability, is a number of at least 0 and below 1, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         bad_value(name, "be a number, at least 0 and below 1", repr(value))
     return value

@@ -4,8 +4,8 @@
 `.sort(scores, mask)` returns softly sorted scores, and `.top_k(scores, k, mask)` returns the share of each document in
 the first k ranks. All are differentiable and converge to the exact result as the temperature decreases.
 
-If an operator defines only permutations, its soft rank is the mean rank of each column. If it defines only ranks, its
-permutation divides each document between the two neighbouring ranks (`lift`).
+If an operator defines only permutations, the soft rank of a document is the mean rank in its column. If an operator
+defines only ranks, its permutation divides each document between the two neighbouring ranks (`lift`).
 """
 
 from rankgrad.relax.fast_sort import fast_sort

@@ -13,14 +13,14 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 @dataclass(frozen=True)
 class fast_sort(Relaxation):
-    r"""FastSort: soft ranks in O(n log n), the point of the permutahedron of (n, ..., 1) nearest to -s / eps.
+    r"""FastSort: soft ranks in O(n log n). They are the point of the permutahedron of (n, ..., 1) nearest to -s / eps.
 
     .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
               \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
 
-    Sorted scores are divided into blocks. The mean of the soft ranks of a block is its mean rank; within the block,
-    soft ranks differ by the score difference / epsilon. A document that is alone in its block has its exact rank and no
-    gradient: choose epsilon, the `temperature`, large enough.
+    Sorted scores are divided into blocks. The mean of the soft ranks of a block is the mean of its exact ranks. Within
+    a block, two soft ranks differ by the score difference / epsilon. A document that is alone in its block has its
+    exact rank and no gradient, so epsilon (the `temperature`) must be large enough.
 
     Args:
         temperature: epsilon, the strength of the regularisation.
@@ -53,7 +53,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return softly sorted scores, `(..., n)`: the point of their permutahedron nearest to ranks / epsilon."""
+        """Return soft sorted scores, `(..., n)`: the point of the scores' permutahedron nearest to ranks / epsilon."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -64,7 +64,7 @@ class fast_sort(Relaxation):
 
 
 def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the point of the permutahedron of `w` nearest to `z`; both are `(..., n)` and descending, padding last.
+    """Return the point of the permutahedron of `w` nearest to `z`; both are `(..., n)`, descending, with padding last.
 
     In each block B the result is `z_i - mean_B(z) + mean_B(w)`. So the ranks are also exact for scores of 1e30.
     """
@@ -73,14 +73,14 @@ def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the log of the projection by KL divergence: in each block B, `z_i - logsumexp_B(z) + logsumexp_B(w)`."""
+    """Return the log of the projection by KL divergence; in block B it is `z_i - logsumexp_B(z) + logsumexp_B(w)`."""
     owner = _blocks(z, w, real, _logsumexp)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
 @torch.no_grad()
 def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
-    """Pool adjacent violators until none remain; return the block number of each entry, `(..., n)`.
+    """Pool adjacent violators until no violators remain; return the block number of each entry, `(..., n)`.
 
     Blocks are numbered across all lists. Every pass merges all runs of violators in all lists, so few passes are
     needed.
@@ -88,11 +88,11 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
-    # If scores are whole numbers, neighbouring blocks are often equal. Rounding must not merge them: it would change
-    # the derivative.
+    # If scores are whole numbers, neighbouring blocks are often equal. Rounding errors must not merge equal blocks,
+    # because the derivative would change.
     tolerance = real.shape[-1] * torch.finfo(w.dtype).eps
     follows = real.clone()
-    follows[..., 0] = False  # entries that can be merged into the block before them
+    follows[..., 0] = False  # the first entry has no block before it, so it cannot be merged
     while True:
         owner = _number(starts)
         high, low = z - _apart(z, owner, pool), w - _apart(w, owner, pool)
@@ -110,7 +110,7 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`. The block's maximum is subtracted first: exact for ties at 1e30."""
+    """Return `values - pool_B(values)`, `(..., n)`. The block's maximum is subtracted first, for exact ties at 1e30."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)

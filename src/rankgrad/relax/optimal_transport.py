@@ -1,4 +1,4 @@
-"""Ranking as entropy-regularised optimal transport from scores to equally spaced ranks: Sinkhorn in the log domain."""
+"""Ranking as entropy-regularised optimal transport from scores to equally spaced ranks (Sinkhorn in log domain)."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ class optimal_transport(Relaxation):
     .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
               x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
 
-    Scores are scaled to [0, 1] first, so the result does not depend on their scale. A smaller epsilon, the
-    `temperature`, needs more rounds, in proportion to 1 / epsilon.
+    Scores are scaled to [0, 1] first, so the result does not depend on their scale. The number of
+    rounds that are needed is proportional to 1 / epsilon, where epsilon is the `temperature`.
 
     Args:
         temperature: epsilon, above 0; a smaller value is closer to the exact order.
@@ -68,5 +68,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Return the smallest divisor of scores, 1e-31 in float32: sums of the derivative 1 / divisor must not overflow."""
+    """Return the smallest divisor of scores (float32: 1e-31). Sums of the derivative 1 / divisor must not overflow."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

@@ -14,7 +14,7 @@ from rankgrad.lists import compute_dtype
 class Relaxation:
     """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
 
-    A subclass defines `_permutation` or `_ranks`; the other is derived from it. All methods take `scores (..., n)` and
+    A subclass defines `_permutation` or `_ranks`; this class derives the other. All methods take `scores (..., n)` and
     an optional boolean `mask (..., n)`. Ranks of padding are 0. With m documents, rows after the first m are 0.
     """
 
@@ -114,7 +114,7 @@ def rank_numbers(like: Tensor) -> Tensor:
 
 
 def row_mask(mask: Tensor) -> Tensor:
-    """Return the mask of the ranks of a list, `(..., n)`: True for the first m, its number of documents."""
+    """Return the mask of the ranks of a list, `(..., n)`: True for the first m ranks if the list has m documents."""
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 

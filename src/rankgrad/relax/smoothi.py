@@ -1,4 +1,4 @@
-"""SmoothI: rank indicators. Each is a softmax in which the documents of earlier ranks have less weight."""
+"""SmoothI: rank indicators. Each indicator is a softmax in which the documents of earlier ranks have less weight."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class smoothi(Relaxation):
         return self.indicators(shifted(scores, mask), mask, scores.shape[-1])
 
     def indicators(self, scores: Tensor, mask: Tensor, k: int) -> Tensor:
-        """Return the indicators of ranks 1 to k, `(..., k, n)`; the scores are not shifted.
+        """Return the indicators of ranks 1 to k, `(..., k, n)`. This method does not shift the scores.
 
         Args:
             scores: `(..., n)`, at least 0; see `shifted`.

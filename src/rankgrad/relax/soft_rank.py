@@ -15,7 +15,7 @@ class soft_rank(Relaxation):
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
 
-    Columns sum to 1. The cost is O(n^3), n steps of size n x n: use it for short lists.
+    Columns sum to 1. The cost is O(n^3), n steps of size n x n, so use this operator for short lists.
 
     Args:
         sigma: standard deviation of the noise, above 0, in units of the score; a smaller value is closer to the exact

@@ -1,4 +1,4 @@
-"""SoftSort: each rank is a softmax of the distances between its score and all scores."""
+"""SoftSort: each rank is a softmax over the documents; documents with a score near the score at this rank dominate."""
 
 from dataclasses import dataclass
 
