@@ -92,7 +92,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """Return Spearman's rank correlation; ties get their mean rank. Return 0 if one argument has only equal values."""
+    """Return Spearman's rank correlation; ties get their mean rank. Return 0 if all values of an argument are equal."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

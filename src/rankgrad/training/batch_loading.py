@@ -60,7 +60,7 @@ class DeviceData:
 
 
 class StreamedData:
-    """Batches that a thread reads in advance from the arrays of the data set. These are usually memory maps."""
+    """Batches that a thread reads in advance from the arrays of the data set, usually memory maps."""
 
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device

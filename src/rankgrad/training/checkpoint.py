@@ -72,7 +72,7 @@ class Checkpoint:
         average: MovingAverage | None,
         scaler: Any,
     ) -> None:
-        """Write the state of the run, atomically. All processes must call this; only the first process writes."""
+        """Write the state of the run atomically. All processes must call this method; only the first process writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
         if self.fabric.global_rank > 0:
             return

@@ -81,7 +81,7 @@ class GraphStep:
 
     @property
     def recordable(self) -> bool:
-        """True until three consecutive eager steps have waited for the device. Early steps may wait to compile."""
+        """True until three consecutive eager steps have waited for the device. Compilation may wait in early steps."""
         return self.waited < 3
 
     def _new_buffers(self, batch: Batch, documents: int, width: int) -> GraphBuffers:
@@ -155,7 +155,7 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def rounded(count: int) -> int:
-    """Round up to one of few sizes, so that few graphs are enough for all batches.
+    """Round up to one of a few sizes, so that few graphs are enough for all batches.
 
     There are four sizes from one power of two to the next. The smallest size is 64.
 

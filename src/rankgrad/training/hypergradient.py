@@ -1,4 +1,4 @@
-r"""Compute the gradient of a held-out metric by the parameters of a loss, through one step of the ranker.
+r"""Compute the gradient of a held-out metric with respect to the parameters of a loss, through one step of the ranker.
 
 Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch, and H the
 negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the ranker is
@@ -9,9 +9,9 @@ negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the
           L(s + \varepsilon t, \varphi)
 
 where s are the scores and t is the derivative of s in the direction :math:`r \odot \nabla H(w')` of the weights. So no
-second derivative by the weights is needed. The derivative by epsilon is computed in float64, from the difference of two
-derivatives by phi. Every loss has these derivatives. So this method also works for fused losses, and its memory is
-linear in the number of documents.
+second derivative with respect to the weights is needed. The derivative with respect to epsilon is computed in float64,
+from the difference of two derivatives with respect to phi. Every loss has these derivatives. So this method also works
+for fused losses, and its memory is linear in the number of documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ from rankgrad.training.batch_loading import Batch
 TEMPERATURE = 0.2  # temperature of the soft ranks in H; they are close to true ranks if scores differ by at least 1
 _SHIFT = 1e-4  # largest change of a score for the difference; the result has about 7 correct digits in float64
 _TINY = 1e-300
-# Names of the second moment of the gradient in the states of optimisers. The first name is
-# the maximum of this moment over all steps.
+# Names of the second moment of the gradient in the states of optimisers. The first name belongs to the maximum of this
+# moment over all steps.
 _MOMENTS = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
 
 
@@ -44,7 +44,7 @@ def heldout_gradient(
     heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
 ) -> dict[str, Tensor]:
-    """Return the derivative of H by each parameter of the loss, through one step of the ranker.
+    """Return the derivative of H with respect to each parameter of the loss, through one step of the ranker.
 
     The ranker is evaluated without dropout. The result also contains frozen parameters.
 
@@ -74,7 +74,7 @@ def heldout_gradient(
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the derivative of the summed loss by each parameter of the loss, in float64."""
+    """Return the derivative of the summed loss with respect to each parameter of the loss, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)
@@ -88,7 +88,7 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
     with sdpa_kernel(SDPBackend.MATH):  # this form of attention can be differentiated twice
         arguments = (batch.features, batch.offsets)
         scores: Tensor = functional_call(ranker, weights, arguments, {"width": batch.width})
-        # The backward pass is linear in its input; its derivative by this input is the forward derivative.
+        # The backward pass is a linear function. The derivative of this function is the forward derivative.
         given = torch.zeros_like(scores, requires_grad=True)
         back = torch.autograd.grad(
             scores, [*weights.values()], given, create_graph=True, allow_unused=True, materialize_grads=True
@@ -102,8 +102,8 @@ def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
     """Return the distance that each weight moves if its gradient is 1, for the current state of the optimiser.
 
     For Adam and similar optimisers, this is the learning rate divided by the root of the second moment. For SGD, it is
-    the learning rate. Momentum distributes the effect of a gradient over many steps; this function counts the
-    whole effect.
+    the learning rate. Momentum distributes the effect of a gradient over many steps; this function counts the whole
+    effect.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -43,7 +43,7 @@ class Model(TrainedModel):
     metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # parameters of the loss, if it has any
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
-    run: str = ""  # identifier of the run in all files, so that files of different runs cannot be mixed
+    run: str = ""  # identifier in all files of the run, so that files of different runs cannot be mixed
     features: int = field(init=False)  # number of feature columns
 
     def __post_init__(self) -> None:

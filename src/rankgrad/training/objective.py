@@ -83,9 +83,9 @@ class FiniteLossCheck:
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored losses, and the number and losses of the first step that is not finite, or None.
+        """Return the sum of the stored losses, and the first step with a loss that is not finite, or None.
 
-        If there is such a step, the returned sum contains only the losses of this step.
+        The step is given as its number and its losses. If there is such a step, the sum contains only these losses.
         """
         waiting, self._waiting = self._waiting, []
         if not waiting:

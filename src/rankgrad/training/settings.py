@@ -51,7 +51,7 @@ class Settings:
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = None  # maximum norm of the gradient; None: no limit
-    ema: float = 0.0  # decay of the moving average of the weights; the model has the averaged weights; 0: no average
+    ema: float = 0.0  # decay of the moving average of the weights, which the model uses; 0: no average
     metric: Part = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
     patience: int | None = 20  # number of epochs without a better metric before the run stops; None: no early stop
     seed: int = 0  # random seed

@@ -56,7 +56,7 @@ class Validator:
         for batch in self.source.batches(self.steps):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
             broken = scores.isnan()
-            ranked = torch.where(broken, 0.0, scores)  # the run stops later for NaN; no warning here
+            ranked = torch.where(broken, 0.0, scores)  # NaN scores stop the run later; the metric must not warn here
             values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # the metric is NaN for a list that it skips
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])

@@ -1,9 +1,9 @@
 """Train boosted trees on labelled lists, with one training loop for both frameworks. A stopped run can be resumed.
 
 A run is split into segments of `SEGMENT` trees. The random seed of a segment depends on the seed of the run and the
-number of the segment. A segment depends only on the content of a checkpoint. So a run that is killed and resumed grows
-the same trees as an uninterrupted run. If there is no random sampling, the split into segments does not change the
-trees.
+number of the segment. Each segment starts from values that a checkpoint contains. So a run that is killed and resumed
+grows the same trees as an uninterrupted run. If there is no random sampling, the split into segments does not change
+the trees.
 """
 
 import os

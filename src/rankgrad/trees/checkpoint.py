@@ -30,7 +30,7 @@ class TreeCheckpoint:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
     def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
-        """Write the state of the run at the end of a segment, atomically.
+        """Write the state of the run at the end of a segment. The file is written atomically.
 
         Args:
             grown: trees so far, and the scores of these trees.

@@ -133,7 +133,7 @@ class TreeRanker(RowRanker):
             eval_set, eval_qid, eval_group: validation lists, which choose the number of trees, as in
                 `rankgrad.Ranker.fit`.
             init_model: fitted ranker of the same framework, or the `model_` of such a ranker. `fit` adds `trees` trees
-                to it.
+                to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
                 training.
         """

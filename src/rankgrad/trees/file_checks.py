@@ -1,4 +1,4 @@
-"""Check numbers and indices in model files of LightGBM and XGBoost, because the frameworks do not check these files."""
+"""Check numbers and indices in model files of LightGBM and XGBoost. The frameworks do not check these values."""
 
 import re
 from typing import Any

@@ -116,7 +116,7 @@ class Framework(ABC):
 
 
 class LightGBM(Framework):
-    """LightGBM, whose scores are float64."""
+    """The framework LightGBM, whose scores are float64."""
 
     def __init__(self, task: BoostingTask) -> None:
         self.task, self.lgb = task, framework("lightgbm")
@@ -197,7 +197,7 @@ class LightGBM(Framework):
 
 
 class XGBoost(Framework):
-    """XGBoost, whose scores are float32."""
+    """The framework XGBoost, whose scores are float32."""
 
     def __init__(self, task: BoostingTask) -> None:
         self.task, self.xgb = task, framework("xgboost")

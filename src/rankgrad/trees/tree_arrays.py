@@ -86,7 +86,7 @@ def _lightgbm_tree(block: str) -> Tree:
 def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return, for each value, the largest float32 number that is not above it.
 
-    A float32 number is at most this number if and only if it is at most the value.
+    A float32 feature is at most the returned number if and only if the feature is at most the value.
 
     Args:
         values: array of any shape.
