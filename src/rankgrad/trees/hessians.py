@@ -10,14 +10,13 @@
 | listmle, unique_softmax | sum of w p over the softmax terms that include the document | upper bound |
 | all others (`hessian="gradient"`) | absolute value of the gradient | positive if the gradient is not 0 |
 
-Here w is the weight of a pair, term or document, n is the number of documents of the list, and T is the sum of the
-targets of the list. p is the probability of the document. It is a sigmoid of the score for bce, and a softmax of the
-scores for the other losses. q is the probability of the wrong order of a pair.
+Here w is the weight of a pair, term or document, n the number of documents of the list, and T the sum of the targets of
+the list. p is the probability of the document: a softmax of the scores, for bce a sigmoid. q is the probability of the
+wrong order of a pair.
 
-With the last form, the value of a leaf is the negative sum of the gradients, divided by the sum of their absolute
-values. So this value is between -1 and 1 for any scale of the loss. For one logistic pair with sigma 1, the last form
-is 1 / (1 - q) times the exact form, so it is an upper bound. If the gradients of several pairs cancel, the last form is
-only a substitute.
+With the last form, the value of a leaf is between -1 and 1 for any scale of the loss: the sum of the gradients divided
+by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound: 1 / (1 - q) times
+the exact form. If the gradients of several pairs cancel, it is only a substitute.
 """
 
 import inspect
