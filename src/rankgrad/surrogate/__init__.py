@@ -1,4 +1,4 @@
-"""Make the networks of NeuralLoss: generate lists, pretrain a network on them, and measure its fidelity."""
+"""Make the networks of NeuralLoss: generate lists, pretrain a network on these lists, and measure its fidelity."""
 
 from rankgrad import moved
 from rankgrad.surrogate.fidelity import fidelity

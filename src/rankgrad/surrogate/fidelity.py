@@ -1,4 +1,4 @@
-"""Measure the correlation of a surrogate with its metric, per length of the lists and per shape of their scores."""
+"""Measure the correlation of a surrogate with its metric, for each length of the lists and each shape of the scores."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.generated_lists import SHAPES, draw
 
 LENGTHS = (5, 10, 20, 40, 50, 100, 200)
-# Pretraining with seed S draws the lists of a step with the seed S * 2^24 + step. A CPU uses only 32 bits of a seed. So
-# 2^40 has no effect there, and the seeds of `fidelity` begin at 50,000. Runs of seed 0 with fewer steps never draw the
-# lists of `fidelity`.
+# Pretraining with seed S draws the lists of a step with the seed S * 2^24 + step. The random generator of a CPU
+# uses only 32 bits of a seed. So 2^40 has no effect on a CPU, and the seeds of `fidelity` begin at 50,000. A run with
+# seed 0 and fewer than 50,000 steps never draws the lists of `fidelity`.
 HELD_OUT = 2**40
 
 Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -24,8 +24,8 @@ class FidelityRow(NamedTuple):
     length: int
     shape: str
     dcg: float  # correlation with the true DCG, with the same gain as in pretraining
-    # Correlation with the true NDCG of exponential gain. A surrogate of DCG is first divided by the ideal DCG. So a
-    # surrogate that uses only the labels has no advantage here.
+    # Correlation with the true NDCG with exponential gain. The value of a surrogate of DCG is first divided by the
+    # ideal DCG. So a surrogate that uses only the labels has no advantage here.
     ndcg: float
 
 
@@ -41,13 +41,14 @@ def fidelity(
     seed: int = 0,
     device: Any = "cpu",
 ) -> list[FidelityRow]:
-    """Compute rank correlations of a surrogate with the true metric, on lists that pretraining did not draw.
+    """Compute rank correlations between a surrogate and the true metric, on lists that pretraining did not draw.
 
     Args:
         surrogate: function of scores in [0, 1], labels and mask, each `(lists, n)`, that returns one value per list.
         target: metric that this value estimates: `"dcg"` (linear gain) or `"ndcg"` (exponential gain).
         grades: number of label values, 3 or 5.
-        lengths, shapes: lengths of the lists, shapes of their scores.
+        lengths: lengths of the lists.
+        shapes: shapes of the scores, from `SHAPES`.
         lists: number of lists per length and shape.
         seed: random seed of the lists.
         device: device of the lists and the surrogate.
@@ -71,7 +72,10 @@ def fidelity(
 
 
 def _compared(surrogate: Surrogate, scores: Tensor, labels: Tensor, target: str) -> Tensor:
-    """Return the DCG of surrogate and metric, then their NDCG, `(4, lists)`, for lists with a relevant document."""
+    """Return four values for each list with a relevant document, `(4, lists)`.
+
+    These are the DCG of the surrogate, the true DCG, the NDCG of the surrogate, and the true NDCG.
+    """
     some = (labels > 0).any(-1)
     scores, labels = scores[some], labels[some]
     value = surrogate(scores, labels, torch.ones_like(scores, dtype=torch.bool))
@@ -88,7 +92,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """Return Spearman's rank correlation, with mean ranks for ties; 0 if all values of one argument are equal."""
+    """Return Spearman's rank correlation; ties get their mean rank. Return 0 if all values of an argument are equal."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

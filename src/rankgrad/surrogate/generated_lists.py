@@ -8,14 +8,17 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor
 
-# Probability of each label, by the number of label values, as in the paper of NeuralLoss.
+# Probability of each label, as in the paper of NeuralLoss. The key is the number of label values.
 PRIORS = {3: (0.75, 0.2, 0.05), 5: (0.515, 0.325, 0.134, 0.018, 0.008)}
 
 Uniform = Callable[[], Tensor]  # function that returns random numbers in (0, 1), `(lists, n)`
 
 
 def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
-    """Turn uniform random numbers into normal ones, truncated to [0, 1], by the inverse distribution function."""
+    """Convert uniform random numbers to samples of a normal distribution that is truncated to [0, 1].
+
+    The function applies the inverse of the cumulative distribution function.
+    """
     low, high = (math.erf((end - mean) / deviation / math.sqrt(2)) for end in (0.0, 1.0))
     return mean + deviation * math.sqrt(2) * torch.erfinv(low + (high - low) * uniform)
 
@@ -80,7 +83,7 @@ def draw(
     scores = torch.cat(parts)
     if pairing == "published":
         return torch.where(uniform(lists, 1) < 0.5, scores, labels / grades), labels
-    # Assign the drawn scores to the documents in the order of label plus noise.
+    # Sort the documents by label plus noise, and assign the sorted scores to them in this order.
     pull = 1.5 * uniform(lists, 1) * (uniform(lists, 1) < 0.7)
     order = pull * labels + torch.randn((lists, n), generator=generator, device=device)
     return scores.sort(-1).values.gather(-1, order.argsort(-1).argsort(-1)), labels

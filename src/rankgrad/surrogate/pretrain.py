@@ -1,4 +1,4 @@
-"""Pretrain the networks of NeuralLoss on generated lists. Each step draws new lists, which depend only on the seed."""
+"""Pretrain the networks of NeuralLoss on generated lists. Each step draws new lists with a separate random seed."""
 
 import dataclasses
 import math
@@ -70,7 +70,7 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """Default settings of the form, with `lists` and `batch` of this object if they are given."""
+        """Default settings of the form. If `lists` or `batch` is given, it replaces the default."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 
@@ -99,7 +99,7 @@ def pretrain(
         out: folder of the network, for `NeuralLoss(path=...)`; with None, nothing is written.
         device: device of the network. The lists differ between CPU and GPU.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        tell: function that is called after each epoch with its number and its root mean squared error.
+        tell: function that is called after each epoch with the number and the root mean squared error of the epoch.
 
     Example:
         >>> network = pretrain(PretrainSpec(form="mended", lists=256, epochs=1))
@@ -161,7 +161,7 @@ def lists_of(spec: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor
     recipe = spec.recipe
     shortest, longest = recipe.lengths
     number = spec.seed * 2**24 + step
-    # The logarithm of the length is uniform: lengths 1 to 2 are as frequent as 100 to 200.
+    # The logarithm of the length is uniform. So length 1 is about as frequent as lengths 100 to 200 together.
     power = random.Random(number).random()
     n = min(longest, int(shortest * ((longest + 1) / shortest) ** power))
     generator = torch.Generator(device).manual_seed(number)

@@ -1,4 +1,4 @@
-"""Load batches as tensors: from the device if the data set fits in its memory, otherwise as a stream."""
+"""Load batches as tensors, from the memory of the device if the data set fits there, otherwise as a stream."""
 
 import queue
 import threading
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 class DeviceData:
-    """The whole data set on the device, preprocessed once; a batch is gathered there."""
+    """The whole data set on the device. It is preprocessed once, and batches are gathered on the device."""
 
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
@@ -60,7 +60,7 @@ class DeviceData:
 
 
 class StreamedData:
-    """Batches that a thread reads in advance from the arrays of the data set, which are usually a memory map."""
+    """Batches that a thread reads in advance from the arrays of the data set, usually memory maps."""
 
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
@@ -128,7 +128,10 @@ class StreamedData:
 def batch_source(
     data: Dataset, preprocessing: Preprocessing, device: torch.device, *, data_on: str, weights: Tensor | None
 ) -> DeviceData | StreamedData:
-    """Return the data on the device or as a stream, by the setting `data_on`; with "auto", on the device if it fits."""
+    """Return the data on the device or as a stream, as the setting `data_on` requires.
+
+    With "auto", the data is on the device if it fits there.
+    """
     needed = data.features.size * 4
     fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_memory(device))
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
@@ -143,7 +146,7 @@ def free_memory(device: torch.device) -> float:
             facts = dict(line.split(":", 1) for line in file)
         return float(facts["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):
-        return float("inf")  # not Linux: assume that the data fits, as most libraries do
+        return float("inf")  # The system is not Linux. Assume that the data fits, as most libraries do.
 
 
 def _concatenated(arrays: Sequence[np.ndarray], device: torch.device) -> Tensor:

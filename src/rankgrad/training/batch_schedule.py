@@ -1,4 +1,4 @@
-"""Assign lists to training steps. The order depends on seed and epoch, and is the same in every process."""
+"""Assign lists to training steps. The order of the lists depends on seed and epoch, and is equal in all processes."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _POOL = 32
 
 @dataclass(frozen=True)
 class StepLists:
-    """The lists of one step in this process, and the number of lists of the whole batch."""
+    """The lists of one step in this process, and the number of lists in the whole batch."""
 
     lists: NDArray[np.int64]  # numbers of the lists in the data set
     rows: NDArray[np.int64]  # rows of the data set, list after list
@@ -28,10 +28,11 @@ class StepLists:
 
 @dataclass(frozen=True)
 class BatchSchedule:
-    """The steps of every epoch. A batch has `batch` lists or, with `documents`, at most this number of documents.
+    """The steps of every epoch. A batch has `batch` lists or, if `documents` is given, at most `documents` documents.
 
     With `by_length`, the lists of a batch have similar lengths, so that attention over padded lists wastes little time.
-    For this, a pool of shuffled lists is sorted by length and split into batches. Then the batches are shuffled.
+    For this, shuffled lists are divided into pools. Each pool is sorted by length and split into batches. Then the
+    batches are shuffled.
     """
 
     labels: NDArray[np.float32]  # (documents,), to keep a relevant document when a list is truncated
@@ -72,7 +73,7 @@ class BatchSchedule:
     def _split(self, pool: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         if self.documents is None:
             return [pool[start : start + self.batch] for start in range(0, len(pool), self.batch)]
-        # A new batch begins where the next list does not fit. A list that is longer than a batch is a batch alone.
+        # If the next list does not fit, a new batch begins. A list with more documents than the limit is a batch alone.
         starts, filled = [0], 0
         for place, length in enumerate(lengths[pool].tolist()):
             if filled and filled + length > self.documents:

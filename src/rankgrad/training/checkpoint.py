@@ -1,4 +1,4 @@
-"""The state of a training run, and its checkpoint file. A resumed run computes exactly the same as without the stop."""
+"""The state of a training run, and its checkpoint file. A resumed run gives the same result as an uninterrupted run."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from rankgrad.training.optimisers import MovingAverage, load_state, state_tensor
 from rankgrad.training.settings import Settings
 
 LAST = "last.safetensors"
-# Settings that may differ when a run is resumed: they do not change the result of a step.
+# Settings that may change when a run is resumed, because they do not affect the result of a step.
 _FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
 
 _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the history
@@ -28,7 +28,7 @@ _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the 
 
 @dataclass
 class RunState:
-    """The state of a run, except its tensors."""
+    """The state of a run, except the tensors."""
 
     epoch: int = 0  # the current epoch, from 0
     step: int = 0  # number of steps done in this epoch
@@ -37,7 +37,7 @@ class RunState:
     seconds: float = 0.0  # training time so far
     best: float | None = None
     best_epoch: int | None = None
-    stale: int = 0  # number of epochs since the best one
+    stale: int = 0  # number of epochs since the best epoch
     first: float | None = None  # mean loss of the first step
     plateau: float = 1.0  # factor of the learning rate from the schedule `plateau`
     log_bytes: int = 0  # length of log.jsonl when the checkpoint was written
@@ -46,7 +46,7 @@ class RunState:
 
 
 class Checkpoint:
-    """The file `last.safetensors` of a run: weights, optimiser, average, random state, `RunState`."""
+    """The file `last.safetensors` of a run. It contains weights, optimiser, average, random state and `RunState`."""
 
     def __init__(
         self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
@@ -58,7 +58,7 @@ class Checkpoint:
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
 
     def set_held_out(self, lists: NDArray[np.int64]) -> None:
-        """Store a hash of the held-out lists, for `adapt=heldout`. They must be the same in a resumed run."""
+        """Store a hash of the held-out lists, for `adapt=heldout`. A resumed run must hold out the same lists."""
         self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
         if self._found is not None and self._found[1].get("held") != self.held_out:
             got = "different lists, which version 0.1 chose: train again in a new folder"
@@ -72,7 +72,7 @@ class Checkpoint:
         average: MovingAverage | None,
         scaler: Any,
     ) -> None:
-        """Write the state of the run, atomically. All processes must call this; only the first one writes."""
+        """Write the state of the run atomically. All processes must call this method; only the first process writes."""
         random = {name: self._gathered(value) for name, value in _random(self.fabric.device).items()}
         if self.fabric.global_rank > 0:
             return
@@ -88,7 +88,7 @@ class Checkpoint:
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> RunState:
-        """Read the state of the run. It is an error if the settings or the data are not the same as in the run."""
+        """Read the state of the run. It is an error if settings or data differ from those of the run."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
@@ -140,7 +140,7 @@ class Checkpoint:
         _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
 
     def _gathered(self, value: Tensor) -> Tensor:
-        """Return the values of all processes, `(processes, ...)`; with one process, return its value unchanged."""
+        """Return the values of all processes, `(processes, ...)`. If there is only one process, return `value`."""
         if self.fabric.world_size == 1:
             return value
         mine = value.to(self.fabric.device)
@@ -175,7 +175,7 @@ def _checked(state: RunState) -> RunState:
 
 
 def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
-    """Return the identifier of a run, which all its files contain. Runs with the same input have the same identifier.
+    """Return the identifier that all files of a run contain. Runs with the same input have the same identifier.
 
     Args:
         settings: settings of the run.
@@ -188,7 +188,10 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
 
 
 def data_fingerprint(data: Dataset) -> dict[str, int]:
-    """Return sizes and a checksum, to detect a different data set. Only a sample of the features is in the checksum."""
+    """Return the sizes and a checksum of the data, to detect a different data set.
+
+    The checksum includes all offsets and labels, but only a sample of the features.
+    """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
     sample = np.asarray(data.features[rows]) if documents else np.zeros(0)

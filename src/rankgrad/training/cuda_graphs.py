@@ -1,4 +1,4 @@
-"""Run training steps on a GPU as CUDA graphs. Otherwise, the launches take most of the time of a small ranker."""
+"""Run training steps on a GPU as CUDA graphs. Without graphs, a small ranker spends most time on kernel launches."""
 
 import math
 import warnings
@@ -14,9 +14,9 @@ from rankgrad.training.optimisers import MovingAverage
 
 @dataclass
 class GraphBuffers:
-    """Fixed tensors into which batches of similar size are copied, and the graph that uses them."""
+    """Fixed tensors into which batches of similar size are copied, and the graph that uses these tensors."""
 
-    features: Tensor  # (documents, f); rows after the last list are left over from earlier batches
+    features: Tensor  # (documents, f); rows after the last list contain values of earlier batches
     labels: Tensor  # (documents,)
     offsets: Tensor  # (lists + 1,); surplus lists are empty
     weights: Tensor | None  # (documents,)
@@ -29,12 +29,12 @@ class GraphBuffers:
 
 
 class GraphStep:
-    """A step whose forward pass, backward pass and update are one launch, for one process with one GPU.
+    """A step that launches forward pass, backward pass and update together, for one process with one GPU.
 
-    A batch is copied into buffers that are a little larger. For the ranker, the surplus rows belong to no list. For the
-    loss, they are separate lists, whose values are ignored. For each size, the first batch is an eager step, and the
-    second batch is recorded as a graph. This graph is replayed for all later batches. A loss that waits for the device
-    cannot be recorded; then all steps are eager.
+    A batch is copied into buffers that are a little larger than the batch. For the ranker, the surplus rows belong to
+    no list. For the loss, the surplus rows are separate lists, whose losses are ignored. For each size of the buffers,
+    the step of the first batch is eager, and the step of the second batch is recorded as a graph. This graph is
+    replayed for all later batches. If the loss waits for the device, no step can be recorded, and all steps are eager.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GraphStep:
 
     @property
     def recordable(self) -> bool:
-        """True until three consecutive eager steps have waited for the device. Early steps may wait to compile."""
+        """True until three consecutive eager steps have waited for the device. Compilation may wait in early steps."""
         return self.waited < 3
 
     def _new_buffers(self, batch: Batch, documents: int, width: int) -> GraphBuffers:
@@ -120,7 +120,7 @@ class GraphStep:
         return values.detach()
 
     def _eager(self, buffers: GraphBuffers) -> None:
-        """Do an eager step. It compiles the kernels of the graph, and shows if an operation waits for the device."""
+        """Do an eager step, which compiles the kernels of the graph. Detect if an operation waits for the device."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -155,7 +155,9 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def rounded(count: int) -> int:
-    """Round up to one of four sizes per power of two, so that few graphs are enough for all batches.
+    """Round up to one of a few sizes, so that few graphs are enough for all batches.
+
+    There are four sizes from one power of two to the next. The smallest size is 64.
 
     Example:
         >>> [rounded(count) for count in (3, 65, 80, 100, 7680, 7681)]

@@ -1,4 +1,4 @@
-"""Choose the device of a run, and connect the processes if `torchrun` or SLURM has started several."""
+"""Choose the device of a run. If `torchrun` or SLURM has started several processes, connect them."""
 
 import atexit
 import logging
@@ -12,7 +12,7 @@ from rankgrad.training.settings import PRECISIONS, Settings
 
 
 def start(settings: Settings) -> Any:
-    """Return Fabric on the device of the settings. Under `torchrun` or SLURM, also connect the processes."""
+    """Return a Fabric object for the device in the settings. Under `torchrun` or SLURM, also connect the processes."""
     from lightning_fabric import Fabric
 
     kind, _, number = settings.device.partition(":")
@@ -43,6 +43,6 @@ def start(settings: Settings) -> Any:
 
 
 def _leave() -> None:
-    """Close the connections to the other processes. Their threads could otherwise abort this process at exit."""
+    """Close the connections to the other processes. Threads of open connections could abort this process at exit."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

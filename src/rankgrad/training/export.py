@@ -1,4 +1,4 @@
-"""Export a neural model as one file that maps raw features to scores: ONNX, or PyTorch's `.pt2`."""
+"""Export a neural model as one file that computes scores from raw features. The format is ONNX or PyTorch's `.pt2`."""
 
 import copy
 import io
@@ -28,7 +28,7 @@ from rankgrad.rankers.custom import CustomFlat, CustomRanker
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # numbers of lists and documents with which the model is traced
-CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes of the check, all different from the traced shape
+CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes of the inputs of the check; all differ from the traced shape
 
 
 class Exportable(Protocol):
@@ -42,7 +42,10 @@ class Exportable(Protocol):
 
 
 class Scoring(nn.Module):
-    """The exported module: preprocessing and ranker, for padded lists of raw features. Padding may have any values."""
+    """The exported module, which applies preprocessing and ranker to padded lists of raw features.
+
+    Padding may have any values.
+    """
 
     def __init__(self, model: Exportable) -> None:
         super().__init__()
@@ -59,11 +62,11 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     """Write a model to one file, and first check that its scores agree with `Model.score` on inputs of several shapes.
 
     The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
-    document). The number of lists and n may be any numbers from 1. The output is `scores (lists, n)`; the scores of
-    padding are finite and have no meaning.
+    document). The number of lists and n must be at least 1. The output is `scores (lists, n)`; the scores of padding
+    are finite and have no meaning.
 
     Args:
-        model: model on any device; the file computes in float32 and can be used on any device.
+        model: model on any device. The exported model computes in float32 and runs on any device.
         path: path of the file, which is written atomically.
         format: `"onnx"` or `"torch"` (for `torch.export.load`); None: chosen by the extension, `.onnx` or `.pt2`.
 
@@ -139,7 +142,7 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
         verbose=False,
         input_names=["features", "mask"],
         output_names=["scores"],
-        dynamic_shapes=_shapes(),  # given again, to name the axes
+        dynamic_shapes=_shapes(),  # given again, so that the axes in the ONNX file have names
     )
     made.model.producer_name = "rankgrad"
     content = made.model_proto.SerializeToString()
@@ -148,7 +151,7 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
 
 
 def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
-    """Compute `torch.searchsorted(knots, values)` per row by bisection: the number of knots below each value."""
+    """Return the number of knots below each value of a row, as `torch.searchsorted(knots, values)`, by bisection."""
     known = knots.shape[-1]
     below = torch.zeros_like(values, dtype=torch.int64)
     step = 1 << (known.bit_length() - 1)
@@ -161,7 +164,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Compute log(1 + x) accurately also for a small x, by Kahan's method; the exporter's form loses digits."""
+    """Compute log(1 + x) by Kahan's method, which is accurate for a small x. The exporter's own form loses digits."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
@@ -191,9 +194,10 @@ def need(*packages: str) -> None:
 
 
 def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
-    """Return the largest difference between the scores of the file and of the model; a large difference is an error.
+    """Compare the scores of the file with the scores of the model, and return the largest absolute difference.
 
-    If scores are larger than 1, the difference is divided by the largest score.
+    If the largest absolute score of an input is above 1, the differences are divided by this score. It is an error if
+    the largest difference is above `EXPORT_TOLERANCE`.
 
     Args:
         run: function that returns the scores of the file.
@@ -221,7 +225,7 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return raw features that are about normal after preprocessing. Unrealistic features would prove little."""
+    """Return raw features that are realistic: after preprocessing, their distribution is approximately normal."""
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):
             assert step.mean is not None

@@ -21,13 +21,13 @@ from rankgrad.training.objective import EagerStep, RankerWithLoss
 
 @dataclass(frozen=True)
 class HeldoutSchedule(BatchSchedule):
-    """A batch schedule that uses only some of the lists."""
+    """A batch schedule that uses only the lists in `only`."""
 
-    only: NDArray[np.int64] | None = None  # numbers of these lists
+    only: NDArray[np.int64] | None = None  # numbers of the lists to use
 
     def _batches(self, lengths: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
         kept = np.zeros_like(lengths)
-        kept[self.only] = lengths[self.only]  # a schedule leaves out empty lists
+        kept[self.only] = lengths[self.only]  # all other lists get length 0, and a schedule leaves out empty lists
         return super()._batches(kept, rng)
 
 
@@ -40,7 +40,7 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """Freeze the learned parameters of the loss, so that the ranker's step ignores them, and return them by name."""
+    """Freeze the learned parameters of the loss, so that a step of the ranker ignores them. Return them by name."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)
@@ -50,8 +50,9 @@ def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
 class HeldoutStep:
     """A step of the ranker, then a step of Adam on the parameters of the loss.
 
-    The gradient of these parameters is their effect on a held-out batch. In an epoch, the held-out batches are repeated
-    as often as needed. Each epoch has a new order of the held-out lists.
+    The gradient of these parameters is the derivative of the negative NDCG of a held-out batch; see
+    `rankgrad.training.hypergradient`. If an epoch has more steps than there are held-out batches, the held-out batches
+    are repeated. The held-out lists are shuffled again for each epoch.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class HeldoutStep:
         self._heldout: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
-        """Prepare the held-out batches of an epoch with `steps` steps that starts at step `first`."""
+        """Prepare the held-out batches for an epoch with `steps` steps. The first step to run is step `first`."""
         order = self.schedule.steps(epoch)
         heldout = [order[number % len(order)] for number in range(first, steps)]
         self._heldout = zip(heldout, self.source.batches(heldout), strict=True)

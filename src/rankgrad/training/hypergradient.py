@@ -1,4 +1,4 @@
-r"""Compute the gradient of a held-out metric for the parameters of a loss, through one step of the ranker.
+r"""Compute the gradient of a held-out metric with respect to the parameters of a loss, through one step of the ranker.
 
 Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch, and H the
 negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the ranker is
@@ -8,10 +8,10 @@ negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the
           \nabla_w L(w, \varphi) \bigr\rangle = -\frac{d}{d\varepsilon} \frac{\partial}{\partial\varphi}
           L(s + \varepsilon t, \varphi)
 
-where s are the scores and t is their derivative in the direction :math:`r \odot \nabla H(w')` of the weights. So no
-second derivative by the weights is needed. The derivative by epsilon is computed in float64, from the difference of two
-derivatives by phi. Every loss has these derivatives. So this also works for fused losses, with memory linear in the
-number of documents.
+where s are the scores and t is the derivative of s in the direction :math:`r \odot \nabla H(w')` of the weights. So no
+second derivative with respect to the weights is needed. The derivative with respect to epsilon is computed in float64,
+from the difference of two derivatives with respect to phi. Every loss has these derivatives. So this method also works
+for fused losses, and its memory is linear in the number of documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,11 @@ from rankgrad.losses import approx_ndcg
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.training.batch_loading import Batch
 
-TEMPERATURE = 0.2  # temperature of H: soft ranks are close to true ranks if scores differ by 1
-_SHIFT = 1e-4  # largest change of a score in the difference; it gives about 7 correct digits in float64
+TEMPERATURE = 0.2  # temperature of the soft ranks in H; they are close to true ranks if scores differ by at least 1
+_SHIFT = 1e-4  # largest change of a score for the difference; the result has about 7 correct digits in float64
 _TINY = 1e-300
-# Names of the second moment of the gradient in the state of optimisers. Its maximum is first.
+# Names of the second moment of the gradient in the states of optimisers. The first name belongs to the maximum of this
+# moment over all steps.
 _MOMENTS = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
 
 
@@ -43,17 +44,17 @@ def heldout_gradient(
     heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
 ) -> dict[str, Tensor]:
-    """Return the derivative of H by each parameter of the loss, through one step of the ranker.
+    """Return the derivative of H with respect to each parameter of the loss, through one step of the ranker.
 
     The ranker is evaluated without dropout. The result also contains frozen parameters.
 
     Args:
         ranker: ranker with the weights w' after the step.
         loss: loss with the parameters phi of the step.
-        before: weights w before the step, one tensor per trained weight.
-        scale: learning rates r, with the shapes of `before`; see `step_scale`.
-        batch, heldout: training batch and held-out batch, with the lists of this process.
-        lists, heldout_lists: number of lists of each batch, over all processes.
+        before: weights w before the step, as one tensor per trained parameter of the ranker.
+        scale: learning rates r, in tensors with the same shapes as `before`; see `step_scale`.
+        batch, heldout: training batch and held-out batch, which contain only the lists of this process.
+        lists, heldout_lists: numbers of lists of these two batches in all processes together.
         add: function that sums a tensor over all processes.
     """
     training = ranker.training
@@ -73,7 +74,7 @@ def heldout_gradient(
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the derivative of the summed loss by each of its parameters, in float64."""
+    """Return the derivative of the summed loss with respect to each parameter of the loss, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)
@@ -84,10 +85,10 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
     """Return the scores `(documents,)` with the weights `before`, and their derivative in the direction `along`."""
     names = [name for name, weight in ranker.named_parameters() if weight.requires_grad]
     weights = {name: weight.detach().requires_grad_() for name, weight in zip(names, before, strict=True)}
-    with sdpa_kernel(SDPBackend.MATH):  # attention that can be differentiated twice
+    with sdpa_kernel(SDPBackend.MATH):  # this form of attention can be differentiated twice
         arguments = (batch.features, batch.offsets)
         scores: Tensor = functional_call(ranker, weights, arguments, {"width": batch.width})
-        # The backward pass is linear in its input; its derivative by this input is the forward derivative.
+        # The backward pass is a linear function. The derivative of this function is the forward derivative.
         given = torch.zeros_like(scores, requires_grad=True)
         back = torch.autograd.grad(
             scores, [*weights.values()], given, create_graph=True, allow_unused=True, materialize_grads=True
@@ -98,10 +99,11 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
 
 
 def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """Return the distance that each weight moves for a gradient of 1, with the current state of the optimiser.
+    """Return the distance that each weight moves if its gradient is 1, for the current state of the optimiser.
 
     For Adam and similar optimisers, this is the learning rate divided by the root of the second moment. For SGD, it is
-    the learning rate. Momentum distributes the effect of a gradient over many steps; here the whole effect is counted.
+    the learning rate. Momentum distributes the effect of a gradient over many steps; this function counts the whole
+    effect.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -1,4 +1,4 @@
-"""Log a run: a progress bar on a terminal, one line of JSON per epoch, and experiment trackers by name."""
+"""Log a run with a progress bar on a terminal, one line of JSON per epoch, and experiment trackers by name."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ LOG = "log.jsonl"
 
 
 class Tracker(Protocol):
-    """Interface of a log: it receives the numbers of each epoch."""
+    """Interface of a log, which receives the numbers of each epoch."""
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Log one row of the history."""
@@ -22,7 +22,7 @@ class Tracker(Protocol):
 
 
 class JsonLines:
-    """The file `log.jsonl`: one JSON object per epoch."""
+    """The file `log.jsonl`, which contains one JSON object per epoch."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
@@ -42,11 +42,11 @@ class JsonLines:
         return self.path.stat().st_size if self.path.is_file() else 0
 
     def close(self) -> None:
-        """Do nothing: no file is open."""
+        """Do nothing, because no file is open."""
 
 
 class MetricTracker:
-    """A log in TensorBoard, MLflow or Weights & Biases: it receives the numbers of each epoch by name."""
+    """A log in TensorBoard, MLflow or Weights & Biases, which receives the numbers of each epoch by name."""
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
         self.tracker, self.name = tracker, folder.name
@@ -85,7 +85,10 @@ class MetricTracker:
 
 
 class ProgressBar:
-    """A progress bar on standard error, by default only on a terminal. It shows epochs or trees, loss and metric."""
+    """A progress bar on standard error, by default only on a terminal.
+
+    The bar shows the number of epochs or trees, the loss and the metric.
+    """
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit
@@ -100,7 +103,7 @@ class ProgressBar:
             self._bar.start()
 
     def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
-        """Show the time in epochs, the mean loss of this epoch, the best metric so far, and the loss's parameters."""
+        """Show the time in epochs, the mean loss of this epoch, the best metric so far, and the loss parameters."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())

@@ -1,4 +1,4 @@
-"""The training loop. Lightning Fabric handles devices, precision and several processes; everything else is here."""
+"""The training loop. Lightning Fabric handles devices, precision and several processes; this module does the rest."""
 
 import os
 import time
@@ -48,9 +48,9 @@ def train(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
 ) -> Model:
-    """Train a ranker, and return the model of the best epoch on the validation lists.
+    """Train a ranker, and return the model of the epoch with the best metric on the validation lists.
 
-    Without validation lists, the model is the one of the last epoch.
+    Without validation lists, return the model of the last epoch.
 
     Args:
         settings: settings of the run.
@@ -61,10 +61,10 @@ def train(
         weights: document weights `(documents,)`, for losses that take them.
         progress: True to show a progress bar; with None, it is shown only on a terminal.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
-            return value ends the training after this epoch; `resume` can continue it. With several processes, only the
-            first one calls the functions.
-        init_model: trained model. Training starts from its weights, its preprocessing and, if the loss is the same, the
-            parameters of its loss.
+            return value ends the training after this epoch; a run with `resume` can continue it. With several
+            processes, only the first process calls the functions.
+        init_model: trained model. Training starts from the weights and the preprocessing of this model. If the loss is
+            the same, training also starts from the parameters of the model's loss.
 
     Example:
         >>> from rankgrad.data import load
@@ -167,7 +167,7 @@ class _TrainingRun:
         self.loss_check = FiniteLossCheck(device)
         self.kept: dict[str, Tensor] | None = None  # weights of the best epoch
         self.model = Model(self.ranker, self.steps, settings.to_json(), run=run_id(settings, data, init_hash))
-        self.metric = self.model.settings["metric"]  # as text
+        self.metric = self.model.settings["metric"]  # metric as text
         self._begin()
         self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)
         stack.callback(self.bar.close)
@@ -183,7 +183,7 @@ class _TrainingRun:
         return EagerStep(fabric, self.module, self.optimiser, settings.clip, self.average)
 
     def _heldout_step(self, learned: dict[str, nn.Parameter]) -> HeldoutStep:
-        """Return a step that also updates the parameters of the loss, by lists that are held out of training."""
+        """Return a step that also updates the parameters of the loss, with lists that are held out of training."""
         settings = self.settings
         kept, heldout = split_held_out(self.data, settings.seed)
         if self.checkpoint is not None:
@@ -198,7 +198,7 @@ class _TrainingRun:
         return found
 
     def _begin(self) -> None:
-        """Restore the checkpoint, if the run is resumed, and open the logs."""
+        """If the run is resumed, restore the checkpoint. Then open the logs."""
         self.logs: list[Any] = []
         if self.folder is None:
             return
@@ -261,7 +261,7 @@ class _TrainingRun:
         self._call_back(row)
 
     def _call_back(self, row: dict[str, Any]) -> None:
-        """Call the callbacks in the first process. If one returns a true value, all processes stop."""
+        """Call the callbacks in the first process. If a callback returns a true value, all processes stop."""
         if not self.callbacks:
             return
         answers = [bool(callback(dict(row))) for callback in self.callbacks] if self.first else []
@@ -291,7 +291,7 @@ class _TrainingRun:
             self.state.first = total / max(1, self.state.lists)
 
     def _warn(self, row: dict[str, Any]) -> None:
-        """Warn once if the loss is finite but has grown very large; also write the warning to the log."""
+        """Warn once if the loss is finite but very large, and write the warning to the log."""
         state = self.state
         first = state.first or 0.0
         if (
@@ -309,7 +309,7 @@ class _TrainingRun:
         return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
 
     def _validate(self, row: dict[str, Any]) -> None:
-        """Compute the metric on the validation lists, and keep the weights of the best epoch in memory and folder."""
+        """Compute the metric on the validation lists. Keep the weights of the best epoch in memory and in a file."""
         state = self.state
         if self.average is not None:
             self.average.swap()

@@ -1,4 +1,4 @@
-"""A trained neural ranker with its preprocessing: it scores lists, and is saved as a folder without code."""
+"""A trained neural ranker with its preprocessing. It scores lists, and is saved in a folder that contains no code."""
 
 import os
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ class Model(TrainedModel):
 
     ranker: nn.Module  # the network
     steps: Preprocessing  # fitted preprocessing
-    settings: dict[str, Any] = field(default_factory=dict)  # settings of its training
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
     metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # parameters of the loss, if it has any
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
-    run: str = ""  # identifier of the run, in all its files; files of different runs cannot be mixed
+    run: str = ""  # identifier in all files of the run, so that files of different runs cannot be mixed
     features: int = field(init=False)  # number of feature columns
 
     def __post_init__(self) -> None:
@@ -102,12 +102,12 @@ class Model(TrainedModel):
         return export(self, path, format=format)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the folder: `config.json`, `model.safetensors`, `preprocessing.safetensors`, `metrics.json`."""
+        """Write a folder with `config.json`, `model.safetensors`, `preprocessing.safetensors` and `metrics.json`."""
         self.save_config(Path(folder))
         self.save_weights(Path(folder))
 
     def save_config(self, folder: Path) -> None:
-        """Write the files that do not change during training: configuration and preprocessing.
+        """Write the configuration and the preprocessing, which do not change during training.
 
         Args:
             folder: folder of the model.
@@ -120,7 +120,7 @@ class Model(TrainedModel):
         write_config(folder, None, about)
 
     def save_weights(self, folder: Path) -> None:
-        """Write the files that change during training: weights and metrics.
+        """Write the weights and the metrics, which change during training.
 
         Args:
             folder: folder of the model.
@@ -136,13 +136,13 @@ class Model(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu", model: Any = None) -> "Model":
-        """Read a folder that `save` or a training run wrote. Nothing in it is run, imported or unpickled.
+        """Read a folder that `save` or a training run wrote. No content of the folder is run, imported or unpickled.
 
         Args:
             folder: folder of the model.
             device: device of the weights.
-            model: custom network, which is copied, or a function that makes it. It must be given only if the folder
-                contains the weights of a custom network.
+            model: custom network, which is copied, or a function that makes a custom network. It must be given if the
+                folder contains the weights of a custom network, and only then.
         """
         folder = Path(folder)
         config = read_config(folder)
@@ -173,7 +173,7 @@ class Model(TrainedModel):
 
 
 def _check_custom(folder: Path, config: Any, model: Any) -> None:
-    """Check that a custom network is given exactly if the folder contains the weights of one."""
+    """Check that a custom network is given if and only if the folder contains the weights of a custom network."""
     custom = isinstance(config, dict) and config.get("model") == CustomRanker.model
     if custom == (model is not None):
         return
@@ -215,7 +215,7 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists as (first, end). A range has at most `rows` documents, or is one longer list."""
+    """Yield ranges of lists as (first, end). A range has at most `rows` documents, or it is one longer list."""
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

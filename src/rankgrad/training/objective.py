@@ -14,7 +14,10 @@ from rankgrad.training.optimisers import MovingAverage
 
 
 class RankerWithLoss(nn.Module):
-    """The ranker and its loss as one module, because the wrapper for several processes needs the parameters of both."""
+    """The ranker and its loss as one module.
+
+    They are one module because the wrapper for several processes needs the parameters of both.
+    """
 
     def __init__(self, ranker: nn.Module, loss: TextLoss) -> None:
         super().__init__()
@@ -29,7 +32,7 @@ class RankerWithLoss(nn.Module):
         width: int,
         loss_offsets: Tensor | None = None,
     ) -> Tensor:
-        """Return one loss per list. With `loss_offsets`, the loss uses these lists, and the ranker uses `offsets`."""
+        """Return one loss per list. If `loss_offsets` is given, the loss uses `loss_offsets` instead of `offsets`."""
         scores = self.ranker(features, offsets, width=width)
         lists = offsets if loss_offsets is None else loss_offsets
         extra = {} if weights is None else {"weights": weights}
@@ -38,10 +41,11 @@ class RankerWithLoss(nn.Module):
 
 
 class EagerStep:
-    """A step that is not recorded as a CUDA graph: forward pass, backward pass, clipping, update, moving average.
+    """A step that is not recorded as a CUDA graph.
 
-    The loss is the sum over the lists of the batch in all processes, divided by the number of lists. Processes average
-    their gradients, so each multiplies its part by the number of processes.
+    It consists of forward pass, backward pass, clipping, update and moving average. The loss is the sum over the lists
+    of the batch in all processes, divided by the number of these lists. The gradients are averaged over the processes,
+    so each process multiplies its part of the loss by the number of processes.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class EagerStep:
 
 
 class FiniteLossCheck:
-    """Check that losses are finite, and add them up. On a GPU, it does this only every 64 steps."""
+    """Check that losses are finite, and add them up. On a GPU, this is done only every 64 steps."""
 
     def __init__(self, device: torch.device) -> None:
         self.every = 1 if device.type == "cpu" else 64
@@ -79,7 +83,10 @@ class FiniteLossCheck:
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored losses, and the first step with a loss that is not finite, with its losses."""
+        """Return the sum of the stored losses, and the first step with a loss that is not finite, or None.
+
+        The step is given as its number and its losses. If there is such a step, the sum contains only these losses.
+        """
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return 0.0, None
@@ -92,7 +99,7 @@ class FiniteLossCheck:
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:
-    """Return the weights as a tensor `(documents,)`, or None. It is an error if the loss cannot use them."""
+    """Return the weights as a tensor `(documents,)`, or None. It is an error if the loss cannot use weights."""
     if weights is None:
         return None
     if not loss.takes_weights:

@@ -21,7 +21,7 @@ OPTIMISERS: dict[str, Any] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
-# Options that the training loop sets: they are settings, or do not change the result of a step.
+# Options that the training loop sets. They are settings of the run, or they do not affect the result of a step.
 _OURS = ("params", "lr", "weight_decay", "foreach", "fused", "capturable", "differentiable", "maximize")
 SCHEDULES: dict[str, dict[str, float]] = {
     "constant": {},
@@ -32,7 +32,7 @@ SCHEDULES: dict[str, dict[str, float]] = {
 
 
 def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
-    """Check the spec of an optimiser, and return its class and its options."""
+    """Check the spec of an optimiser, and return the class and the options of the optimiser."""
     name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
@@ -50,10 +50,10 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
 def make_optimiser(
     text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """Return an optimiser with two groups: the parameters of the ranker and, without weight decay, those of the loss.
+    """Return an optimiser with two groups: the parameters of the ranker and the parameters of the loss.
 
-    A group stores its learning rate in `base_lr`, which a schedule multiplies by a factor. On a GPU, the rate is a
-    tensor and the step is fused, so that the step can be part of a CUDA graph.
+    The second group has no weight decay. Each group stores a learning rate in `base_lr`, which a schedule multiplies by
+    a factor. On a GPU, the learning rate is a tensor and the step is fused. So the step can be part of a CUDA graph.
     """
     kind, options = check_optimiser(text)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
@@ -74,9 +74,9 @@ def _trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
-    """Set the learning rate of each group to its `base_lr` times a factor."""
+    """Set the learning rate of each group to `base_lr` of the group times a factor."""
     for group in optimiser.param_groups:
-        if group.get("factor") == factor:  # saves a launch
+        if group.get("factor") == factor:  # skip a kernel launch that would change nothing
             continue
         group["factor"] = factor
         if isinstance(group["lr"], Tensor):
@@ -86,12 +86,12 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Check the spec of a schedule, and return its name and all its options, including defaults."""
+    """Check the spec of a schedule. Return the name and all options of the schedule, including default options."""
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
     for option, value in options.items():
-        # These limits avoid overflow: of powers of a factor above 1, and of the time divided by a very small `every`.
+        # Without these limits, powers of a factor above 1 and the time divided by a very small `every` could overflow.
         least, most = 0.001 if option == "every" else 0, 1 if option == "factor" else LARGEST
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
@@ -101,7 +101,7 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
 
 
 def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """Return a function that computes the factor of the learning rate from the time in epochs and the plateau factor.
+    """Return a function of the time in epochs and the plateau factor that computes the factor of the learning rate.
 
     Example:
         >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
@@ -155,7 +155,7 @@ class MovingAverage:
 
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the state of the optimiser as tensors, named `group.parameter.kind`."""
+    """Yield the state of the optimiser as tensors with names of the form `group.parameter.kind`."""
     for number, parameter in _numbered(optimiser):
         for kind, value in optimiser.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -163,7 +163,7 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tenso
 
 
 def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state of the optimiser from the tensors of `state_tensors`."""
+    """Restore the state of the optimiser from the tensors that `state_tensors` yields."""
     known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
         prefix = f"{number}."

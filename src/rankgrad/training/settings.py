@@ -1,4 +1,4 @@
-"""The settings of a training run, with the same names in Python, on the command line and in recipes."""
+"""The settings of a training run. The names are the same in Python, on the command line and in recipes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -26,8 +26,8 @@ class Settings:
     """All settings of a run. A spec is text of the form `name[@k][:key=value,...]`.
 
     `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
-    `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training copies them and does not change
-    them.
+    `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training uses copies of these objects and
+    does not change the originals.
 
     Example:
         >>> Settings(model="mlp:widths=64-32", loss="lambdaloss@5", lr=0.01).check()
@@ -51,9 +51,9 @@ class Settings:
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = None  # maximum norm of the gradient; None: no limit
-    ema: float = 0.0  # decay of a moving average of the weights, which becomes the model; 0: no average
+    ema: float = 0.0  # decay of the moving average of the weights, which the model uses; 0: no average
     metric: Part = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
-    patience: int | None = 20  # number of epochs without a better metric after which the run stops; None: never
+    patience: int | None = 20  # number of epochs without a better metric before the run stops; None: no early stop
     seed: int = 0  # random seed
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     precision: str = "fp32"  # fp32, bf16, fp16

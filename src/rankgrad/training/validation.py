@@ -13,13 +13,13 @@ from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.model import chunks
 
-# Number of documents that are scored together. It is large, for few launches. Padding is small, because lists are
-# sorted by length.
+# Number of documents that are scored together. A large number needs few kernel launches. There is little padding,
+# because lists are sorted by length.
 _ROWS = 131_072
 
 
 class Validator:
-    """Score the validation lists, and average a metric over them. Each process scores a part of the lists."""
+    """Score the validation lists, and average a metric over these lists. Each process scores a part of the lists."""
 
     def __init__(
         self,
@@ -46,13 +46,17 @@ class Validator:
 
     @torch.inference_mode()
     def sums(self, ranker: nn.Module) -> Tensor:
-        """Return for this process, `(3,)`: sum of the metric, number of lists that count, number of NaN scores."""
+        """Return three sums over the lists of this process, `(3,)`.
+
+        These are the sum of the metric, the number of lists that the metric does not skip, and the number of NaN
+        scores.
+        """
         ranker.eval()
         found = torch.zeros(3, dtype=torch.float64, device=next(ranker.parameters()).device)
         for batch in self.source.batches(self.steps):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
             broken = scores.isnan()
-            ranked = torch.where(broken, 0.0, scores)  # NaN stops the run later; the metric must not warn before
+            ranked = torch.where(broken, 0.0, scores)  # NaN scores stop the run later; the metric must not warn here
             values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # the metric is NaN for a list that it skips
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
@@ -65,7 +69,7 @@ class Validator:
         return total / counted if counted else math.nan
 
     def better(self, value: float, best: float | None) -> bool:
-        """Return True if a value is better than the best so far."""
+        """Return True if a value is better than the best value so far."""
         if best is None or math.isnan(best):
             return True
         return value > best if self.metric.higher_is_better else value < best

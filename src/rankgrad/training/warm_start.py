@@ -1,4 +1,4 @@
-"""Start training from a trained model: its weights, its preprocessing, and the parameters of its loss."""
+"""Start training from the weights, the preprocessing and the loss parameters of a trained model."""
 
 import copy
 from typing import Any
@@ -16,7 +16,7 @@ _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that do not cha
 
 
 def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Copy a model's weights into a new ranker and loss, and return a copy of its fitted preprocessing.
+    """Copy the weights of a model into a new ranker and a new loss. Return a copy of the model's fitted preprocessing.
 
     Args:
         model: model to start from.

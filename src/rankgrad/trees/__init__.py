@@ -1,4 +1,4 @@
-"""Boosted trees: the losses as objectives of LightGBM and XGBoost, and `TreeRanker` (needs the extra `trees`)."""
+"""Train boosted trees with `TreeRanker`, and use losses as objectives of LightGBM and XGBoost (extra `trees`)."""
 
 from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.model import TreeModel

@@ -1,8 +1,9 @@
 """Train boosted trees on labelled lists, with one training loop for both frameworks. A stopped run can be resumed.
 
 A run is split into segments of `SEGMENT` trees. The random seed of a segment depends on the seed of the run and the
-number of the segment. A segment starts from the content of a checkpoint. So a run that is killed and resumed grows the
-same trees as an uninterrupted run. Without random sampling, segments do not change the trees.
+number of the segment. Each segment starts from values that a checkpoint contains. So a run that is killed and resumed
+grows the same trees as an uninterrupted run. If there is no random sampling, the split into segments does not change
+the trees.
 """
 
 import os
@@ -40,7 +41,7 @@ class TreeSpec(NamedTuple):
     """The settings of a training run."""
 
     framework: str
-    loss: Any  # a spec, `native:` and the name of the framework's objective, or an object (see `as_loss`)
+    loss: Any  # a spec, `native:NAME` for an objective of the framework, or an object (see `as_loss`)
     hessian: str | float
     loss_lr: float | None
     smooth: str | float | None
@@ -49,7 +50,7 @@ class TreeSpec(NamedTuple):
     metric: Any  # a spec, a metric, or a function of the scores and labels of one list
     seed: int
     threads: int
-    params: dict[str, Any]  # parameters of the framework, by its names
+    params: dict[str, Any]  # parameters of the framework, by the framework's names
 
     @property
     def native(self) -> str | None:
@@ -58,7 +59,7 @@ class TreeSpec(NamedTuple):
         return self.loss.removeprefix(PREFIX) if native else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all settings, with loss and metric as text."""
+        """Return all settings as JSON values; loss and metric are text."""
         return {**self._asdict(), "loss": loss_text(self.loss), "metric": measured(self.metric)[0]}
 
 
@@ -74,19 +75,19 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: TreeModel | None = None,
 ) -> TreeModel:
-    """Train trees, and return the model. With validation lists, keep the number of trees with the best metric.
+    """Train trees, and return the model. If validation lists are given, keep the number of trees with the best metric.
 
     Args:
         spec: settings of the run.
         data: training lists.
         validation: validation lists, which choose the number of trees and may stop the run early.
-        weights: document weights `(documents,)`. A native objective of XGBoost uses their mean per list.
+        weights: document weights `(documents,)`. A native objective of XGBoost uses the mean weight of each list.
         out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
         progress: True to show a progress bar; with None, it is shown only on a terminal.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
-        init_model: model of the same framework, to which trees are added; `spec.trees` is the number of new trees.
+        init_model: model of the same framework, to which the run adds `spec.trees` trees.
     """
     folder = None if out is None else Path(out)
     if folder is not None and not resume and any((folder / name).exists() for name in (LAST, *FILES.values())):
@@ -180,7 +181,7 @@ class _BoostingRun:
             last = min(self.spec.trees, (segment + 1) * self.size)
             while len(self.history) < last and not ended:
                 if not self.framework.grow(len(self.history)) and (self.history or self.before):
-                    ended = True  # no tree was added, and no later tree would be added
+                    ended = True  # no tree was added, so a later round would not add a tree either
                     break
                 clock = self._log_tree(clock)
                 best = None if self.validator is None else self.validator.values[self.validator.best - 1]
@@ -193,7 +194,7 @@ class _BoostingRun:
         return self._model()
 
     def learned(self) -> dict[str, float]:
-        """Return the parameters of the loss by name. The name `tree`, a key of the history, becomes `loss.tree`."""
+        """Return the parameters of the loss by name. `tree` becomes `loss.tree`, because `tree` is a history key."""
         known = {} if self.objective is None else self.objective.loss.learned()
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 

@@ -1,4 +1,4 @@
-"""Write and read the checkpoint of a run of boosted trees, which contains all that the next segment depends on."""
+"""Write and read the checkpoint of a run of boosted trees. It contains all values on which the next segment depends."""
 
 import zlib
 from pathlib import Path
@@ -19,21 +19,21 @@ from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.objective import TreeObjective
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
-# Settings that may differ when a run is resumed: they do not change the trees.
+# Settings that may change when a run is resumed, because they do not affect the trees.
 FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
-    """The file `last.safetensors` of a run: trees, scores, history, parameters of the loss."""
+    """The file `last.safetensors` of a run. It contains trees, scores, history and parameters of the loss."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
     def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
-        """Write the state of the run at the end of a segment, atomically.
+        """Write the state of the run at the end of a segment. The file is written atomically.
 
         Args:
-            grown: trees so far, and their scores.
+            grown: trees so far, and the scores of these trees.
             history: one row per tree.
             objective: objective, whose loss may have learned parameters.
         """
@@ -44,7 +44,7 @@ class TreeCheckpoint:
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
     def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read the state of the run. It is an error if the settings or the data are not the same as in the run.
+        """Read the state of the run. It is an error if settings or data differ from those of the run.
 
         Args:
             objective: objective that receives the learned parameters of its loss.
@@ -69,7 +69,7 @@ class TreeCheckpoint:
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """Return the arguments of `bad_value` for the first setting or fact that differs; None if all are equal."""
+        """Return the arguments of `bad_value` for the first setting or fact that differs, or None if all are equal."""
         folder = self.path.parent
         for name, now in self.settings.items():
             then = facts["settings"].get(name)
@@ -81,7 +81,10 @@ class TreeCheckpoint:
         return None
 
     def _history(self, rows: Any) -> list[dict[str, Any]]:
-        """Return the rows, and first check that they contain numbers for complete segments: the file may be damaged."""
+        """Return the rows of the history.
+
+        First check that the rows contain numbers and are complete segments, because the file may be damaged.
+        """
         keys = ["tree", "seconds", *([] if self.facts["validation"] is None else [self.settings["metric"]])]
         for row in rows if isinstance(rows, list) else [None]:
             if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in keys):
@@ -91,7 +94,7 @@ class TreeCheckpoint:
         return list(rows)
 
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
-        """Return the scores, and first check their dtype and their number: one per document if there are trees."""
+        """Return the scores, and first check their dtype and shape. If there are trees, each document has a score."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
         dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
@@ -119,13 +122,13 @@ class TreeCheckpoint:
 def facts_of(
     data: Dataset, validation: Dataset | None, weights: NDArray[Any] | None, init_model: bytes, segment: int
 ) -> dict[str, Any]:
-    """Return all facts except the settings that must be the same when a run is resumed.
+    """Return the facts that must be the same when a run is resumed. The settings are not included.
 
     Args:
         data: training lists.
         validation: validation lists, or None.
         weights: document weights `(documents,)`, or None.
-        init_model: model to which the run adds trees, in the format of its framework; empty without such a model.
+        init_model: model to which the run adds trees, in the format of the framework; empty if there is no such model.
         segment: number of trees per segment.
     """
     return {
@@ -138,7 +141,7 @@ def facts_of(
 
 
 def _learned(objective: TreeObjective | None) -> dict[str, Tensor]:
-    """Return the parameters of the loss, and the state of their optimiser."""
+    """Return the parameters of the loss, and the state of the optimiser of these parameters."""
     if objective is None:
         return {}
     found = {f"loss.{name}": value for name, value in objective.loss.state_dict().items()}

@@ -20,7 +20,7 @@ from rankgrad.trees.objective import FRAMEWORKS
 from rankgrad.trees.parameters import check_params
 from rankgrad.trees.validation import measured
 
-# Names of other libraries for settings of `TreeRanker`.
+# Names that other libraries use for settings of `TreeRanker`.
 _OTHER_NAMES = {
     "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
     "num_trees": "trees",
@@ -40,11 +40,11 @@ class TreeRanker(RowRanker):
         hessian, loss_lr, smooth: options of `rankgrad.trees.objective`.
         trees: maximum number of trees.
         patience: number of trees without a better `metric` on the validation lists after which training stops. With
-            None, it never stops early.
+            None, training never stops early.
         metric: spec, metric object, or function of the scores and labels of one list.
         seed: random seed of sampling and of the hold-out.
         holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
-        threads: number of threads; with None, as many as PyTorch uses.
+        threads: number of threads; with None, the number of threads that PyTorch uses.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
 
     After `fit`: `model_`, `history_` (one row per tree), `best_trees_`, `n_features_in_`.
@@ -132,8 +132,8 @@ class TreeRanker(RowRanker):
             sample_weight: weights `(rows,)`, for losses that take them.
             eval_set, eval_qid, eval_group: validation lists, which choose the number of trees, as in
                 `rankgrad.Ranker.fit`.
-            init_model: fitted ranker of the same framework, or its `model_`, to which trees are added; `trees` is the
-                number of new trees.
+            init_model: fitted ranker of the same framework, or the `model_` of such a ranker. `fit` adds `trees` trees
+                to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
                 training.
         """
@@ -151,7 +151,7 @@ class TreeRanker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder: `model.txt` or `model.json`, which LightGBM or XGBoost can load, and other JSON files.
+        """Write a folder with `model.txt` (for LightGBM) or `model.json` (for XGBoost), and other JSON files.
 
         Args:
             folder: path of the folder.
@@ -162,7 +162,7 @@ class TreeRanker(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "TreeRanker":
-        """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. Nothing in it is run or unpickled.
+        """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. No content is run or unpickled.
 
         Args:
             folder: folder of the model.
@@ -207,5 +207,5 @@ SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name !=
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert NumPy numbers, for example from a random search, to Python numbers, which can be written as JSON."""
+    """Convert a NumPy number to a Python number, which can be written as JSON. A random search gives NumPy numbers."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Export boosted trees as one file for other programs: ONNX, or the file format of the framework."""
+"""Export boosted trees as one file for other programs, in the format ONNX or in the format of the framework."""
 
 import os
 from dataclasses import replace
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = np.float32(1e-35)  # LightGBM treats values whose absolute value is at most this as 0
+_TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
 def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write trees to one file, and first check that its scores agree with `TreeModel.score`.
+    """Write trees to one file, and first check that the scores of the file agree with `TreeModel.score`.
 
     The check uses inputs of several shapes.
 
     An ONNX file has two inputs: `features (lists, n, f)` (float32, raw, NaN for a missing value) and `mask (lists, n)`
-    (boolean, True for a document). Its output is `scores (lists, n)`, with 0 for padding.
+    (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
 
     Args:
         model: model to export.
@@ -70,7 +70,7 @@ def _format(model: "TreeModel", path: Path, format: str | None) -> str:
 
 
 def _native(model: "TreeModel", content: bytes) -> Run:
-    """Return a function that scores with a new booster, which is read from the exported content."""
+    """Return a function that computes scores with a new booster, which is read from the exported content."""
     package = import_module(model.framework)
     if model.framework == "lightgbm":
         booster = package.Booster(model_str=content.decode())
@@ -144,7 +144,10 @@ def _attributes(forest: Forest) -> dict[str, Any]:
 
 
 def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
-    """Return the value that replaces 0 in each feature, `(features,)`: 0 or NaN. Return None if 0 is not replaced."""
+    """Return the value, 0 or NaN, that replaces values close to 0 in each feature, `(features,)`.
+
+    Return None if no values must be replaced.
+    """
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
@@ -158,7 +161,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
 
 
 def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
-    """Return the thresholds of all splits, per feature."""
+    """Return, for each feature, the thresholds of all splits on this feature."""
     places = np.concatenate([tree.feature[tree.left != -1] for tree in forest.trees])
     values = np.concatenate([tree.threshold[tree.left != -1] for tree in forest.trees])
     return [values[places == feature] for feature in range(features)]
@@ -167,7 +170,10 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
 def _rows(
     thresholds: list[NDArray[np.float32]], shape: tuple[int, int], rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return features for a thorough check: thresholds and the numbers next to them, zeros, NaN and random numbers."""
+    """Return features for a thorough check.
+
+    The values are thresholds, the float32 numbers next to thresholds, zeros, NaN and random numbers.
+    """
     rows = rng.standard_normal((*shape, len(thresholds)), dtype=np.float32)
     for feature, known in enumerate(thresholds):
         if len(known):

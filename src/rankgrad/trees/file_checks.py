@@ -1,4 +1,4 @@
-"""Check numbers and indices in the model files of LightGBM and XGBoost, which do not check them."""
+"""Check numbers and indices in model files of LightGBM and XGBoost. The frameworks do not check these values."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def check_integer(name: str, text: Any, low: int, high: int) -> int:
-    """Return the whole number in a text. It is an error if it is not from `low` to `high`."""
+    """Return the whole number in a text. It is an error if the number is not from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
         bad_value(name, must, repr(text)[:40])
@@ -28,7 +28,9 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
 
 
 def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return 1 for each node that is reached from node 0, otherwise 0, `(nodes,)`; reaching a node twice is an error.
+    """Follow the children from node 0. Return 1 for each node that is reached, otherwise 0, `(nodes,)`.
+
+    It is an error if a node is reached twice.
 
     Args:
         left, right: children of each node, `(nodes,)`; all must be valid indices.

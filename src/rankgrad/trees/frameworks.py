@@ -1,6 +1,6 @@
-"""Grow trees with LightGBM and XGBoost, one by one, in segments that are the same in a resumed run.
+"""Grow trees with LightGBM and XGBoost, one by one, in segments. A resumed run has the same segments.
 
-Each segment has a separate booster that starts from the current scores, also if the run is not interrupted. So a
+Each segment has a separate booster that starts from the current scores, even if the run is not interrupted. So a
 resumed run grows the same trees as an uninterrupted run. Within a segment, the booster keeps its random state. At the
 end, the trees of all segments are joined into one model.
 """
@@ -18,7 +18,8 @@ from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.parameters import aliases, seed_of, seeded
 
 Weights = NDArray[np.float32] | None
-# A function of the scores of all documents and of the framework's data object, that returns gradient and Hessian.
+# A function that returns gradient and Hessian. Its arguments are the scores of all documents and the framework's data
+# object.
 Derivatives = Callable[[Any, Any], Any]
 
 
@@ -36,7 +37,7 @@ class BoostingTask(NamedTuple):
 
 
 class GrownTrees(NamedTuple):
-    """The trees of earlier segments and their scores, from which a segment starts."""
+    """The trees of earlier segments, and the scores of these trees. A segment starts from these scores."""
 
     parts: tuple[bytes, ...]  # one model per segment, in the format of the framework
     # Scores of the training lists ("train") and of the validation lists ("held"); empty if there are no trees.
@@ -56,8 +57,8 @@ class Framework(ABC):
         """Make the booster of a segment, which starts from the current scores.
 
         Args:
-            grown: trees of earlier segments, and their scores.
-            segment: number of the segment, from 0; its random seed depends on it.
+            grown: trees of earlier segments, and the scores of these trees.
+            segment: number of the segment, from 0. The random seed depends on this number.
         """
         self.grown = grown
         for name, scores in grown.scores.items():
@@ -78,7 +79,7 @@ class Framework(ABC):
 
     @abstractmethod
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
-        """Set the scores of the lists from which the next booster starts."""
+        """Set the scores from which the next booster starts."""
 
     @abstractmethod
     def _make(self, segment: int) -> None:
@@ -86,11 +87,11 @@ class Framework(ABC):
 
     @abstractmethod
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        """Return raw scores of the framework, `(documents,)`."""
+        """Return the raw scores that the framework computes with a model, `(documents,)`."""
 
     @abstractmethod
     def grow(self, number: int) -> bool:
-        """Add a tree; return False if no leaf can be split.
+        """Add a tree. Return False if no leaf can be split.
 
         Args:
             number: number of the tree in the run, from 0.
@@ -110,12 +111,12 @@ class Framework(ABC):
 
         Args:
             grown: all trees.
-            rounds: number of trees, including those of `init_model`.
+            rounds: number of trees, including the trees of `init_model`.
         """
 
 
 class LightGBM(Framework):
-    """LightGBM, whose scores are float64."""
+    """The framework LightGBM, whose scores are float64."""
 
     def __init__(self, task: BoostingTask) -> None:
         self.task, self.lgb = task, framework("lightgbm")
@@ -123,7 +124,8 @@ class LightGBM(Framework):
         params["objective"] = "none" if task.native is None else task.native
         ways = aliases("force_col_wise") | aliases("force_row_wise")
         if not ways & params.keys():
-            # Otherwise LightGBM measures which way is faster. The two ways add numbers in different orders.
+            # Without this parameter, LightGBM measures if column-wise or row-wise histograms are faster. The two
+            # methods add numbers in different orders, so the trees could differ between two runs.
             params["force_col_wise"] = True
         self.params = params
         self.lists = self._dataset(task.data, task.weights).construct()
@@ -160,7 +162,11 @@ class LightGBM(Framework):
         return self._scores(self.live.eval_valid)
 
     def end(self) -> GrownTrees:
-        """Return all trees so far, without the single leaf that LightGBM adds if its first tree cannot be split."""
+        """Return all trees so far.
+
+        If the first tree of a segment cannot be split, LightGBM adds a single leaf. This leaf is left out, unless there
+        are no earlier trees.
+        """
         scores = {"train": self._scores(self.live.eval_train)}
         if self.validation is not None:
             scores["held"] = self.scores()
@@ -191,7 +197,7 @@ class LightGBM(Framework):
 
 
 class XGBoost(Framework):
-    """XGBoost, whose scores are float32."""
+    """The framework XGBoost, whose scores are float32."""
 
     def __init__(self, task: BoostingTask) -> None:
         self.task, self.xgb = task, framework("xgboost")
@@ -260,7 +266,7 @@ FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": Ligh
 
 
 def sizes(data: Dataset) -> NDArray[np.int64]:
-    """Return the number of documents of each list that is not empty, because the frameworks accept no empty lists.
+    """Return the lengths of the lists without the empty lists, because the frameworks do not accept empty lists.
 
     Args:
         data: lists.

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 
 class FlatProblem(NamedTuple):
-    """Lists as input of a closed form; no list is empty."""
+    """The lists for which a closed form is computed. No list is empty."""
 
     scores: Array  # (documents,)
     labels: Array  # (documents,)
@@ -47,11 +47,11 @@ class FlatProblem(NamedTuple):
     lengths: NDArray[np.int64]  # (lists,)
 
     def sums(self, values: Array) -> Array:
-        """Return the sum over each list, repeated for its documents, `(documents,)`."""
+        """Return, for each document, the sum of the values in its list, `(documents,)`."""
         return np.repeat(np.add.reduceat(values, self.starts), self.lengths)
 
     def highest(self, values: Array) -> Array:
-        """Return the largest value of each list, repeated for its documents, `(documents,)`."""
+        """Return, for each document, the largest value in its list, `(documents,)`."""
         return np.repeat(np.maximum.reduceat(values, self.starts), self.lengths)
 
     def shares(self) -> Array:
@@ -60,7 +60,7 @@ class FlatProblem(NamedTuple):
         return powers / self.sums(powers)
 
     def relevant(self) -> Array:
-        """Return True for the documents of lists with a relevant document, `(documents,)`."""
+        """Return True for each document whose list has a relevant document, `(documents,)`."""
         return self.highest(self.labels) > 0
 
 
@@ -79,7 +79,10 @@ def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return the form for targets with the sum 1, and 0 for lists whose slopes are all 0: their targets are all 0."""
+    """Return p (1 - p), the form for targets with the sum 1.
+
+    Return 0 for a list whose gradients are all 0, because all targets of such a list are 0.
+    """
     p = problem.shares()
     return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
 
@@ -103,11 +106,11 @@ def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def size_of_gradient(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return the substitute for second derivatives without a closed form: the absolute value of the gradient."""
+    """Return the absolute value of the gradient, which replaces a second derivative that has no closed form."""
     return np.abs(slopes)
 
 
-# Second derivatives by the name of the loss.
+# Functions that compute second derivatives, by the name of the loss.
 CLOSED: dict[str, Curvature] = {
     "bce": _logistic,
     "listmle": _plackett_luce,
@@ -129,9 +132,10 @@ class LossForm(NamedTuple):
 
 
 def closed_form(loss: Any) -> LossForm:
-    """Return the form of a loss: a `TextLoss` or a function of `rankgrad.losses`, also with `functools.partial`.
+    """Return the form of a loss.
 
-    The form is empty for other losses, for example for a scaled loss.
+    The loss may be a `TextLoss`, a function of `rankgrad.losses`, or a `functools.partial` of such a function. The form
+    is empty for other losses, for example for a scaled loss.
     """
     given: Options = {}
     if isinstance(loss, TextLoss):
@@ -167,7 +171,7 @@ def _lambdaloss(options: Options) -> PairwiseOptions | None:
     return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])
 
 
-# Functions that return the options for the kernel, or None if the kernel does not support an option.
+# Functions that return the options of the kernel, or None if the kernel does not support an option of the loss.
 _KERNELS: dict[str, Callable[[Options], PairwiseOptions | None]] = {
     "ranknet": _ranknet,
     "lambdarank": _lambdarank,

@@ -1,4 +1,4 @@
-"""Join several models of LightGBM or XGBoost into one model that contains all trees in order."""
+"""Join several models of LightGBM or XGBoost into one model, which contains all trees in the order of the models."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def join_lightgbm(texts: Sequence[str]) -> str:
-    """Join the texts of LightGBM models with the same features. Header and parameters are from the first model.
+    """Join the texts of LightGBM models with the same features. The first model gives header and parameters.
 
     Args:
         texts: one or more model texts of LightGBM.
@@ -22,7 +22,7 @@ def join_lightgbm(texts: Sequence[str]) -> str:
 
 
 def join_xgboost(contents: Sequence[bytes]) -> bytes:
-    """Join the JSON files of XGBoost models with the same features. All except the trees is from the first model.
+    """Join the JSON files of XGBoost models with the same features. The first model gives all values except the trees.
 
     Args:
         contents: one or more model files of XGBoost with the booster gbtree.

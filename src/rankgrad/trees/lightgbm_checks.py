@@ -92,7 +92,7 @@ def _tree(block: str, place: int, features: int) -> None:
         _numbers(values, name, leaves - 1)
     _wholes(values, "internal_count", leaves - 1)
     _numbers(values, "leaf_value", leaves)
-    if leaves > 1:  # LightGBM writes no weight for a tree of one leaf
+    if leaves > 1:  # LightGBM writes no weight for a tree with one leaf
         _numbers(values, "leaf_weight", leaves)
         _wholes(values, "leaf_count", leaves)
     _numbers(values, "shrinkage", 1)
@@ -113,10 +113,10 @@ def _tree(block: str, place: int, features: int) -> None:
 
 
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
-    """Check that each split and leaf is reached exactly once. Child i is split i if i >= 0, otherwise leaf -1 - i."""
+    """Check that each split and leaf is reached exactly once. A child i is split i if i >= 0, else leaf -1 - i."""
     for name, children in (("left_child", left), ("right_child", right)):
         check_range(name, children, -leaves, leaves - 2)
-    # Use one numbering: first the splits, then the leaves.
+    # Number the splits first, then the leaves.
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
     reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
@@ -124,7 +124,10 @@ def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) ->
 
 
 def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) -> None:
-    """Check the sets of categories, which are stored as bits. The threshold of a categorical split is a set number."""
+    """Check the sets of categories, which are stored as bits.
+
+    The threshold of a categorical split is the number of a set.
+    """
     if not sets:
         if len(used) or "cat_boundaries" in values or "cat_threshold" in values:
             bad_value("num_cat", "be the number of categorical splits", 0)

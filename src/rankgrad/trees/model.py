@@ -1,4 +1,4 @@
-"""A model of boosted trees: it scores lists, and is saved in the framework's format with a `config.json`."""
+"""A model of boosted trees. It scores lists, and is saved as a file in the framework's format and a `config.json`."""
 
 import os
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 
 def framework(name: str) -> Any:
-    """Return the package `lightgbm` or `xgboost`. If it is missing, the error shows how to install it."""
+    """Return the package `lightgbm` or `xgboost`. If the package is missing, the error shows how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -38,7 +38,7 @@ class TreeModel(TrainedModel):
     booster: Any  # booster of the framework
     framework: str  # `lightgbm` or `xgboost`
     features: int  # number of feature columns
-    settings: dict[str, Any] = field(default_factory=dict)  # settings of its training
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
     metrics: dict[str, Any] = field(default_factory=dict)  # values by name: trees, validation, test, loss
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
 
@@ -62,7 +62,7 @@ class TreeModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Number of leaves of all trees."""
+        """Total number of leaves of all trees."""
         if self.framework == "lightgbm":
             lines = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
             return sum(int(line.partition("=")[2]) for line in lines)
@@ -75,21 +75,21 @@ class TreeModel(TrainedModel):
 
     @property
     def rounds(self) -> int:
-        """Number of all trees; if a round grows several trees, number of rounds."""
+        """Total number of trees. If XGBoost grows several trees per round, this is the number of rounds."""
         return int(self.booster.num_trees() if self.framework == "lightgbm" else self.booster.num_boosted_rounds())
 
     @property
     def averages(self) -> bool:
-        """True if a score is the mean over the trees and not their sum, as in random forests of LightGBM."""
+        """True if a score is the mean over the trees instead of the sum, as in random forests of LightGBM."""
         return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
 
     def content(self) -> bytes:
-        """Return the booster in the format of its framework."""
+        """Return the content of a model file in the format of the framework."""
         text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
         return text.encode() if isinstance(text, str) else bytes(text)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file: ONNX, or the format of the framework; see `rankgrad.trees.export`.
+        """Write the model as one file, as ONNX or in the format of the framework; see `rankgrad.trees.export`.
 
         Args:
             path: path of the file.
@@ -104,7 +104,7 @@ class TreeModel(TrainedModel):
     ) -> NDArray[np.float64]:
         """Return the share of each feature in the total gain of all splits, `(features,)`.
 
-        With `data`, return instead the decrease of a metric when the feature is shuffled.
+        If `data` is given, return instead the decrease of a metric when the values of the feature are shuffled.
 
         Args:
             data: labelled lists, or None.
@@ -123,19 +123,19 @@ class TreeModel(TrainedModel):
         return gains / max(float(gains.sum()), np.finfo(np.float64).tiny)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the folder: the booster in the format of its framework, `config.json` and `metrics.json`."""
+        """Write a folder with the booster in the format of its framework, `config.json` and `metrics.json`."""
         folder = Path(folder)
         content, name = self.content(), FILES[self.framework]
         write_bytes(folder / name, content)
         write_metrics(folder, self.metrics)
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
-        # The file has the format of the framework, so its hash is in the configuration.
+        # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
         write_config(folder, KIND, about)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
-        """Read a folder that `save` wrote. Nothing in it is run or unpickled.
+        """Read a folder that `save` wrote. No content of the folder is run or unpickled.
 
         Args:
             folder: folder of the model.
@@ -164,7 +164,7 @@ class TreeModel(TrainedModel):
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a file, and read its booster. Without the check, wrong indices could crash the framework."""
+    """Check a file, and read the booster from it. Without the check, wrong indices could crash the framework."""
     package = framework(name)
     try:
         if name == "lightgbm":

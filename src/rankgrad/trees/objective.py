@@ -1,4 +1,4 @@
-"""Use losses as objectives of LightGBM and XGBoost: compute the gradient and a second derivative for boosting."""
+"""Use losses as objectives of LightGBM and XGBoost. An objective computes the gradient and a second derivative."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
 SMOOTHED = ("softmax", "listnet")  # losses whose labels are targets, which may be smoothed
-HIGHEST = 30  # maximum label y with `smooth`: 2^y and sums of it must fit in float32
+HIGHEST = 30  # maximum label y with `smooth`, because 2^y and sums of such values must fit in float32
 
 
 class TreeObjective:
-    """The derivatives of a loss that is summed over the lists, as in LightGBM's lambdarank.
+    """Objective that computes the derivatives of a loss, summed over the lists as in LightGBM's lambdarank.
 
-    With `loss_lr`, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round, by the gradient
-    of the mean over the lists.
+    If `loss_lr` is given, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. It uses
+    the gradient of the mean over the lists.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class LightGBMObjective(TreeObjective):
 
 
 class XGBoostObjective(TreeObjective):
-    """Objective for `xgboost.train(..., obj=...)`. Weights are one per list, as in XGBoost, or one per document."""
+    """Objective for `xgboost.train(..., obj=...)`. There is one weight per list, as in XGBoost, or per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
         """Return the gradient and the diagonal of the Hessian in float32."""
@@ -138,15 +138,16 @@ def objective(
 ) -> LightGBMObjective | XGBoostObjective:
     """Return a loss as a custom objective, for `LGBMRanker(objective=...)` or `xgboost.train(..., obj=...)`.
 
-    The gradient is the gradient of the sum over the lists. `rankgrad.trees.hessians` has a table of the second
-    derivatives of all losses. Derivatives are computed in float32, the precision of both frameworks.
+    The objective is the sum of the loss over the lists. `rankgrad.trees.hessians` has a table of the second derivatives
+    of all losses. Derivatives are computed in float32, the precision of both frameworks.
 
     Args:
         loss: spec such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
         framework: `"lightgbm"` or `"xgboost"`.
         hessian: second derivative. `"gradient"` is the absolute value of the gradient. `"auto"` is the closed form or
-            the bound if there is one, otherwise `"gradient"`. A number is used for all documents.
-        loss_lr: learning rate of the parameters of the loss, with one step per round. With None, they do not change.
+            the bound if the loss has one, otherwise `"gradient"`. A number is used for all documents.
+        loss_lr: learning rate of the parameters of the loss, which change once per round. With None, these parameters
+            do not change.
         smooth: None for the loss as published. For softmax and listnet, a number g from 0 to 1 replaces the label y by
             2^y - g, so that lists without a relevant document also count. With `"drawn"`, g is drawn at random for each
             document and round, as in LightGBM's rank_xendcg.

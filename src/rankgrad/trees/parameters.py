@@ -9,20 +9,20 @@ from rankgrad.errors import bad_value, mistyped
 
 # Parameters of LightGBM that have a different name in `TreeRanker`.
 _OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
-# Parameters of XGBoost that its estimator does not have, or has with a different name.
+# Parameters of XGBoost that XGBoost's estimator does not have, or that have a different name there.
 _XGBOOST = {
     "eta", "lambda", "alpha", "min_split_loss", "updater", "refresh_leaf", "process_type", "top_k", "feature_selector",
     "sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop", "seed_per_iteration", "validate_parameters",
     "max_cached_hist_node", "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
     "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",
 }  # fmt: skip
-# Random seeds of LightGBM. A seed that is not given depends on `seed`.
+# Parameters of LightGBM that are random seeds. LightGBM computes the seeds that are not given from `seed`.
 _SEEDS = ("seed", "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "extra_seed")
-# With some values of these parameters, a tree depends on earlier trees or on their number. With the values in this
-# table, a tree depends only on the current scores.
+# With some values of these parameters, a tree depends on earlier trees or on the number of earlier trees. With the
+# values in this table, a tree depends only on the current scores.
 _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
     "lightgbm": {
-        "boosting": ("gbdt", "gbrt"),  # dart drops earlier trees, rf averages them, goss starts without sampling
+        "boosting": ("gbdt", "gbrt"),  # dart drops earlier trees, rf averages all trees, goss starts without sampling
         "data_sample_strategy": ("bagging",),
         "linear_tree": (False,),  # the first tree is not linear
         "cegb_penalty_feature_lazy": (None, "", ()),  # the first use of a feature has a cost
@@ -59,7 +59,7 @@ def check_params(params: dict[str, Any], framework: str) -> None:
 
 
 def seed_of(seed: int, segment: int) -> int:
-    """Return the random seed of a segment. The first segment has the seed of the run, as in plain LightGBM.
+    """Return the random seed of a segment. The first segment has the seed of the run, as in LightGBM itself.
 
     Args:
         seed: random seed of the run.
@@ -69,7 +69,7 @@ def seed_of(seed: int, segment: int) -> int:
 
 
 def seeded(params: dict[str, Any], segment: int) -> dict[str, Any]:
-    """Return LightGBM's parameters with the random seeds of a segment.
+    """Return a copy of LightGBM's parameters that has the random seeds of a segment.
 
     Args:
         params: parameters with the random seeds of the run.
@@ -92,20 +92,23 @@ def in_segments(params: dict[str, Any], framework: str) -> bool:
 
 
 def aliases(name: str) -> set[str]:
-    """Return the name of a parameter of LightGBM, and all its aliases.
+    """Return the name and all aliases of a parameter of LightGBM.
 
     Args:
         name: name of the parameter.
     """
     try:
         from lightgbm.basic import _ConfigAliases
-    except ImportError:  # not installed, or a version without this list
+    except ImportError:  # LightGBM is not installed, or its version has no list of aliases
         return {name}
     return {name, *_ConfigAliases.get(name)}
 
 
 def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
-    """Return all names of LightGBM's parameters, and the name in `TreeRanker` of those that are its settings."""
+    """Return all names of LightGBM's parameters, and a mapping.
+
+    The mapping contains the parameters that are settings of `TreeRanker`, with their names in `TreeRanker`.
+    """
     from lightgbm.basic import _ConfigAliases
 
     known = _ConfigAliases._get_all_param_aliases()
@@ -114,7 +117,10 @@ def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
 
 
 def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """Return all names of XGBoost's parameters, and an empty mapping: no other name is a setting of `TreeRanker`."""
+    """Return all names of XGBoost's parameters, and an empty mapping.
+
+    The mapping is empty because no parameter is a setting of `TreeRanker` with a different name.
+    """
     import xgboost
 
     return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, {}

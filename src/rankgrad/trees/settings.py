@@ -9,11 +9,11 @@ from rankgrad.trees.estimator import TreeRanker
 
 
 def ranker(settings: Mapping[str, Any]) -> TreeRanker:
-    """Return the ranker of these settings: `model` is the framework; the others are parameters of `TreeRanker`.
+    """Return a ranker with these settings. `model` is the framework, and the others are parameters of `TreeRanker`.
 
     Args:
-        settings: settings by name: `model`, such as `"lightgbm"` or `"xgboost:max_depth=3"`; `loss`, `trees`, `seed`
-            and so on; and parameters of the framework, by the framework's names.
+        settings: settings by name. `model` is a spec such as `"lightgbm"` or `"xgboost:max_depth=3"`. The other
+            settings are `loss`, `trees`, `seed` and so on, and parameters of the framework, by the framework's names.
 
     Example:
         >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})

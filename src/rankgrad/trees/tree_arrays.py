@@ -1,4 +1,4 @@
-"""Read the trees of a LightGBM or XGBoost model as arrays: feature, threshold and children of each node."""
+"""Read the trees of a LightGBM or XGBoost model as arrays with the feature, threshold and children of each node."""
 
 import json
 import re
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 
-_ZERO = 1  # kinds of missing values of LightGBM: 0 none, 1 zeros and NaN, 2 NaN
+_ZERO = 1  # kind of missing values in LightGBM's files: zeros and NaN (0 means none, 2 means NaN)
 _ONNX = "for an export to ONNX (model.txt or model.json in its folder has all"
 
 
 class Tree(NamedTuple):
-    """A tree over float32 features; node 0 is its root. Arrays are `(nodes,)`."""
+    """A tree for float32 features. Node 0 is the root. All arrays have the shape `(nodes,)`."""
 
     feature: NDArray[np.int64]  # feature of a split; 0 in a leaf
     threshold: NDArray[np.float32]  # threshold of a split; 0 in a leaf
@@ -26,7 +26,7 @@ class Tree(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """Trees; a score is `base` plus the sum of their leaf values."""
+    """The trees of a model. A score is `base` plus the sum of the leaf values over all trees."""
 
     trees: list[Tree]
     inclusive: bool  # True: a value that equals the threshold goes left
@@ -58,7 +58,7 @@ def _lightgbm_tree(block: str) -> Tree:
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:
-        """Return one value per split, then 0 for each leaf."""
+        """Return the values of all splits, then one 0 per leaf."""
         found = np.array(lines[name].split() if leaves > 1 else [], dtype=np.float64)
         return np.concatenate([found, np.zeros(leaves)])
 
@@ -84,7 +84,9 @@ def _lightgbm_tree(block: str) -> Tree:
 
 
 def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the largest float32 that is not above each value. Comparisons with a float32 give the same result.
+    """Return, for each value, the largest float32 number that is not above it.
+
+    A float32 feature is at most the returned number if and only if the feature is at most the value.
 
     Args:
         values: array of any shape.
@@ -97,7 +99,7 @@ def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
 def _xgboost(content: bytes) -> Forest:
     learner = json.loads(content)["learner"]
     booster = learner["gradient_booster"]
-    weights = booster.get("weight_drop")  # weights of the trees, for dart
+    weights = booster.get("weight_drop")  # weights of the trees, if the booster is dart
     if booster["name"] not in ("gbtree", "dart"):
         bad_value("model", "have the booster gbtree or dart for an export to ONNX", repr(booster["name"]))
     booster = booster.get("gbtree", booster)

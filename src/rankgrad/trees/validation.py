@@ -10,7 +10,7 @@ from rankgrad.metrics.custom import as_metric, metric_text
 
 
 def measured(metric: Any) -> tuple[str, Any]:
-    """Return the name of a metric, which history and settings use, and the metric object.
+    """Return the name and the object of a metric. History and settings use this name.
 
     Args:
         metric: spec, metric object, or function of the scores and labels of one list.

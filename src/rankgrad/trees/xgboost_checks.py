@@ -25,7 +25,7 @@ _SCORE = re.compile(r"\[?-?\d+(\.\d+)?(E-?\d+)?\]?")
 
 
 def checked_xgboost(content: bytes, features: int) -> bytes:
-    """Check that the content is a model with `features` features that is safe to load, and return it for XGBoost."""
+    """Check that the content is a model with `features` features, and return content that XGBoost can load safely."""
     try:
         model = json.loads(content)
     except RecursionError:
@@ -139,9 +139,9 @@ def _tree(given: Any, place: int, features: int) -> None:
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:
-    """Return an object, and first check its keys. With `known` None, it may have any keys.
+    """Check the keys of a JSON object, and return the object. If `known` is None, the object may have any keys.
 
-    Keys in `maybe` may be missing; with `maybe` None, all keys may be missing.
+    Keys in `maybe` may be missing. If `maybe` is None, all keys may be missing.
     """
     if not isinstance(value, dict):
         bad_type(name, "be a JSON object", type(value).__name__)
