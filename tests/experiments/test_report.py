@@ -164,7 +164,7 @@ def test_a_page_says_why_there_are_no_lists(folder, found, tmp_path):
     # Fewer lists than the runs were tested on: another set under the same name.
     moved = [other_data(run, "synthetic:lists=30,features=10") for run in found.final() if run.cell.data == DATA[0]]
     named.data = "synthetic:lists=30,features=10"
-    assert "is not the one" in explorer(named, moved)["why"]
+    assert "differs from the data used to test" in explorer(named, moved)["why"]
 
 
 def other_data(run, name):
