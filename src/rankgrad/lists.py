@@ -133,7 +133,7 @@ def as_lists(
         scores: scores `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
         labels: labels in the shape of `scores`, in any integer or floating-point dtype.
         mask: boolean mask in the shape of `scores`.
-        offsets: whole numbers `(lists + 1,)`, from 0 to the number of documents, which must not decrease.
+        offsets: whole numbers `(lists + 1,)` that start at 0, never decrease, and end at the number of documents.
         weights: document weights in the shape of `scores`.
         lowest_label: smallest allowed label; None for no limit.
     """

@@ -118,7 +118,7 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """Return each document's share in the top k from its soft rank: sigmoid(beta (k + 1/2 - rank)), or 1 without k."""
+    """Return how much each document is in the top k, from 0 to 1: sigmoid(beta (k + 1/2 - rank)), or 1 if k is None."""
     # Without k, the share is a constant, but it must stay in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 

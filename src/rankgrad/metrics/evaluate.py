@@ -166,8 +166,8 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
     """Yield groups of lists of similar length: indices of the lists, the lists, their document ids.
 
-    There is only one group if there is little padding. With one list of 200,000 documents and 20,000 short lists, one
-    group would have 4 billion positions.
+    If all lists need little padding, there is only one group. Groups save memory: one list of 200,000 documents and
+    20,000 short lists would be padded to 4 billion positions in a single group.
     """
     scores, labels, _, offsets, _ = lists.given
     if offsets is None:

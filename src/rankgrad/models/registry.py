@@ -90,7 +90,7 @@ def kind_or_default(model: Any) -> RankerKind:
 
 
 def kinds() -> list[RankerKind]:
-    """Return all kinds: first kinds of the package, then registered kinds, then kinds from entry points."""
+    """Return all kinds: first the kinds of the package, then the registered kinds, then the kinds from entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
     return [*found, *_custom(None)]
 

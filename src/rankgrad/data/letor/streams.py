@@ -116,7 +116,7 @@ def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterato
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more consecutive streams; the size of a piece is limited for every compression ratio."""
+    """Decompress one or more consecutive streams, in pieces of at most `_PIECE` bytes at any compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):

@@ -54,7 +54,7 @@ def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any
 class Pool:
     """A pool of `jobs` processes that run tasks; use it in a `with` statement, or call `close`.
 
-    A process that dies is replaced. Its task is run again in a new process, and fails if this process also dies. All
+    A process that dies is replaced. Its task is run again in a new process, and fails if the new process also dies. All
     processes end when their parent process ends, for any reason.
 
     Example:

@@ -21,7 +21,7 @@ def sigmoid(x):
 
 @helper
 def near_rank(power, own, one):
-    """Return a soft rank, computed by division of powers.
+    """Return the soft rank 1/2 + sum over j of power_j / (own + power_j), where `power` is e^x.
 
     `one` is 1 in the dtype of the powers: with a plain 1, the sum would be in float64.
     """

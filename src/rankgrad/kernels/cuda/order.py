@@ -11,7 +11,7 @@ FAR = tl.constexpr(80.0)  # largest gap, in temperatures: e^-80 is negligible in
 
 @triton.jit
 def _key(s):
-    """Return the sort key of a score. NaN also gets a key, so that no two documents have the same place."""
+    """Return the sort key of a score: -inf for NaN, because comparisons with NaN could give two documents one place."""
     return tl.where(s == s, s, -float("inf"))
 
 

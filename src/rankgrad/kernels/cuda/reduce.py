@@ -83,7 +83,7 @@ class Connected(torch.autograd.Function):
 
 
 def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss by the leaf `scores`. The graph already contains this gradient.
+    """Return the gradient of a reduced loss with respect to the leaf `scores`, which the graph already contains.
 
     Returns None if there are other operations between `scores` and the loss.
     """
