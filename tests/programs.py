@@ -11,7 +11,8 @@ from pathlib import Path
 CLI = "from rankgrad.cli import main; main()"
 # Programs have a session of their own, so that no signal meant for one of the two reaches the other.
 _WATCH = """
-import os, threading, time
+import os, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
 def watch():
     while os.getppid() == {parent}:
         time.sleep(0.2)

@@ -76,7 +76,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     wait_until(lambda: (tmp_path / "out" / "recipe.yaml").is_file())
     time.sleep(1.0)
     os.killpg(going.pid, signal.SIGINT)  # as a terminal does
-    out, err = going.communicate(timeout=120)  # a worker may be compiling kernels
+    out, err = going.communicate(timeout=30)
     assert going.returncode == 130, err
     assert "Stopped; no new cell is done. To resume, run the same command again" in err
     assert "Traceback" not in out + err

@@ -90,7 +90,7 @@ RELAXED = {option for name in MADE for option in options_of(getattr(relax, name)
 # What reads the text, what is done with one that is taken, and the names with their options.
 GRAMMAR: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], dict[str, list[str]]]] = {
     "loss": (
-        losses.parse,
+        losses.parse_loss,
         run_loss,
         {name: [*options_of(getattr(losses, name)), "gumbel", "adapt"] for name in losses.__all__}
         | {"relaxed": ["metric", "operator", *sorted(RELAXED)]},
