@@ -66,3 +66,12 @@ def test_help_fits_a_screen_and_shows_an_example(run):
 def test_help_stays_light():
     code = "import sys, rankgrad.cli.convert; sys.exit(bool({'numba', 'numpy', 'rich.progress'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_warning_is_one_sentence_without_a_line_of_code(run, tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("2 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:0\n1 qid:2 1:0.")
+    told = run(str(text), str(tmp_path / "cache"))
+    assert told.exit_code == 0
+    assert told.stderr.startswith(f"warning: {text}:3: no feature after 1, and the file ends without a newline")
+    assert "UserWarning" not in told.stderr

@@ -30,10 +30,11 @@ def convert(
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
+    from rankgrad.cli.data_source import telling
     from rankgrad.cli.terminal_text import screen
     from rankgrad.data.letor.reader import read_letor
 
-    with _progress() as progress:
+    with telling(), _progress() as progress:
         found: list[ReadSummary] = []
         read_letor(
             files,
