@@ -165,18 +165,21 @@ def rows(lists=12, seed=0):
 
 
 X, Y, QID = rows()
-OWN = {"model": Padded(), "loss": Scaled(), "metric": top_label}
+CUSTOM_PREFIX = {"model": Padded(), "loss": Scaled(), "metric": top_label}
 
 
 def test_the_estimator_takes_own_parts_and_leaves_them(tmp_path):
-    before = {name: {key: value.clone() for key, value in OWN[name].state_dict().items()} for name in ("model", "loss")}
-    ranker = rg.Ranker(**OWN, epochs=2, lr=0.01, device="cpu")
+    before = {
+        name: {key: value.clone() for key, value in CUSTOM_PREFIX[name].state_dict().items()}
+        for name in ("model", "loss")
+    }
+    ranker = rg.Ranker(**CUSTOM_PREFIX, epochs=2, lr=0.01, device="cpu")
     scores = ranker.fit(X, Y, qid=QID).predict(X, qid=QID)
     assert np.array_equal(scores, clone(ranker).fit(X, Y, qid=QID).predict(X, qid=QID))
     assert np.array_equal(scores, ranker.fit(X, Y, qid=QID).predict(X, qid=QID))
     for name, state in before.items():
-        assert all(torch.equal(value, OWN[name].state_dict()[key]) for key, value in state.items())
-    assert ranker.get_params()["loss"] is OWN["loss"]
+        assert all(torch.equal(value, CUSTOM_PREFIX[name].state_dict()[key]) for key, value in state.items())
+    assert ranker.get_params()["loss"] is CUSTOM_PREFIX["loss"]
     assert np.array_equal(pickle.loads(pickle.dumps(ranker)).predict(X, qid=QID), scores)
     with pytest.raises(ValueError, match=f"qid or group must be given, because with {HERE}.Padded a score depends"):
         ranker.predict(X)
@@ -185,7 +188,7 @@ def test_the_estimator_takes_own_parts_and_leaves_them(tmp_path):
     assert np.array_equal(loaded.predict(X, qid=QID), scores)
     with pytest.raises(SettingsError, match="loss must be given as an object again"):
         loaded.fit(X, Y, qid=QID)
-    loaded = rg.Ranker.load(tmp_path, **OWN)
+    loaded = rg.Ranker.load(tmp_path, **CUSTOM_PREFIX)
     assert np.array_equal(loaded.fit(X, Y, qid=QID).predict(X, qid=QID), scores)
 
 

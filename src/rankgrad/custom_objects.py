@@ -13,7 +13,7 @@ from typing import Any
 
 from rankgrad.errors import bad_type, bad_value
 
-OWN = "own:"  # prefix of a description
+CUSTOM_PREFIX = "own:"  # first characters of the description of a custom object
 _LONGEST = 300  # maximum number of characters of a description
 
 
@@ -44,7 +44,7 @@ def only_described(what: str, text: str, must: str = "be given as an object agai
         text: value of the setting.
         must: text that follows the word `must` in the error.
     """
-    if text.strip().lower().startswith(OWN):
+    if text.strip().lower().startswith(CUSTOM_PREFIX):
         bad_value(what, must, f"{on_one_line(text.strip())!r}, which is only a description")
 
 

@@ -73,6 +73,7 @@ MODULES = {
     "kernels.kept": "kernels.numba_cache",
     "kernels.forks": "kernels.fork_check",
     "kernels.cuda.recorded": "kernels.cuda.recorded_launches",
+    "kernels.cuda.reduce": "kernels.cuda.calls",
     "kernels.cpu.at_ranks": "kernels.cpu.metrics_at_ranks",
     "kernels.cpu.extremes": "kernels.cpu.min_max",
     "kernels.cpu.pairs": "kernels.cpu.pair_loops",

@@ -15,7 +15,7 @@ from rankgrad.data.letor.errors import LetorError
 SHAPE = "expected `label qid:ID feature:value ...`"
 RISE = "expected ids in increasing order"
 PIECE = "expected `feature:value` without spaces"
-FINITE = "expected a finite number (or set missing= to a number to fill in)"
+FINITE = "expected a finite number (or set missing= to a number that replaces it)"
 LABEL = "expected a finite number, 0 or more"
 CUT = "and the file ends without a newline (is it truncated?)"
 KIND = "expected UTF-8 or ASCII text, plain, gzip or xz"

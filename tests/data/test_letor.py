@@ -244,7 +244,11 @@ def test_a_wide_row_needs_features_to_be_stated(write):
     [
         ({"features": 0}, ValueError, "features must be at least 1; got 0"),
         ({"features": 2.5}, TypeError, "features must be a whole number or None; got float"),
-        ({"missing": "zero"}, ValueError, "missing must be a number to fill in or 'error'; got 'zero'"),
+        (
+            {"missing": "zero"},
+            ValueError,
+            "missing must be 'error' or a number that replaces missing values; got 'zero'",
+        ),
         ({"missing": np.inf}, ValueError, "missing must be finite or NaN; got inf"),
     ],
 )

@@ -60,6 +60,21 @@ def test_a_call_that_was_made_before(loss, reduction, labels):
 
 
 @every_case
+@pytest.mark.parametrize("layout", ["padded", "masked", "flat"])
+def test_a_compiled_call_that_was_made_before(loss, layout):
+    torch.compiler.reset()  # each case compiles the same lambda, for which PyTorch has a limit
+    compiled = torch.compile(lambda *given, **named: loss(*given, **named), backend="aot_eager", fullgraph=True)
+    compiled.parameters = getattr(loss, "parameters", list)
+    for seed in range(3):
+        scores, labels = batch(seed)
+        options = {"mask": torch.rand(scores.shape, device="cuda") < 0.7} if layout == "masked" else {}
+        if layout == "flat":
+            scores, labels, options = scores.view(-1), labels.view(-1), {"offsets": torch.tensor([0, 90, 490]).cuda()}
+        found = outcome(compiled, scores, labels, "fused", **options)
+        assert_near(found, outcome(loss, scores.double(), labels, "plain", **options))
+
+
+@every_case
 def test_addresses_that_are_not_aligned(loss):
     for seed in range(2):
         scores, labels = (tensor.view(-1)[1:-1].view(4, -1) for tensor in batch(seed, 10, 61))

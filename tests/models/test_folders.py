@@ -108,7 +108,7 @@ def test_a_flipped_bit_in_a_blend_or_in_trees_is_noticed(tmp_path):
 def test_files_of_two_runs_are_not_mixed(run, tmp_path):
     train(Settings(model="linear", loss="softmax", epochs=2, device="cpu", seed=1), LISTS.train, out=tmp_path / "other")
     shutil.copy(tmp_path / "other" / "model.safetensors", run)
-    with pytest.raises(ValueError, match="of one run; got files of several"):
+    with pytest.raises(ValueError, match="from the same training run; got files from different runs"):
         Model.load(run)
 
 

@@ -42,45 +42,45 @@ def foreign(tmp_path, monkeypatch):
     registry._imported.cache_clear()
 
 
-OWN = ("--import", "least_squares")
+CUSTOM_PREFIX = ("--import", "least_squares")
 
 
 def test_a_foreign_kind_goes_through_every_command(foreign, monkeypatch):
     with pytest.raises(ValueError, match="model must be a known name; got 'least_squares'"):
         run("train", "--data", TINY, "--model", "least_squares", "--out", "a")
-    told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a", *OWN)
+    told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a", *CUSTOM_PREFIX)
     assert "training least_squares" in told
     assert "nDCG@10" in told
     assert json.loads((foreign / "a" / CONFIG).read_text())["kind"] == "least_squares"
-    assert "nDCG@10" in run("evaluate", "a", *OWN)
+    assert "nDCG@10" in run("evaluate", "a", *CUSTOM_PREFIX)
     (foreign / "some.txt").write_text(
         "".join(f"1 qid:1 {' '.join(f'{j}:{i}' for j in range(1, 11))}\n" for i in range(3))
     )
-    run("predict", "a", "some.txt", "--out", "scores.txt", *OWN)
+    run("predict", "a", "some.txt", "--out", "scores.txt", *CUSTOM_PREFIX)
     rows = np.arange(3, dtype=np.float32)[:, None] * np.ones(10, dtype=np.float32)
     scores = [float(line) for line in (foreign / "scores.txt").read_text().split()]
     assert scores == pytest.approx(models.load("a").score(rows), abs=1e-6)
     with monkeypatch.context() as patch:
         no_processes(patch)  # those of the experiment below show that processes know the kind, too
-        told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--out", "best", *OWN)
+        told = run("tune", "--data", TINY, "--model", "least_squares", "--budget", 4, "--out", "best", *CUSTOM_PREFIX)
     assert "4 trials. The first trial has the default settings" in told
     assert json.loads((foreign / "best" / CONFIG).read_text())["kind"] == "least_squares"
-    assert "a - b" in run("compare", "a", "best", *OWN)
+    assert "a - b" in run("compare", "a", "best", *CUSTOM_PREFIX)
     recipe = {
         "title": "Two", "data": [TINY], "settings": {"epochs": 2}, "metrics": ["nDCG@10"], "losses": {"MSE": "mse"},
         "models": {"OLS": {"model": "least_squares", "search": {"ridge": [0.1, 10.0]}}, "Linear": {"model": "linear"}},
         "trials": 2,
     }  # fmt: skip
     (foreign / "two.yaml").write_text(yaml.safe_dump(recipe))
-    told = run("experiment", "two.yaml", "--jobs", 2, "--out", "results", *OWN)
+    told = run("experiment", "two.yaml", "--jobs", 2, "--out", "results", *CUSTOM_PREFIX)
     assert "OLS" in told
-    run("report", "results", "--out", "report.html", *OWN)
+    run("report", "results", "--out", "report.html", *CUSTOM_PREFIX)
     assert "OLS" in (foreign / "report.html").read_text()
-    assert "least_squares" in run("list", "models", *OWN)
+    assert "least_squares" in run("list", "models", *CUSTOM_PREFIX)
     with pytest.raises(ValueError, match="model must be of a kind that can be exported; got LinearModel"):
-        run("export", "a", "a.onnx", *OWN)
+        run("export", "a", "a.onnx", *CUSTOM_PREFIX)
     with pytest.raises(ValueError, match="ridge must be at least 0; got -1"):
-        run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=-1", "--out", "c", *OWN)
+        run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=-1", "--out", "c", *CUSTOM_PREFIX)
     with pytest.raises(ModuleNotFoundError, match="--import must name a module that can be imported; got 'no_such'"):
         run("list", "models", "--import", "no_such")
 

@@ -176,7 +176,7 @@ def test_a_run_that_held_out_other_lists_is_not_resumed(tmp_path, monkeypatch):
         kept, held = heldout_adaptation.split_held_out(LISTS.train, QUICK.seed)
         then.setattr("rankgrad.training.loop.split_held_out", lambda *_: (np.append(kept, held[0]), held[1:]))
         with pytest.raises(
-            ValueError, match=r"held-out lists must equal the held-out lists of .*, to resume it; got different lists"
+            ValueError, match=r"held-out lists must be the same as in the stopped run in .*; got different lists"
         ):
             train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)
     train(longer, LISTS.train, LISTS.validation, out=tmp_path, resume=True)

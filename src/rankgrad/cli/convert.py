@@ -58,7 +58,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"missing must be a number to fill in or 'error'; got {text!r}") from None
+        raise ValueError(f"missing must be 'error' or a number that replaces missing values; got {text!r}") from None
 
 
 @contextmanager

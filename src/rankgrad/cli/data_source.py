@@ -143,7 +143,9 @@ class DataSource:
         try:
             return float(self.missing)
         except ValueError:
-            raise ValueError(f"missing must be a number to fill in or 'error'; got {self.missing!r}") from None
+            raise ValueError(
+                f"missing must be 'error' or a number that replaces missing values; got {self.missing!r}"
+            ) from None
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def train(
     holdout: Annotated[
         float,
         typer.Option(
-            help="Share of lists for validation, if the data has no validation part (0.2).", show_default=False
+            help="Share of lists for validation, if the data has no validation part (default: 0.2).", show_default=False
         ),
     ] = HOLDOUT,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,

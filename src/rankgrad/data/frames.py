@@ -279,13 +279,13 @@ def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
 
 def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequence[str]) -> NDArray[np.float32]:
     if isinstance(missing, str) and missing != "error":
-        bad_value("missing", "be a number to fill in or 'error'", repr(missing))
+        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
     bad = [j for j in range(x.shape[1]) if not np.isfinite(x[:, j]).all()]
     if not bad:
         return x
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
-        must = "be finite (or set missing= to a number to fill in)"
+        must = "be finite (or set missing= to a number that replaces it)"
         bad_value("features", must, f"{count} missing or infinite values in {_some([names[j] for j in bad])}")
     return np.where(np.isfinite(x), x, np.float32(missing))
 

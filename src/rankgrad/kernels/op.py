@@ -58,18 +58,15 @@ _SCHEMA = (
 )
 
 
-def _run(device: str, name: str, *arguments: Any) -> Outputs:
-    return _module(device, FAMILIES[name]).run(name, *arguments)
-
-
 @cache
 def _module(device: str, family: str) -> Any:
     return import_module(f"rankgrad.kernels.{device}.{family}")
 
 
-def on_cpu(*arguments: Any) -> Outputs:
+def on_cpu(name: str, *arguments: Any) -> Outputs:
     """Run the operator on the CPU. The caller has checked the arguments. The options have the class of the family."""
-    return _run("cpu", *arguments)
+    outputs: Outputs = _module("cpu", FAMILIES[name]).run(name, *arguments)
+    return outputs
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
@@ -80,23 +77,15 @@ def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
         if first != 0 or last != documents or bool((offsets.diff() < 0).any()):
             must = f"offsets must run from 0 to the number of documents, {documents}, and must not decrease"
             raise ValueError(f"{must}; got {offsets.tolist() if offsets.numel() < 20 else f'{first} to {last}'}")
-    return on_cpu(name, scores, *_unflattened(name, *others))
-
-
-def on_cuda(*arguments: Any) -> Outputs:
-    """Run the operator on a GPU. The options have the class of the family."""
-    return _run("cuda", *arguments)
+    *inputs, numbers, gradient = others
+    return on_cpu(name, scores, *inputs, _options(FAMILIES[name], tuple(numbers)), gradient)
 
 
 def _registered_on_cuda(name: str, *others: Any) -> Outputs:
     """Run the operator on a GPU for compiled code."""
-    return on_cuda(name, *_unflattened(name, *others))
-
-
-def _unflattened(name: str, *others: Any) -> tuple[Any, ...]:
-    """Return the arguments. The numbers of the options are replaced by an options object of the family."""
-    *first, numbers, gradient = others
-    return *first, _options(FAMILIES[name], tuple(numbers)), gradient
+    *inputs, numbers, gradient = others
+    outputs: Outputs = _module("cuda", "calls").registered(FAMILIES[name], name, *inputs, tuple(numbers), gradient)
+    return outputs
 
 
 @lru_cache(maxsize=256)  # a compiled step uses the same options in each call
@@ -187,7 +176,7 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
     Returns None if there are other operations between `scores` and the loss.
     """
     if value.is_cuda:
-        from rankgrad.kernels.cuda.reduce import held_slopes
+        from rankgrad.kernels.cuda.calls import held_slopes
 
         return held_slopes(value, scores)
     node: Any = value.grad_fn
@@ -238,7 +227,7 @@ def loss(
     if not torch.compiler.is_compiling():
         inputs = (scores, labels, weights, mask, offsets, n)
         if scores.is_cuda:
-            from rankgrad.kernels.cuda.reduce import eager
+            from rankgrad.kernels.cuda.calls import eager
 
             return eager(FAMILIES[name], reduction, name, *inputs, tuple(params), options.flat(), gradient)
         result: Tensor = Loss.apply(reduction, name, *inputs, options.settled(), gradient, *params)

@@ -9,7 +9,15 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, on_one_line, only_described, own_copy
+from rankgrad.custom_objects import (
+    CUSTOM_PREFIX,
+    CallSignature,
+    check_callable,
+    describe,
+    on_one_line,
+    only_described,
+    own_copy,
+)
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import ListInputs, Lists, as_lists, to_flat
 from rankgrad.losses.composed import WeightedSum, takes_weights
@@ -64,7 +72,7 @@ def loss_text(loss: Any) -> str:
     """
     if isinstance(loss, str | TextLoss):
         return str(loss)
-    return _known_name(loss) or f"{OWN}{_about(loss)}"
+    return _known_name(loss) or f"{CUSTOM_PREFIX}{_about(loss)}"
 
 
 def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedSum:
@@ -114,7 +122,7 @@ class CustomLoss(TextLoss):
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
             loss, options = loss.func, dict(loss.keywords)  # so that the module's parameters are registered
         takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
-        super().__init__(f"{OWN}{about}", loss, options, takes.signature is not None and takes_weights(loss))
+        super().__init__(f"{CUSTOM_PREFIX}{about}", loss, options, takes.signature is not None and takes_weights(loss))
         self.takes = takes
         owner = getattr(loss, "__self__", None)
         if inspect.ismethod(loss) and isinstance(owner, nn.Module):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described
+from rankgrad.custom_objects import CUSTOM_PREFIX, CallSignature, check_callable, describe, only_described
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import as_lists, reduce
 from rankgrad.metrics.metric import Metric, parse_metric
@@ -75,7 +75,7 @@ class CustomMetric:
             bad_type("metric", must, f"{type(value).__name__} from {self}")
 
     def __repr__(self) -> str:
-        return f"{OWN}{describe(self.function)}"
+        return f"{CUSTOM_PREFIX}{describe(self.function)}"
 
 
 def as_metric(metric: Any) -> Metric | CustomMetric:
@@ -115,5 +115,5 @@ def metric_text(metric: Any) -> str:
             same = parse_metric(text) == metric
         except (ValueError, TypeError):  # the name of a gain function cannot be parsed
             same = False
-        return text if same else OWN + text
+        return text if same else CUSTOM_PREFIX + text
     return text

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankgrad.custom_objects import OWN, CallSignature, check_callable, describe, only_described, own_copy
+from rankgrad.custom_objects import CUSTOM_PREFIX, CallSignature, check_callable, describe, only_described, own_copy
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.rankers.from_text import build, parse_ranker
 from rankgrad.rankers.list_index import ListIndex
@@ -154,7 +154,7 @@ def model_text(model: Any) -> str:
     Args:
         model: a spec, a network or a function; see `as_ranker`.
     """
-    return model if isinstance(model, str) else f"{OWN}{describe(model)}"
+    return model if isinstance(model, str) else f"{CUSTOM_PREFIX}{describe(model)}"
 
 
 def _form(network: nn.Module) -> str | None:

@@ -62,7 +62,7 @@ class Checkpoint:
         self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
         if self._found is not None and self._found[1].get("held") != self.held_out:
             got = "different lists, which version 0.1 chose: train again in a new folder"
-            bad_value("held-out lists", f"equal the held-out lists of {self.path.parent}, to resume it", got)
+            bad_value("held-out lists", f"be the same as in the stopped run in {self.path.parent}", got)
 
     def save(
         self,

@@ -155,7 +155,9 @@ class Model(TrainedModel):
         runs = {CONFIG: config.get("run"), PREPROCESSING: of_arrays.get("run"), WEIGHTS: of_tensors.get("run")}
         if len({str(run) for run in runs.values() if run}) > 1:
             bad_value(
-                str(folder), f"contain {', '.join(runs)} of one run", "files of several runs: train or save it again"
+                str(folder),
+                f"contain {', '.join(runs)} from the same training run",
+                "files from different runs: train or save the model again",
             )
         try:
             steps = Preprocessing.from_config(

@@ -156,7 +156,11 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
         must = "treat 0 in the same way in all splits of a feature for an export to ONNX"
-        bad_value("model", f"{must} (model.txt in its folder has all splits)", "splits that differ in this")
+        bad_value(
+            "model",
+            f"{must} (model.txt in its folder has all splits)",
+            "splits of one feature that treat 0 differently",
+        )
     return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
 
 

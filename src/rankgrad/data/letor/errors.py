@@ -151,7 +151,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            "a finite number (or set missing= to a number to fill in)",
+            "a finite number (or set missing= to a number that replaces it)",
         )
     return None
 

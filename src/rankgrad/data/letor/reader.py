@@ -123,7 +123,7 @@ def fill_value(missing: float | str) -> float | None:
     if missing == "error":
         return None
     if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
-        bad_value("missing", "be a number to fill in or 'error'", repr(missing))
+        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
     if math.isinf(missing):
         bad_value("missing", "be finite or NaN", missing)
     return float(missing)

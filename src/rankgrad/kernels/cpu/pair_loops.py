@@ -1,7 +1,7 @@
 """Loops over the pairs of a list. Each way to weight pairs has compiled loops. The formulas are in `pairwise.py`.
 
 Pairs are processed in tiles of a fixed width, so that the compiler uses only vector instructions. Lists are padded at
-their end with documents that add 0, and pairs on the wrong side of the diagonal are multiplied by 0.
+their end with documents that add 0. In a tile on the diagonal, pairs below the diagonal are multiplied by 0.
 """
 
 import math

@@ -19,7 +19,7 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import Regularisation, SoftNDCGOptions
 
 _LOG_2 = math.log(2.0)
-# Matrix for `_product`. NumPy booleans, because Numba would compile again for each Python boolean.
+# Matrix for `_similarity_product`. NumPy booleans, because Numba would compile again for each Python boolean.
 ENTRIES, DERIVATIVES = np.bool_(False), np.bool_(True)
 
 
@@ -98,11 +98,11 @@ def _softsort_list(l, given, out, tables, numbers):
     vectors, made = np.empty((6, m)), np.empty((6, m))
     for i in range(m):
         vectors[0, i] = 1.0
-    _product(vectors[:1], made[:1], score, reach, p, ENTRIES)
+    _similarity_product(vectors[:1], made[:1], score, reach, p, ENTRIES)
     for i in range(m):
         vectors[1, i] = 1.0 / made[0, i]
         vectors[2, i] = own[i] / made[0, i]
-    _product(vectors[1:3], made[1:3], score, reach, p, ENTRIES)
+    _similarity_product(vectors[1:3], made[1:3], score, reach, p, ENTRIES)
     rank, by_rank = np.empty(m), np.empty(m)
     for i in range(m):
         rank[i] = made[2, i] / made[1, i]
@@ -110,11 +110,11 @@ def _softsort_list(l, given, out, tables, numbers):
     for i in range(m):
         vectors[3, i] = -by_rank[i] * rank[i] / made[1, i]
         vectors[4, i] = by_rank[i] / made[1, i]
-    _product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
+    _similarity_product(vectors[3:5], made[3:5], score, reach, p, ENTRIES)
     for i in range(m):
         vectors[5, i] = -(made[3, i] + own[i] * made[4, i]) * vectors[1, i] * vectors[1, i]
     # An entry is in the matrix twice, at (i, j) and at (j, i). Each time it is multiplied by two of the vectors.
-    _product(vectors, made, score, reach, p, DERIVATIVES)
+    _similarity_product(vectors, made, score, reach, p, DERIVATIVES)
     for i in range(m):
         pairs = (
             vectors[1, i] * made[3, i]
@@ -143,7 +143,7 @@ def _own_ranks(score):
 
 
 @helper
-def _product(given, made, score, reach, p, slanted):
+def _similarity_product(given, made, score, reach, p, slanted):
     """Multiply a matrix by the vectors `given (vectors, m)`, and write the products to `made`.
 
     The matrix is e or, if `slanted`, the derivative of e(i, j) by x_i.

@@ -45,7 +45,7 @@ def plackett_luce(
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
         order = allocate(scores, layout.documents, dtype=torch.int32)
-        launch(_order, layout.row_grid(ROWS), *given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+        launch(_order_by_label, layout.row_grid(ROWS), *given, order, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     else:
         order = sorted_order(layout, labels.to(scores.dtype), mask)
     top, rest = allocate(scores, layout.documents), allocate(scores, layout.documents)
@@ -99,7 +99,7 @@ def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @triton.jit
-def _order(
+def _order_by_label(
     scores, labels, weights, mask, offsets, documents, lists, n, order,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,

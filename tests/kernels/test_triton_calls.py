@@ -1,5 +1,6 @@
 """Eager mode on a GPU, interpreted on the CPU: reductions, gradients, and recorded calls."""
 
+import math
 import os
 from types import SimpleNamespace
 
@@ -13,8 +14,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set", allow_module_level=True)
 pytest.importorskip("triton")
 from rankgrad.kernels.cuda import native
+from rankgrad.kernels.cuda.calls import eager, registered
 from rankgrad.kernels.cuda.recorded_launches import Recording, allocate, as_bytes, launch
-from rankgrad.kernels.cuda.reduce import eager
 from rankgrad.kernels.options import OPTIONS, ApproxOptions, ParamForm
 
 UPSTREAM = torch.tensor(0.7, dtype=torch.float64)
@@ -54,6 +55,20 @@ def test_eager_equals_plain(reduction):
     expected.backward(upstream)
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(other.grad, leaf.grad)
+
+
+def test_the_operator_of_compiled_code_equals_plain():
+    scores, labels = batch()
+    leaf = scores.clone().requires_grad_()
+    with rg.backend("plain"):
+        expected = losses.approx_ndcg(leaf, labels, reduction="none", temperature=0.5)
+    numbers = torch.tensor((math.log(2.0), 0.0, 2.0), dtype=torch.float64)
+    flat = (scores.view(-1), labels.view(-1), None, None, None, 9)
+    values, signal, slopes, extras = registered("approx", "learndcg", *flat, numbers, ApproxOptions().flat(), True)
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(slopes.view(5, 9), torch.autograd.grad(expected.sum(), leaf)[0])
+    assert signal.tolist() == [True, True, False, True, True]
+    assert extras.shape == (5, 3)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

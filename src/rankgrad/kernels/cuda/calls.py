@@ -1,4 +1,4 @@
-"""Eager mode on a GPU: computes a reduced loss and its gradient, in as few launches as possible."""
+"""Calls on a GPU: computes a reduced loss and its gradient, or the outputs of the operator, with recorded launches."""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -96,9 +96,31 @@ def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
     return held
 
 
+def registered(
+    family: str,
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    offsets: Tensor | None,
+    n: int,
+    params: Tensor,
+    options: tuple[float, ...],
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the outputs of the operator, for compiled code. Params on the CPU are numbers."""
+    parts: tuple[Any, ...] = ()
+    if params.shape[0]:
+        parts = params.unbind() if params.is_cuda else tuple(params.tolist())
+    made = reduced(family, None, name, scores, labels, weights, mask, offsets, n, parts, options, gradient, None)
+    values, signal, slopes, extras = made
+    return values, signal, slopes, extras
+
+
 def reduced(
     family: str,
-    reduction: str,
+    reduction: str | None,
     name: str,
     scores: Tensor,
     labels: Tensor,
@@ -115,7 +137,8 @@ def reduced(
 
     If the params are tensors, the derivatives by scores and then by params are one tensor, `(documents + P,)`. With
     reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the extras of the
-    operator, `(L, P)`. `built` is the C++ module or None.
+    operator, `(L, P)`. With reduction None, return the four outputs of the operator. `built` is the C++ module or None;
+    with reduction None it must be None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -141,10 +164,13 @@ def reduced(
         run, chosen = import_module(f"rankgrad.kernels.cuda.{family}").run, OPTIONS[family].of(options)
         values, signal, slopes, extras = run(name, *flat, n, tuple(learned) or params, chosen, gradient)
         apart = learned and reduction == "none"
-        if reduction != "none":
+        if reduction in ("mean", "sum"):
             values, slopes = _reduce(reduction, values, signal, slopes, extras, len(learned) if gradient else 0)
-    shape = slopes.shape if (learned and not apart) or not gradient else scores.shape
-    found = [(values, values.shape), (slopes, shape), *([(extras, extras.shape)] if apart else [])]
+    if reduction is None:
+        found = [(tensor, tensor.shape) for tensor in (values, signal, slopes, extras)]
+    else:
+        shape = slopes.shape if (learned and not apart) or not gradient else scores.shape
+        found = [(values, values.shape), (slopes, shape), *([(extras, extras.shape)] if apart else [])]
     recording.finish(*found)
     if recording.whole:
         if len(_known) >= MOST:
