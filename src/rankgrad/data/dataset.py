@@ -26,6 +26,9 @@ class Dataset:
     docids: NDArray[Any] | None = None  # (documents,), text
     name: str = ""  # name in messages and reports
     best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, if known
+    feature_names: tuple[str, ...] | None = None  # (f,), names of the columns, if known
+    weights: NDArray[np.float32] | None = None  # (documents,), weights of the documents, for losses that take weights
+    rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
@@ -40,10 +43,12 @@ class Dataset:
             bad_value("offsets", "not decrease", f"{self.offsets[at + 1]} after {self.offsets[at]}")
         if len(self.qids) != len(self.offsets) - 1:
             bad_value("qids", f"have {len(self.offsets) - 1} ids, one per list", len(self.qids))
-        if self.docids is not None and self.docids.shape != (documents,):
-            bad_value("docids", f"have one id per document, ({documents},)", self.docids.shape)
-        if self.best is not None and self.best.shape != (documents,):
-            bad_value("best", f"have one score per document, ({documents},)", self.best.shape)
+        for name, what in (("docids", "id"), ("best", "score"), ("weights", "weight"), ("rows", "row number")):
+            values = getattr(self, name)
+            if values is not None and values.shape != (documents,):
+                bad_value(name, f"have one {what} per document, ({documents},)", values.shape)
+        if self.feature_names is not None and len(self.feature_names) != self.features.shape[1]:
+            bad_value("feature_names", f"have {self.features.shape[1]} names, one per feature", len(self.feature_names))
 
     def __len__(self) -> int:
         """Return the number of lists."""
@@ -91,7 +96,21 @@ class Dataset:
             qids=self.qids if qids is None else qids,
             docids=None if self.docids is None else self.docids[rows],
             best=None if self.best is None else self.best[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            rows=None,
         )
+
+    def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return one value per document in the order of the rows of the file.
+
+        Args:
+            values: one value per document, `(documents,)`, such as scores.
+        """
+        if self.rows is None:
+            return values
+        ordered = np.empty_like(values)
+        ordered[self.rows] = values
+        return ordered
 
 
 @dataclass(frozen=True)
