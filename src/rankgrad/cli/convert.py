@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rankgrad.data.letor.summary import ReadSummary
+    from rankgrad.data.read_summary import ReadSummary
 
 
 def convert(

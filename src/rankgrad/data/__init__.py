@@ -8,20 +8,25 @@ from rankgrad.data.frames import from_arrays, from_frame, group_rows, read_parqu
 from rankgrad.data.inspection import inspect
 from rankgrad.data.letor.errors import LetorError
 from rankgrad.data.letor.reader import read_letor
-from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.loading import datasets, load
 from rankgrad.data.preprocessing.pipeline import Preprocessing
+from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.synthetic import achievable, synthetic, web30k_shape
+from rankgrad.data.tables.columns import Columns
+from rankgrad.data.tables.errors import TableError
+from rankgrad.data.tables.reader import read_table
 from rankgrad.data.truncation import truncate
 
 __all__ = [
     "BenchmarkWarning",
     "CacheError",
+    "Columns",
     "Dataset",
     "LetorError",
     "ReadSummary",
     "Splits",
     "Preprocessing",
+    "TableError",
     "achievable",
     "datasets",
     "from_arrays",
@@ -32,6 +37,7 @@ __all__ = [
     "open_cache",
     "read_letor",
     "read_parquet",
+    "read_table",
     "synthetic",
     "truncate",
     "web30k_shape",

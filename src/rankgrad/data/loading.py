@@ -11,8 +11,8 @@ from typing import Any, Literal
 from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, verify
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
-from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
+from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.splitting import hold_out
 from rankgrad.errors import bad_value, mistyped, one_of
 from rankgrad.option_checks import fit_options

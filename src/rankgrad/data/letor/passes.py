@@ -16,17 +16,18 @@ from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data.cache import New
 from rankgrad.data.letor.blocks import BadLine, BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
 from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
-from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
-from rankgrad.data.query_groups import QueryRuns, regroup, reorder
+from rankgrad.data.query_groups import QueryRuns, regroup_runs, reorder
+from rankgrad.data.read_summary import ReadSummary
 
 # Largest feature id if the caller does not give `features`. An id with a typo could need terabytes.
 LARGEST_ID = 1_000_000
@@ -35,7 +36,6 @@ MOST_THREADS = 8  # each thread has one or two blocks in memory
 # there is only a warning.
 _ENOUGH = 10
 
-New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -147,7 +147,7 @@ class _Reading:
         for here, (block, parsed) in zip(counted, in_order(self.pool, parse, jobs), strict=False):
             truncated = shape.truncated(path, block, parsed, here)
             if truncated is None:
-                self.runs.add(path, parsed)
+                self.runs.add(path, parsed.rows, parsed.lines, parsed.qids)
             bad = parsed.bad_line or truncated
             if bad is not None:
                 if not self.options.regroup:
@@ -166,12 +166,15 @@ class _Reading:
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
         """Divide the rows into lists; return the arrays, and the number of runs of documents that were moved."""
         starts, qids = self.runs.joined()
-        lengths, moved = np.diff(starts, append=self.row), 0
+        lengths, moved, rows = np.diff(starts, append=self.row), 0, None
         if self.options.regroup:
-            source, lengths, kept = regroup(starts, qids, self.row)
+            source, lengths, kept = regroup_runs(starts, qids, self.row)
             qids, moved = qids[kept], len(qids) - len(kept)
-            for part in (target.features, target.labels, target.docids) if moved else ():
-                reorder(part, source)
+            if moved:
+                for part in (target.features, target.labels, target.docids):
+                    reorder(part, source)
+                rows = new("rows", source.shape, np.int64)
+                rows[:] = source
         else:
             self.runs.check()
         arrays: dict[str, Any] = {"features": target.features, "labels": target.labels}
@@ -181,6 +184,7 @@ class _Reading:
         arrays["qids"][:] = qids
         width = target.docids.shape[1]
         arrays["docids"] = target.docids.reshape(-1).view(f"<U{width}") if width else None
+        arrays["rows"] = rows
         return arrays, moved
 
 
