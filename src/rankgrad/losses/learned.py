@@ -31,7 +31,9 @@ class LearnDCG(nn.Module):
     / ln(b_d), can be learned: d(r) is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
 
     Args:
-        gain_base, discount_base, alpha: initial values of b_g (above 1), b_d (above 1) and alpha (above 0).
+        gain_base: initial value of b_g, above 1.
+        discount_base: initial value of b_d, above 1.
+        alpha: initial value of alpha, above 0.
         discount: form of the discount, `"log"` or `"curved"`.
         learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. If `learn` is empty and
             all other arguments have their defaults, the loss equals `approx_ndcg`.
