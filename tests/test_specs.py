@@ -36,7 +36,7 @@ WRONG = [
     (LOSS, "learndcg:k=x", "k of learndcg must be a whole number or none; got 'x'"),
     (LOSS, "relaxed:metric=AP,operator=neural_sort,temperature=x", "temperature of neural_sort must be"),
     (LOSS, "softmax:a\nb=1", r"loss must be printable text on one line; got 'softmax:a\nb=1'"),
-    (LOSS, "neuralloss:path=" + "x" * 400, "path must be a folder with weights.safetensors, or such a file;"),
+    (LOSS, "neuralloss:path=" + "x" * 400, "path must be a folder with the file weights.safetensors, or a file of"),
     (LOSS, "0.7*softmx+0.3*bce", "loss must be a known name; got 'softmx'; did you mean 'softmax'"),
     (LOSS, "softmax+bcee", "loss must be a known name; got 'bcee'; did you mean 'bce'"),
     (LOSS, "0.7*softmax+0*bce", "loss must have finite weights above 0; got 0 in '0.7*softmax+0*bce'"),

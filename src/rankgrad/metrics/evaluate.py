@@ -143,7 +143,7 @@ def evaluate(
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """Return the values of the lists by each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
+    """Return the values per list for each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -153,7 +153,7 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
 
 
 def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
-    """Return the value of each list by the custom metrics, `(lists,)`; NaN scores become -inf."""
+    """Return the values per list for each custom metric, `(lists,)`; NaN scores become -inf."""
     scores, labels, mask, offsets, _ = lists.given
     clean = torch.where(scores.isnan(), -torch.inf, scores)
     return {
@@ -164,7 +164,7 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
 
 
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
-    """Yield groups of lists of similar length: indices of the lists, the lists, their document ids.
+    """Yield groups of lists of similar length for `evaluate`: indices of the lists, the lists, and their document ids.
 
     If all lists need little padding, there is only one group. Groups save memory: one list of 200,000 documents and
     20,000 short lists would be padded to 4 billion positions in a single group.
@@ -197,7 +197,7 @@ def summarise(
     queries: tuple[str, ...] | None = None,
     missing: int = 0,
 ) -> Evaluation:
-    """Compute means and intervals from the values per list."""
+    """Make an `Evaluation` from the values per list: compute the means and the bootstrap intervals."""
     if bootstrap < 0:
         bad_value("bootstrap", "be at least 0", bootstrap)
     if not 0 < confidence < 1:
@@ -218,7 +218,7 @@ def summarise(
 
 
 def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
-    """Return the metrics by their spec, in the given order."""
+    """Parse the metrics of an evaluation and return them by their spec, in the given order."""
     chosen = [parse_metric(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
     if not chosen:
         bad_value("metrics", "contain at least one metric", "none")
@@ -226,7 +226,7 @@ def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
 
 
 def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
-    """Return the metrics by their spec or description, in the given order."""
+    """Return the metrics of `evaluate` by their spec or description, in the given order."""
     chosen: dict[str, Metric | CustomMetric] = {}
     for metric in map(
         as_metric, [metrics] if isinstance(metrics, str | CustomMetric) or callable(metrics) else metrics
@@ -240,7 +240,7 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """Return the lowest allowed label: 0 if a metric computes with labels (except by a custom gain), otherwise None."""
+    """Return the lowest label that all metrics allow: 0 if a metric uses labels as numbers, otherwise None."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
@@ -262,6 +262,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return the means if each list counts `counts` times, `(resamples, metrics)`; 0 if all lists are skipped."""
+    """Return the mean of each metric if each list counts `counts` times, `(resamples, metrics)`; 0 without lists."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

@@ -53,7 +53,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return soft sorted scores, `(..., n)`: the point of the scores' permutahedron nearest to ranks / epsilon."""
+        """Return softly sorted scores, `(..., n)`: the point of their permutahedron nearest to (n, ..., 1) / eps."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -80,7 +80,7 @@ def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
-    """Pool adjacent violators until no violators remain; return the block number of each entry, `(..., n)`.
+    """Pool adjacent violators of FastSort until none remain; return the block number of each entry, `(..., n)`.
 
     Blocks are numbered across all lists. Every pass merges all runs of violators in all lists, so few passes are
     needed.
@@ -110,20 +110,20 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`. The block's maximum is subtracted first, for exact ties at 1e30."""
+    """Return `values - pool_B(values)`, `(..., n)`. A block's maximum is subtracted first, for exact ties at 1e30."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the largest value of each block, `(entries,)`, without a gradient."""
+    """Return the largest value of each FastSort block, `(entries,)`, without a gradient."""
     flat = values.detach().reshape(-1)
     return torch.zeros_like(flat).scatter_reduce(0, owner.reshape(-1), flat, "amax", include_self=False)
 
 
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the mean of each block, `(entries,)`; entries after the last block are not used."""
+    """Return the mean of each FastSort block, `(entries,)`; entries after the last block are not used."""
     flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
     total = flat.index_add(0, owner.reshape(-1), values.expand_as(owner).reshape(-1))
     count = flat.index_add(0, owner.reshape(-1), torch.ones_like(flat))
@@ -131,7 +131,7 @@ def _mean(values: Tensor, owner: Tensor) -> Tensor:
 
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the log of the sum of exponentials of each block, `(entries,)`."""
+    """Return logsumexp over each FastSort block, `(entries,)`."""
     values = values.expand_as(owner)
     flat, index, top = values.reshape(-1), owner.reshape(-1), _highest(values, owner)
     total = torch.zeros_like(flat).index_add(0, index, (flat - top[index]).exp())

@@ -8,7 +8,7 @@ from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
-from rankgrad.rankers.custom import check_model, model_text
+from rankgrad.rankers.custom import check_ranker, ranker_text
 from rankgrad.spec import known_options
 from rankgrad.training.optimisers import check_optimiser, check_schedule
 
@@ -80,7 +80,7 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; an object is described as `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
-        described = {"model": model_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
+        described = {"model": ranker_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         return {**values, **described, "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Settings:
             raise SettingsError("\n".join(problems))
 
     def _checks(self) -> Iterable[Callable[[], Any]]:
-        yield lambda: check_model(self.model)
+        yield lambda: check_ranker(self.model)
         yield lambda: as_loss(self.loss)
         yield lambda: Preprocessing.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)
