@@ -63,7 +63,7 @@ class NeuralKind(RankerKind):
         return (*MODELS, *PRESETS)
 
     def listing(self) -> list[Listing]:
-        """Return one line per network."""
+        """Return the lines of `rankgrad list models`, one line per network."""
         return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
 
     def check(self, settings: Mapping[str, Any]) -> None:

@@ -155,8 +155,9 @@ class RankerKind(ABC):
     rate: str | None = None  # setting that is the learning rate, if there is one
     settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
     shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
-    elsewhere: Mapping[str, str] = MappingProxyType({})  # entry of the recipe, by setting that an experiment sets
-    words: Mapping[str, str] = MappingProxyType({})  # names of settings by option of the command line
+    # Settings that an experiment sets: name -> entry of the recipe, or option, that gives the value.
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> setting with a different name
     defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
 
     @property
@@ -207,7 +208,7 @@ class RankerKind(ABC):
 
         Args:
             folder: folder that `TrainedModel.save` wrote.
-            device: device to compute on, for kinds that have a choice.
+            device: device to compute on, for kinds that have a choice of device.
         """
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -238,7 +239,7 @@ class RankerKind(ABC):
         return {}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values.
+        """Return the settings with the values that a search has drawn.
 
         Args:
             settings: settings to start from.
@@ -247,7 +248,7 @@ class RankerKind(ABC):
         return {**settings, **draw}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with the device of the training, for kinds that have a choice.
+        """Return the settings with the device of the training, for kinds that have a choice of device.
 
         Args:
             settings: settings to start from.

@@ -100,7 +100,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
 
     Args:
         folder: folder that `save` or a training run wrote.
-        device: device to compute on, for kinds that have a choice.
+        device: device to compute on, for kinds that have a choice of device.
     """
     return saved_kind(folder).load(Path(folder), device)
 

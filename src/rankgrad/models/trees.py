@@ -178,7 +178,7 @@ class TreeKind(RankerKind):
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the version that the module of the framework states, because the package may be named xgboost-cpu.
+        """Return the version of the framework from its module, because the package may be named xgboost-cpu.
 
         Args:
             settings: settings of the run.

@@ -1,4 +1,4 @@
-"""The training loop. Lightning Fabric handles devices, precision and several processes; this module does the rest."""
+"""Train a neural ranker, epoch by epoch. Lightning Fabric handles devices, precision and several processes."""
 
 import os
 import time
@@ -48,7 +48,7 @@ def train(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
 ) -> Model:
-    """Train a ranker, and return the model of the epoch with the best metric on the validation lists.
+    """Train a neural ranker, and return the model of the epoch with the best metric on the validation lists.
 
     Without validation lists, return the model of the last epoch.
 
@@ -56,13 +56,13 @@ def train(
         settings: settings of the run.
         data: training lists.
         validation: validation lists, which choose the best epoch and may stop the run early.
-        out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
         weights: document weights `(documents,)`, for losses that take them.
         progress: True to show a progress bar; with None, it is shown only on a terminal.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
-            return value ends the training after this epoch; a run with `resume` can continue it. With several
-            processes, only the first process calls the functions.
+            return value ends the training after this epoch; a later call with `resume=True` can continue the training.
+            With several processes, only the first process calls the functions.
         init_model: trained model. Training starts from the weights and the preprocessing of this model. If the loss is
             the same, training also starts from the parameters of the model's loss.
 
@@ -268,7 +268,7 @@ class _TrainingRun:
         self.stopped = bool(self.fabric.broadcast(any(answers)))
 
     def _check_losses(self, steps: list[StepLists]) -> None:
-        """Add up the losses since the last check, over all processes. It is an error if a loss is not finite."""
+        """Add the losses of all processes since the last check to the state. It is an error if a loss is not finite."""
         total, bad = self.loss_check.take()
         if self.fabric.world_size > 1:
             total = float(
@@ -337,7 +337,7 @@ class _TrainingRun:
             self.average.swap()
 
     def _describe(self) -> None:
-        """Store the metrics and the parameters of the loss in the model."""
+        """Store the metrics of the best epoch, and the parameters of the loss in this epoch, in the model."""
         state = self.state
         self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:

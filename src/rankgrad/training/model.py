@@ -56,7 +56,7 @@ class Model(TrainedModel):
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
-        """Move the model to a device, and return it.
+        """Move the model to a device, and return the model.
 
         Args:
             device: device of PyTorch.
@@ -147,7 +147,7 @@ class Model(TrainedModel):
         folder = Path(folder)
         config = read_config(folder)
         _check_custom(folder, config.get("ranker"), model)
-        for name, missing in ((WEIGHTS, "its training stopped before the end of the first epoch"), (PREPROCESSING, "")):
+        for name, missing in ((WEIGHTS, "the training stopped before the end of the first epoch"), (PREPROCESSING, "")):
             if not (folder / name).is_file():
                 bad_value(str(folder), f"contain {name}", f"no such file{missing and f': {missing}'}")
         arrays, of_arrays = read_tensors(folder / PREPROCESSING)
@@ -217,7 +217,9 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists as (first, end). A range has at most `rows` documents, or it is one longer list."""
+    """Yield ranges of lists that a model scores together, as (first, end). A range has at most `rows` documents.
+
+    A list with more documents is a range alone."""
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

@@ -1,4 +1,4 @@
-"""Compute the metric on the validation lists after every epoch."""
+"""Compute the metric of a neural ranker on the validation lists after every epoch."""
 
 import math
 from typing import Any
@@ -56,7 +56,9 @@ class Validator:
         for batch in self.source.batches(self.steps):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
             broken = scores.isnan()
-            ranked = torch.where(broken, 0.0, scores)  # NaN scores stop the run later; the metric must not warn here
+            ranked = torch.where(
+                broken, 0.0, scores
+            )  # the caller stops the run because of NaN scores; the metric must not also warn
             values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # the metric is NaN for a list that it skips
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
@@ -64,7 +66,7 @@ class Validator:
         return found
 
     def value(self, sums: Tensor) -> float:
-        """Return the mean of the metric, or NaN if the metric skips all lists."""
+        """Return the mean of the metric over the lists, from `sums`; NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 

@@ -12,11 +12,11 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.training.model import Model
 from rankgrad.training.settings import Settings
 
-_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that do not change its scores
+_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an effect only during training
 
 
 def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Copy the weights of a model into a new ranker and a new loss. Return a copy of the model's fitted preprocessing.
+    """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of its fitted preprocessing.
 
     Args:
         model: model to start from.
@@ -40,7 +40,9 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
 
 
 def fingerprint_of(model: Model) -> str:
-    """Return a hash of the weights, the preprocessing and the parameters of the loss of a model.
+    """Return a hash of `init_model`, from which a run starts.
+
+    The hash depends on the weights, the preprocessing and the parameters of the loss.
 
     Args:
         model: model on any device.

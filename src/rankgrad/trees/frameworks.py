@@ -124,7 +124,7 @@ class LightGBM(Framework):
         params["objective"] = "none" if task.native is None else task.native
         ways = aliases("force_col_wise") | aliases("force_row_wise")
         if not ways & params.keys():
-            # Without this parameter, LightGBM measures if column-wise or row-wise histograms are faster. The two
+            # Without this parameter, LightGBM measures which histograms are faster, column-wise or row-wise. The two
             # methods add numbers in different orders, so the trees could differ between two runs.
             params["force_col_wise"] = True
         self.params = params
@@ -266,7 +266,7 @@ FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": Ligh
 
 
 def sizes(data: Dataset) -> NDArray[np.int64]:
-    """Return the lengths of the lists without the empty lists, because the frameworks do not accept empty lists.
+    """Return the lengths of the lists for LightGBM and XGBoost, which do not accept empty lists.
 
     Args:
         data: lists.

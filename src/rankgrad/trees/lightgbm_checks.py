@@ -58,7 +58,7 @@ def check_lightgbm(text: str, features: int) -> None:
 
 
 def _header(lines: list[str], features: int) -> list[int]:
-    """Check the header, and return the sizes of the trees."""
+    """Check the header of a LightGBM file, and return the number of characters of each tree."""
     if lines[0] != "tree":
         bad_value("first line", "be 'tree'", repr(lines[0][:40]))
     values = _values((line for line in lines[1:] if line != "average_output"), _HEADER)
@@ -81,7 +81,7 @@ def _header(lines: list[str], features: int) -> list[int]:
 
 
 def _tree(block: str, place: int, features: int) -> None:
-    """Check one tree."""
+    """Check one tree of a LightGBM file."""
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
         bad_value("tree", f"begin with Tree={place} and have the size given in the header", repr(lines[0][:40]))

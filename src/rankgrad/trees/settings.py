@@ -1,4 +1,4 @@
-"""Make a `TreeRanker` from settings; the command line and recipes use the same settings."""
+"""Make a `TreeRanker` from the settings of the command line or of a recipe."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from rankgrad.trees.estimator import TreeRanker
 
 
 def ranker(settings: Mapping[str, Any]) -> TreeRanker:
-    """Return a ranker with these settings. `model` is the framework, and the others are parameters of `TreeRanker`.
+    """Return a `TreeRanker` with the settings of the command line or of a recipe.
 
     Args:
         settings: settings by name. `model` is a spec such as `"lightgbm"` or `"xgboost:max_depth=3"`. The other

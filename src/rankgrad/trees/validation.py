@@ -1,4 +1,4 @@
-"""Compute the metric of a run of trees on the validation lists after every tree."""
+"""Compute the metric of boosted trees on the validation lists after every tree."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from rankgrad.metrics.custom import as_metric, metric_text
 
 
 def measured(metric: Any) -> tuple[str, Any]:
-    """Return the name and the object of a metric. History and settings use this name.
+    """Return the name and the object of the metric by which boosted trees are validated.
+
+    History and settings contain this name.
 
     Args:
         metric: spec, metric object, or function of the scores and labels of one list.

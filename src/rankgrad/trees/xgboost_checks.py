@@ -139,9 +139,10 @@ def _tree(given: Any, place: int, features: int) -> None:
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:
-    """Check the keys of a JSON object, and return the object. If `known` is None, the object may have any keys.
+    """Check the keys of a JSON object in an XGBoost file, and return the object.
 
-    Keys in `maybe` may be missing. If `maybe` is None, all keys may be missing.
+    If `known` is None, the object may have any keys. Keys in `maybe` may be missing. If `maybe` is None, all keys may
+    be missing.
     """
     if not isinstance(value, dict):
         bad_type(name, "be a JSON object", type(value).__name__)
