@@ -150,8 +150,8 @@ class Ranker(RowRanker):
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
             sample_weight: weights of the rows, `(rows,)`, for losses that take weights.
-            eval_set: validation rows `(X, y)`, which select the best epoch and may stop the training early. If `eval_set`
-                is a list of pairs, only the first pair is used.
+            eval_set: validation rows `(X, y)`, which select the best epoch and may stop the training early. Only the
+                first pair is used if `eval_set` is a list of pairs.
             eval_qid, eval_group: `qid` or `group` of the validation rows; one entry per pair if `eval_set` is a list.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.

@@ -89,7 +89,7 @@ class RowRanker(BaseEstimator):
             qid, group: the lists, as in `fit`.
         """
         check_is_fitted(self)
-        check_lists(qid, group)
+        check_lists_given(qid, group)
         X = validate_data(self, X, reset=False, **self._how())
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
@@ -102,7 +102,7 @@ class RowRanker(BaseEstimator):
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
-        check_lists(qid, group)
+        check_lists_given(qid, group)
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
@@ -117,7 +117,7 @@ class RowRanker(BaseEstimator):
         return scores
 
     def _validation(self, eval_set: Any, qid: Any, group: Any) -> Dataset | None:
-        sets = several(eval_set)
+        sets = listed_eval_sets(eval_set)
         if not sets:
             return None
         if len(sets) > 1:
@@ -144,14 +144,14 @@ class RowRanker(BaseEstimator):
         return tags
 
 
-def check_lists(qid: Any, group: Any) -> None:
+def check_lists_given(qid: Any, group: Any) -> None:
     """Raise an error if an estimator gets neither `qid` nor `group`."""
     if qid is None and group is None:
         must = "be given, because ranking is per list (a search or pipeline of scikit-learn forwards qid after "
         bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
 
 
-def several(eval_set: Any) -> list[tuple[Any, Any]]:
+def listed_eval_sets(eval_set: Any) -> list[tuple[Any, Any]]:
     """Return `eval_set`, which is one pair `(X, y)` or, as in LightGBM and XGBoost, a list of pairs, as a list."""
     if eval_set is None:
         return []

@@ -41,7 +41,7 @@ def test_onnx_gives_the_scores_of_the_model(framework, settings, tmp_path):
 
 def test_thresholds_are_rounded_down():
     exact = np.array([0.1, -0.1, 1e-40, 1e300, -1e300, 0.5])
-    near = tree_arrays.below(exact)
+    near = tree_arrays.rounded_down(exact)
     assert near.dtype == np.float32
     assert (near.astype(np.float64) <= exact).all()
     with np.errstate(over="ignore"):

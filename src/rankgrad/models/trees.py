@@ -183,14 +183,14 @@ class TreeKind(RankerKind):
         Args:
             settings: settings of the run.
         """
-        from rankgrad.trees.model import framework
+        from rankgrad.trees.frameworks import import_framework
 
-        return {self.name: str(framework(self.name).__version__)}
+        return {self.name: str(import_framework(self.name).__version__)}
 
     def _plan(self, settings: Mapping[str, Any]) -> Any:
-        from rankgrad.trees.settings import ranker
+        from rankgrad.trees.settings import tree_ranker
 
-        return ranker(settings).plan()
+        return tree_ranker(settings).plan()
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have

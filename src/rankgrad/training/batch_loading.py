@@ -133,11 +133,11 @@ def batch_source(
     With "auto", the data is on the device if it fits there.
     """
     needed = data.features.size * 4
-    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_memory(device))
+    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_device_memory(device))
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 
 
-def free_memory(device: torch.device) -> float:
+def free_device_memory(device: torch.device) -> float:
     """Return the number of free bytes in the memory of the device, to decide if the data set fits there."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])

@@ -60,7 +60,7 @@ class GraphStep:
     def __call__(self, batch: Batch, lists: int) -> Tensor:
         """Do one step on a batch of `lists` lists. Return the loss of each list, with the weights before the update."""
         documents = batch.labels.shape[0]
-        size = rounded(documents), rounded(batch.width) if self.list_aware else 0
+        size = buffer_size(documents), buffer_size(batch.width) if self.list_aware else 0
         buffers = self.buffers.get(size)
         if buffers is None:
             buffers = self.buffers[size] = self._new_buffers(batch, *size)
@@ -155,13 +155,13 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
     )
 
 
-def rounded(count: int) -> int:
+def buffer_size(count: int) -> int:
     """Round a number of documents up to a size of the graph buffers, so that few graphs are enough for all batches.
 
     There are four sizes from one power of two to the next. The smallest size is 64.
 
     Example:
-        >>> [rounded(count) for count in (3, 65, 80, 100, 7680, 7681)]
+        >>> [buffer_size(count) for count in (3, 65, 80, 100, 7680, 7681)]
         [64, 80, 80, 112, 8192, 8192]
     """
     step = 2 ** max(4, math.floor(math.log2(max(count, 64))) - 2)

@@ -11,7 +11,7 @@ from rankgrad.errors import bad_value
 from rankgrad.training.settings import PRECISIONS, Settings
 
 
-def start(settings: Settings) -> Any:
+def start_fabric(settings: Settings) -> Any:
     """Return a Fabric object for the device in the settings. With `torchrun` or SLURM, also connect the processes."""
     from lightning_fabric import Fabric
 

@@ -83,7 +83,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     path = Path(path)
     format = _format(path, format)
     if format == "onnx":
-        need(*_PACKAGES)
+        need_packages(*_PACKAGES)
     model = copy.copy(model)
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy, because other threads may use the given ranker
     custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
@@ -185,7 +185,7 @@ def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
     return file.getvalue(), "torch.export", run
 
 
-def need(*packages: str) -> None:
+def need_packages(*packages: str) -> None:
     """Raise an error if a package that an export needs is not installed.
 
     Args:

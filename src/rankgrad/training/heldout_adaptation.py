@@ -39,7 +39,7 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
     return kept, heldout
 
 
-def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
+def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
     """Freeze the parameters of the loss, so that a step of the ranker does not change them. Return them by name."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():

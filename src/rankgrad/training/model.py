@@ -76,7 +76,7 @@ class Model(TrainedModel):
         offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
         scores = np.empty(len(features), dtype=np.float32)
         with torch.inference_mode():
-            for first, last in chunks(offsets):
+            for first, last in list_ranges(offsets):
                 rows = slice(offsets[first], offsets[last])
                 part = offsets[first : last + 1] - offsets[first]
                 ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), part)).to(self.device)
@@ -216,7 +216,7 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
             bad_value(f"{WEIGHTS} for {config.get('model')}", must, got)
 
 
-def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
+def list_ranges(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
     """Yield ranges of lists that a model scores together, as (first, end). A range has at most `rows` documents.
 
     A list with more documents is a range alone."""

@@ -11,7 +11,7 @@ from rankgrad.data import Dataset, Preprocessing
 from rankgrad.metrics.custom import as_metric
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
-from rankgrad.training.model import chunks
+from rankgrad.training.model import list_ranges
 
 # Number of documents that are scored together. A large number needs few kernel launches. There is little padding,
 # because lists are sorted by length.
@@ -40,7 +40,7 @@ class Validator:
         rows = np.arange(offsets[-1]) + np.repeat(data.offsets[:-1][lists] - offsets[:-1], lengths)
         self.source = batch_source(data, preprocessing, device, data_on=data_on, weights=None)
         self.steps = []
-        for first, last in chunks(offsets, _ROWS):
+        for first, last in list_ranges(offsets, _ROWS):
             part = offsets[first : last + 1] - offsets[first]
             self.steps.append(StepLists(lists[first:last], rows[offsets[first] : offsets[last]], part, last - first))
 

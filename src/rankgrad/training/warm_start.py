@@ -15,7 +15,7 @@ from rankgrad.training.settings import Settings
 _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an effect only during training
 
 
-def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
+def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
     """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of its fitted preprocessing.
 
     Args:
@@ -39,7 +39,7 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
     return copy.deepcopy(model.steps)
 
 
-def fingerprint_of(model: Model) -> str:
+def init_model_hash(model: Model) -> str:
     """Return a hash of `init_model`, from which a run starts.
 
     The hash depends on the weights, the preprocessing and the parameters of the loss.

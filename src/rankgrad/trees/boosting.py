@@ -30,7 +30,7 @@ from rankgrad.trees.frameworks import FRAMEWORK_CLASSES, BoostingTask, GrownTree
 from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import in_segments, seed_of
-from rankgrad.trees.validation import TreeValidator, measured
+from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
@@ -60,7 +60,7 @@ class TreeSpec(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings as JSON values; loss and metric are text."""
-        return {**self._asdict(), "loss": loss_text(self.loss), "metric": measured(self.metric)[0]}
+        return {**self._asdict(), "loss": loss_text(self.loss), "metric": validation_metric(self.metric)[0]}
 
 
 def boost(
@@ -107,7 +107,7 @@ def boost(
         checkpoint = None if folder is None else run.checkpoint(folder)
         if folder is not None:
             run.log = JsonLines(folder)
-        bar = ProgressBar(spec.trees, measured(spec.metric)[0], progress, "tree")
+        bar = ProgressBar(spec.trees, validation_metric(spec.metric)[0], progress, "tree")
         stack.callback(bar.close)
         model = run.go(checkpoint, resume, bar, functions)
         if folder is not None:

@@ -18,7 +18,7 @@ from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
 from rankgrad.trees.parameters import check_params
-from rankgrad.trees.validation import measured
+from rankgrad.trees.validation import validation_metric
 
 # Names that other libraries use for settings of `TreeRanker`.
 _OTHER_NAMES = {
@@ -194,7 +194,7 @@ class TreeRanker(RowRanker):
                 bad_value(name, "be a whole number of at least 1", repr(value))
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
-        measured(self.metric)
+        validation_metric(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
         spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Run, compare_outputs, need
+from rankgrad.training.export import CHECKED, Run, compare_outputs, need_packages
 from rankgrad.trees.tree_arrays import Forest, read_splits
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     format = _format(model, path, format)
     content = model.content()
     if format == "onnx":
-        need("onnx", "onnxruntime")
+        need_packages("onnx", "onnxruntime")
         forest = read_splits(content, model.framework)
         content, engine, run = _onnx(forest, model.features)
         thresholds = _thresholds(forest, model.features)

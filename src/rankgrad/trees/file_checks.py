@@ -27,7 +27,7 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
         bad_value(name, must, outside[0])
 
 
-def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
+def reached_nodes(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Follow the children of a tree in a model file from node 0. Return 1 for a reached node, otherwise 0, `(nodes,)`.
 
     It is an error if a node is reached twice.

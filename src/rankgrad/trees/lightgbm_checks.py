@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
-from rankgrad.trees.file_checks import check_integer, check_range, walk
+from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
 _HEADER = (
@@ -118,7 +118,7 @@ def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) ->
         check_range(name, children, -leaves, leaves - 2)
     # Number the splits first, then the leaves.
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
-    reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
+    reached = reached_nodes(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
         bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} nodes that are not reached")
 

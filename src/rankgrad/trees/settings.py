@@ -8,7 +8,7 @@ from rankgrad.spec import spell
 from rankgrad.trees.estimator import TreeRanker
 
 
-def ranker(settings: Mapping[str, Any]) -> TreeRanker:
+def tree_ranker(settings: Mapping[str, Any]) -> TreeRanker:
     """Return a `TreeRanker` with the settings of the command line or of a recipe.
 
     Args:
@@ -16,7 +16,7 @@ def ranker(settings: Mapping[str, Any]) -> TreeRanker:
             settings are `loss`, `trees`, `seed` and so on, and parameters of the framework, by the framework's names.
 
     Example:
-        >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
+        >>> made = tree_ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
         >>> made.trees, made.get_params()["num_leaves"], made.get_params()["max_bin"]
         (100, 15, 63)
     """

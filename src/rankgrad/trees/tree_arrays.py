@@ -73,7 +73,7 @@ def _lightgbm_tree(block: str) -> Tree:
     values = np.array(lines["leaf_value"].split(), dtype=np.float64)
     return Tree(
         feature=splits("split_feature").astype(np.int64),
-        threshold=below(thresholds),
+        threshold=rounded_down(thresholds),
         # If a feature had no missing values in training, LightGBM treats NaN as 0.
         missing_left=np.where(missing == 0, thresholds >= 0, (kinds & 2) > 0),
         zero_missing=missing == _ZERO,
@@ -83,7 +83,7 @@ def _lightgbm_tree(block: str) -> Tree:
     )
 
 
-def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round thresholds of splits down to float32 numbers.
 
     A float32 feature is at most the rounded threshold if and only if the feature is at most the original threshold.

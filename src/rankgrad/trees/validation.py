@@ -9,7 +9,7 @@ from rankgrad.data import Dataset
 from rankgrad.metrics.custom import as_metric, metric_text
 
 
-def measured(metric: Any) -> tuple[str, Any]:
+def validation_metric(metric: Any) -> tuple[str, Any]:
     """Return the name and the object of the metric by which boosted trees are validated.
 
     History and settings contain this name.
@@ -24,7 +24,7 @@ class TreeValidator:
     """The metric on the validation lists after each tree, and the best number of trees."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:
-        self.data, (self.name, self.metric) = data, measured(metric)
+        self.data, (self.name, self.metric) = data, validation_metric(metric)
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.trees.file_checks import check_integer, check_range, walk
+from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
 _NONE = 2**31 - 1  # parent of the root in a file of XGBoost
@@ -127,7 +127,7 @@ def _tree(given: Any, place: int, features: int) -> None:
     for children in (left, right):
         check_range("children", children[inner], 1, nodes - 1)
         check_range("children of a leaf", children[~inner], -1, -1)
-    reached = walk(left, right, inner) == 1
+    reached = reached_nodes(left, right, inner) == 1
     if (~reached).sum() != deleted:
         bad_value("children", f"lead to all nodes except {deleted} deleted nodes", f"{reached.sum()} of {nodes} nodes")
     check_range("split_indices", found["split_indices"][reached], 0, features - 1)
