@@ -176,7 +176,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
 
 
 def hash_of(content: bytes) -> str:
-    """Return the SHA-256 hash of the content, in hexadecimal digits."""
+    """Return the SHA-256 hash of the content of a file, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 

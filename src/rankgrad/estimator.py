@@ -140,7 +140,7 @@ class Ranker(RowRanker):
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
-        """Train on labelled lists.
+        """Train a neural ranker on labelled lists.
 
         After Ctrl-C, the estimator is not fitted. If `out` is given, it contains the model of the best epoch.
 

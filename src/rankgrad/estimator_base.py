@@ -68,7 +68,7 @@ class RowRanker(BaseEstimator):
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read the values that `_keep` wrote. The file does not exist if a command trained the model."""
+        """Read `estimator.json`, which does not exist if a command trained the model."""
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
@@ -152,7 +152,7 @@ def check_lists_given(qid: Any, group: Any) -> None:
 
 
 def listed_eval_sets(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Return `eval_set`, which is one pair `(X, y)` or, as in LightGBM and XGBoost, a list of pairs, as a list."""
+    """Return `eval_set` as a list of pairs `(X, y)`; `eval_set` may be one pair, or a list of pairs as in LightGBM."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)

@@ -133,7 +133,7 @@ def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
 
 
 def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
-    """Check that a spec has no cutoff, and return it.
+    """Check that a spec has no cutoff, and return the spec.
 
     Args:
         what: name of the argument in errors.
@@ -224,7 +224,7 @@ def write_number(value: float) -> str:
 
 
 def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that the names of all given options are known; the error suggests similar names.
+    """Check that a spec contains only known options; the error suggests similar names.
 
     Args:
         what: name of the loss, ranker, ..., for the error.
@@ -276,7 +276,7 @@ def _head(text: str) -> tuple[str, str]:
 
 
 def _cutoff(what: str, cutoff: str, text: str) -> int | None:
-    """Return k of `@k`; None if there is no cutoff."""
+    """Return k of `@k` in a spec; None if there is no cutoff."""
     if not cutoff:
         return None
     # Not `isdigit`, which is also true for digits of other scripts and for superscripts.
@@ -286,7 +286,7 @@ def _cutoff(what: str, cutoff: str, text: str) -> int | None:
 
 
 def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
-    """Return the options `key=value,...` as a dictionary."""
+    """Return the options `key=value,...` of a spec as a dictionary."""
     options: dict[str, Any] = {}
     for pair in _split(what, pairs):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
@@ -325,14 +325,14 @@ def _written(value: Any) -> str:
 
 
 def _split(what: str, text: str) -> list[str]:
-    """Split a text at the commas that are outside of brackets, quotes and paths. Leave out empty parts."""
+    """Split a spec at the commas that are outside of brackets, quotes and paths. Leave out empty parts."""
     cuts = [-1, *(at for at in _outside(text, _spans(what, text)) if text[at] == ","), len(text)]
     parts = (text[start + 1 : end].strip() for start, end in pairwise(cuts))
     return [part for part in parts if part]
 
 
 def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
-    """Yield the positions of a text that are outside of all spans."""
+    """Yield the positions of a spec that are outside of all spans."""
     at = 0
     while at < len(text):
         if at in spans:
@@ -343,7 +343,7 @@ def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
 
 
 def _spans(what: str, text: str) -> dict[int, int]:
-    """Return the spans of brackets, quotes and paths: first position -> last position.
+    """Return the spans of brackets, quotes and paths in a spec: first position -> last position.
 
     A quote begins only at the start of an option or value.
     """

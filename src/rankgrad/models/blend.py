@@ -72,11 +72,11 @@ class BlendKind(RankerKind):
     name = KIND
 
     def listing(self) -> list[Listing]:
-        """Return the line of `rankgrad list models`."""
+        """Return the line about blends of `rankgrad list models`."""
         return [Listing(KIND, "weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise an error if a setting is wrong; see `RankerKind.check`.
+        """Raise an error if a setting of a blend is wrong; see `RankerKind.check`.
 
         Args:
             settings: settings `model`, `parts` (folders of models), `loss` and `even`.
@@ -277,7 +277,7 @@ def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
 
 
 def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
-    """Return the folders of a blend's parts.
+    """Return the folders of the parts of a blend.
 
     Args:
         folder: folder of the blend.
@@ -287,6 +287,6 @@ def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
 
 
 def _hash(part: Path) -> str | None:
-    """Return the hash of the `config.json` of a part; None if there is no such file."""
+    """Return the hash of the `config.json` of a part of a blend; None if there is no such file."""
     path = part / CONFIG
     return hash_of(path.read_bytes()) if path.is_file() else None

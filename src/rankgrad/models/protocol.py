@@ -69,7 +69,7 @@ class TrainedModel(ABC):
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Return metrics on labelled lists, with intervals and the value of each list.
+        """Return metrics on labelled lists, with confidence intervals and the value of each list.
 
         Args:
             data: labelled lists.
@@ -89,7 +89,7 @@ class TrainedModel(ABC):
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Return the drop of a metric when a feature is shuffled over all documents, for each feature, `(features,)`.
+        """Return the drop of a metric for each feature, `(features,)`, when the feature is shuffled over all documents.
 
         Args:
             data: labelled lists on which the model was not trained.
@@ -281,7 +281,7 @@ class RankerKind(ABC):
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the versions of packages that this kind uses, for example its framework; they are written to results.
+        """Return the versions of packages that this kind uses, for example of its framework; results contain them.
 
         Args:
             settings: settings of the run.

@@ -94,7 +94,7 @@ class Checkpoint:
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
-            state = _checked(RunState(**self._found[1]["state"]))
+            state = _checked_state(RunState(**self._found[1]["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             self._complain(error)
         self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no identifier
@@ -162,7 +162,7 @@ class Checkpoint:
             bad_value("init_model", must, "None" if self.init_hash is None else "a different model")
 
 
-def _checked(state: RunState) -> RunState:
+def _checked_state(state: RunState) -> RunState:
     """Check the types of all values in a checkpoint, because the file may be damaged."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):

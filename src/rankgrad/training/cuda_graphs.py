@@ -58,7 +58,10 @@ class GraphStep:
         self.parameters = [each for each in module.parameters() if each.requires_grad]
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists. Return the loss of each list, with the weights before the update."""
+        """Do one step on a batch of `lists` lists. Return one loss per list.
+
+        These losses are computed before the weights are updated.
+        """
         documents = batch.labels.shape[0]
         size = buffer_size(documents), buffer_size(batch.width) if self.list_aware else 0
         buffers = self.buffers.get(size)

@@ -166,7 +166,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Replace `torch.log1p(x)` for ONNX by Kahan's method, which is accurate for small x. PyTorch's form is not."""
+    """Replace `torch.log1p(x)` for ONNX by Kahan's method, because PyTorch's form loses digits if x is small."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 

@@ -76,7 +76,10 @@ class HeldoutStep:
         self._heldout = zip(heldout, self.source.batches(heldout), strict=True)
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists. Return the losses of this process's lists, before the update."""
+        """Do one step on a batch of `lists` lists. Return one loss per list of this process.
+
+        These losses are computed before the weights are updated.
+        """
         ranker, loss = self.objective.ranker, self.objective.loss
         before = [weight.detach().clone() for weight in ranker.parameters() if weight.requires_grad]
         values = self.step(batch, lists)

@@ -75,7 +75,7 @@ def heldout_gradient(
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the derivative of the summed loss with respect to each parameter of the loss, in float64."""
+    """Return the derivative of the loss, summed over the lists, with respect to each of its parameters, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)

@@ -136,10 +136,10 @@ class Model(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu", model: Any = None) -> "Model":
-        """Read a folder that `save` or a training run wrote. No content of the folder is run, imported or unpickled.
+        """Read a neural model from its folder. No content of the folder is run, imported or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder that `save` or a training run wrote.
             device: device of the weights.
             model: custom network, which is copied, or a function that makes a custom network. It must be given if the
                 folder contains the weights of a custom network, and only then.

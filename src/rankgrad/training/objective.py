@@ -54,7 +54,10 @@ class EagerStep:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists. Return the losses of this process's lists, before the update."""
+        """Do one step on a batch of `lists` lists. Return one loss per list of this process.
+
+        These losses are computed before the weights are updated.
+        """
         self.optimiser.zero_grad(set_to_none=True)
         values = self.module(*batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))

@@ -16,7 +16,7 @@ _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an ef
 
 
 def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of its fitted preprocessing.
+    """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of the model's preprocessing.
 
     Args:
         model: model to start from.

@@ -124,7 +124,7 @@ class TreeRanker(RowRanker):
         init_model: "TreeRanker | TreeModel | None" = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
-        """Train on labelled lists.
+        """Train boosted trees on labelled lists.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 
 class FlatProblem(NamedTuple):
-    """The lists for which a closed form is computed. No list is empty."""
+    """The lists for which a second derivative is computed. No list is empty."""
 
     scores: Array  # (documents,)
     labels: Array  # (documents,)
@@ -79,7 +79,7 @@ def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return p (1 - p), the form for targets with the sum 1.
+    """Return the second derivative p (1 - p), for targets whose sum is 1.
 
     Return 0 for a list whose gradients are all 0, because all targets of such a list are 0.
     """

@@ -22,7 +22,7 @@ def join_lightgbm(texts: Sequence[str]) -> str:
 
 
 def join_xgboost(contents: Sequence[bytes]) -> bytes:
-    """Join the JSON files of XGBoost models with the same features. All other values are those of the first model.
+    """Join the JSON files of XGBoost models with the same features. Only the trees of later models are used.
 
     Args:
         contents: one or more model files of XGBoost with the booster gbtree.

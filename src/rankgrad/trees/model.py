@@ -127,10 +127,10 @@ class TreeModel(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
-        """Read a folder that `save` wrote. No content of the folder is run or unpickled.
+        """Read boosted trees from their folder. No content of the folder is run or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder that `save` wrote.
             device: no effect on trees.
         """
         folder = Path(folder)
@@ -156,7 +156,7 @@ class TreeModel(TrainedModel):
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a file, and read the booster from it. Without the check, wrong indices could crash the framework."""
+    """Check a model file of trees, and read the booster. Without the check, wrong indices could crash the framework."""
     package = import_framework(name)
     try:
         if name == "lightgbm":

@@ -59,7 +59,7 @@ def check_params(params: dict[str, Any], framework: str) -> None:
 
 
 def seed_of(seed: int, segment: int) -> int:
-    """Return the framework's parameter `seed` for a segment. The first segment has the seed of the run.
+    """Return the value of the framework's parameter `seed` for a segment. The first segment has the seed of the run.
 
     Args:
         seed: random seed of the run.

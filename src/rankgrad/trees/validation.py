@@ -28,7 +28,7 @@ class TreeValidator:
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Compute the metric, store its value, and return it.
+        """Compute the metric on the validation lists, store the value, and return the value.
 
         Args:
             scores: scores of the validation lists, `(documents,)`.
