@@ -19,7 +19,7 @@ from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return a blend of fitted rankers. Fit its weights with `Blend.fit`, on lists on which no ranker was trained.
+    """Return an estimator that blends fitted rankers. Its `fit` needs lists on which no ranker was trained.
 
     Args:
         rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), all with the same features.

@@ -100,9 +100,9 @@ def test_parse(text, metric):
     ("text", "message"),
     [
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
-        ("nDCG@", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@'"),
-        ("nDCG@-1", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@-1'"),
-        ("nDCG@0", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@0'"),
+        ("nDCG@", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@'"),
+        ("nDCG@-1", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@-1'"),
+        ("nDCG@0", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@0'"),
         ("nDCG(gian='exp')", "be an option of nDCG (gain, discount, empty, ties); got 'gian'; did you mean 'gain'?"),
         ("nDCG(threshold=1)", "option must be an option of nDCG (gain, discount, empty, ties); got 'threshold'"),
         ("nDCG(gain='log')", "gain must be one of 'exp', 'linear'; got 'log'"),

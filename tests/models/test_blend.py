@@ -158,7 +158,7 @@ def test_bad_blends(parts, fitted):
         blend([Ranker()]).fit(VX, VY, qid=VQID)
     with pytest.raises(NotFittedError):
         blend(parts).predict(X, QID)
-    with pytest.raises(ValueError, match="rankers must all have 2 features, the number of features of X"):
+    with pytest.raises(ValueError, match="rankers must all have 2 features, the number of features in the lists"):
         blend(parts).fit(VX[:, :2], VY, qid=VQID)
     with pytest.raises(ValueError, match="qid or group must be given, because a blend standardises scores per list"):
         fitted.predict(X)

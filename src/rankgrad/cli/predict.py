@@ -124,11 +124,11 @@ def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
     import numpy as np
 
     from rankgrad.data import Dataset, open_cache
-    from rankgrad.training.model import chunks
+    from rankgrad.training.model import list_ranges
 
     data = open_cache(folder)
     offsets, width = data.offsets, data.features.shape[1]
-    parts = [*chunks(offsets, _ROWS)]
+    parts = [*list_ranges(offsets, _ROWS)]
     if width < features:
         needs = f"the model needs {features}; the missing features are set to 0"
         warnings.warn(f"{folder} has {width} features, but {needs}", stacklevel=2)

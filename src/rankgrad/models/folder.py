@@ -12,7 +12,7 @@ CONFIG, METRICS = "config.json", "metrics.json"
 
 
 def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str, Any]) -> None:
-    """Write `config.json`.
+    """Write the `config.json` of a model.
 
     Args:
         folder: folder of the model.
@@ -39,7 +39,7 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(version, int) or version not in range(1, VERSION + 1):
         bad_value(str(path), f"have a version from 1 to {VERSION} (a newer rankgrad may have written it)", version)
     if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
-        bad_value(str(path), "have a mapping as settings and text as run", "values of other types")
+        bad_value(str(path), "have a mapping as `settings` and text as `run`", "values of other types")
     return config
 
 

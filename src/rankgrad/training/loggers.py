@@ -1,4 +1,4 @@
-"""Log a run with a progress bar on a terminal, one line of JSON per epoch, and experiment trackers by name."""
+"""Log a training run: progress bar on a terminal, one line of JSON per epoch, and experiment trackers."""
 
 import json
 import sys
@@ -103,7 +103,7 @@ class ProgressBar:
             self._bar.start()
 
     def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
-        """Show the time in epochs, the mean loss of this epoch, the best metric so far, and the loss parameters."""
+        """Show the time in epochs or trees, the mean loss of this epoch, the best metric, and the loss parameters."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())

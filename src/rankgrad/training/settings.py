@@ -1,4 +1,4 @@
-"""The settings of a training run. The names are the same in Python, on the command line and in recipes."""
+"""The settings of a neural training run. The names are the same in Python, on the command line and in recipes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -23,7 +23,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run. A spec is text of the form `name[@k][:key=value,...]`.
+    """All settings of a neural training run. A spec is text of the form `name[@k][:key=value,...]`.
 
     `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
     `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training uses copies of these objects and
@@ -46,8 +46,8 @@ class Settings:
     list_size: int | None = None  # maximum length of training lists; longer lists are truncated at random in each epoch
     optimiser: str = "adam"  # spec of the optimiser
     lr: float = 1e-3  # learning rate
-    weight_decay: float = 0.0  # weight decay of the ranker; the parameters of a loss have none
-    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the same as lr
+    weight_decay: float = 0.0  # weight decay of the ranker; it does not apply to parameters of a loss
+    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the value of lr
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = None  # maximum norm of the gradient; None: no limit

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,19 +13,12 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
-
-
-def framework(name: str) -> Any:
-    """Return the package `lightgbm` or `xgboost`. If the package is missing, the error shows how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got the error {error})") from error
 
 
 @dataclass
@@ -135,10 +127,10 @@ class TreeModel(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
-        """Read a folder that `save` wrote. No content of the folder is run or unpickled.
+        """Read boosted trees from their folder. No content of the folder is run or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder that `save` wrote.
             device: no effect on trees.
         """
         folder = Path(folder)
@@ -164,8 +156,8 @@ class TreeModel(TrainedModel):
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a file, and read the booster from it. Without the check, wrong indices could crash the framework."""
-    package = framework(name)
+    """Check a model file of trees, and read the booster. Without the check, wrong indices could crash the framework."""
+    package = import_framework(name)
     try:
         if name == "lightgbm":
             text = content.decode()
