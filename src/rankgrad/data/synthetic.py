@@ -97,10 +97,10 @@ def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
         >>> web30k_shape(0.001).train
         Dataset('synthetic train', lists=19, documents=..., features=136)
     """
-    return synthetic(**web30k(scale, seed=seed))
+    return synthetic(**web30k_options(scale, seed=seed))
 
 
-def web30k(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
+def web30k_options(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
     """Return the options of `synthetic` that `web30k_shape` uses."""
     if not scale > 0:
         bad_value("scale", "be above 0", scale)

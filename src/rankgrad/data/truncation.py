@@ -39,7 +39,7 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
         return dataset
     if policy == "random":
         return dataset.take_rows(*draw_rows(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
-    keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
+    keep = _ranks_by_key(-_scores(dataset, by), dataset.offsets) < k
     return dataset.take_rows(np.flatnonzero(keep), _truncated_offsets(dataset.offsets, int(k)))
 
 
@@ -51,9 +51,9 @@ def draw_rows(
     keys = rng.random(len(relevant))
     # The relevant document with the smallest key becomes the first of its list. A draw that contains a relevant
     # document also contains this document. So only a draw without a relevant document changes.
-    first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
+    first = _ranks_by_key(np.where(relevant, keys, 2.0), offsets) == 0
     keys[first & relevant] = -1.0
-    return np.flatnonzero(_ranks(keys, offsets) < k), _truncated_offsets(offsets, k)
+    return np.flatnonzero(_ranks_by_key(keys, offsets) < k), _truncated_offsets(offsets, k)
 
 
 def _truncated_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
     return scores
 
 
-def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks_by_key(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the ranks by increasing key within each list, from 0; ties are ranked by position, and NaN is last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))

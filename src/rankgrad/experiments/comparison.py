@@ -138,15 +138,17 @@ def compare(
             a=float(ours.values[first][place]),
             b=float(theirs.values[first][place]),
             documents=int(data.lengths[place]),
-            list_a=ranked(a, b, data, place, depth),
-            list_b=ranked(b, a, data, place, depth),
+            list_a=top_documents(a, b, data, place, depth),
+            list_b=top_documents(b, a, data, place, depth),
         )
         for place in chosen
     ]
     return Comparison(tuple(found), tuple(queries), len(data), confidence)
 
 
-def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
+def top_documents(
+    scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10
+) -> tuple[RankedDocument, ...]:
     """Return the first documents of one list, with their ranks in another ranking."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))

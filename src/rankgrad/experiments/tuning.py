@@ -49,7 +49,7 @@ class Search:
         >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
         >>> "model.widths" in search.space, "model.dropout" in search.space
         (False, True)
-        >>> search.rungs()
+        >>> search.halving_rounds()
         [(27, 10), (9, 30), (3, 90)]
         >>> search.settings({"lr": 0.01, "model.dropout": 0.2})["model"]
         'mlp:widths=64-32,dropout=0.2'
@@ -97,7 +97,7 @@ class Search:
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
-    def rungs(self) -> list[tuple[int, int]]:
+    def halving_rounds(self) -> list[tuple[int, int]]:
         """Return, for each round, the number of trials, and the number of epochs or trees at which the round ends."""
         trials, length = len(self.draws()), self.length
         halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
@@ -112,7 +112,7 @@ class Search:
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
-    def better(self, trials: Iterable[Trial]) -> list[Trial]:
+    def best_first(self, trials: Iterable[Trial]) -> list[Trial]:
         """Return the trials, best first. Equal trials keep their order; failed trials are last."""
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
@@ -131,34 +131,34 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
         runner: function that runs the tasks, such as `Pool.run`.
     """
     drawn = search.draws()
-    for turn, (count, epochs) in enumerate(search.rungs()):
+    for turn, (count, epochs) in enumerate(search.halving_rounds()):
         drawn = drawn[:count]
         tasks, known = {}, []
         for values in drawn:
             name = hashlib.sha256(_canonical(values).encode()).hexdigest()[:8]
             arguments = (search.settings(values, epochs), source, str(folder / name), values, epochs, search.metric)
             tasks[name] = Task(name, run_trial, arguments, affinity="data")
-            path = _file(folder / name, epochs)
+            path = _trial_file(folder / name, epochs)
             if path.is_file():
-                known.append(_read(path))
+                known.append(_read_trial(path))
                 del tasks[name]
         for place, trial in enumerate(known):
             yield trial, turn, len(tasks) + len(known) - place - 1
         for done in runner(list(tasks.values())):
             if done.error is not None:
                 raise RuntimeError(f"a trial failed; run the same command to try it again:\n{done.error.strip()}")
-            known.append(_read(_file(folder / done.task.name, epochs)))
+            known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
         order = [_canonical(values) for values in drawn]
         known.sort(key=lambda trial: order.index(_canonical(trial.drawn)))
-        drawn = [trial.drawn for trial in search.better(known)]
+        drawn = [trial.drawn for trial in search.best_first(known)]
 
 
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
     """Train a trial up to `epochs` epochs or trees, and write its result; resume from a checkpoint if there is one."""
-    parts, kind = _parts(source), kind_of(settings["model"])
+    parts, kind = _read_lists(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
         model = kind.fit(settings, parts["train"], parts["validation"], out=folder, resume=True, progress=False)
@@ -170,11 +170,11 @@ def run_trial(
         seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in model.history)
         value = model.validated(parts["validation"], metric)[metric]
         found |= {"value": None if math.isnan(value) else value, "epoch": model.kept, "seconds": seconds}
-    write_json(_file(Path(folder), epochs), found, seal=True)
+    write_json(_trial_file(Path(folder), epochs), found, seal=True)
 
 
 @lru_cache(maxsize=1)
-def _parts(source: ListSource) -> dict[str, Dataset]:
+def _read_lists(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
         bad_value("data", "have a validation part, given or held out from the training lists", "none")
@@ -185,11 +185,11 @@ def _canonical(drawn: Mapping[str, Any]) -> str:
     return json.dumps(drawn, sort_keys=True)
 
 
-def _file(folder: Path, epochs: int) -> Path:
+def _trial_file(folder: Path, epochs: int) -> Path:
     return folder / f"after-{epochs}.json"
 
 
-def _read(path: Path) -> Trial:
+def _read_trial(path: Path) -> Trial:
     found = read_json(path)
     try:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})

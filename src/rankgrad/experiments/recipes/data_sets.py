@@ -10,7 +10,7 @@ from rankgrad.data import Dataset, Splits, datasets, loading
 from rankgrad.data.benchmarks import BenchmarkFacts
 from rankgrad.data.splitting import HOLDOUT, hold_out
 from rankgrad.errors import bad_value, mistyped
-from rankgrad.experiments.runs.cell import label
+from rankgrad.experiments.runs.cell import data_label
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RecipeData:
     @property
     def label(self) -> str:
         """Name of the data set in tables."""
-        return label(self.name, self.binary)
+        return data_label(self.name, self.binary)
 
 
 def benchmark(name: str) -> BenchmarkFacts | None:
@@ -48,7 +48,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
     return found
 
 
-def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
+def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
     """Return the name or the folder that `rankgrad.data.load` needs; a relative folder is first tried in `root`."""
     if benchmark(data) is not None:
         return data
@@ -56,9 +56,9 @@ def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
     return str(folder if folder.is_dir() else data)
 
 
-def missing(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
+def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
     """Return None if the data set is found, otherwise a message that names the missing folder or files."""
-    where = location(source.name, root)
+    where = data_location(source.name, root)
     try:
         for fold in source.folds:
             loading.check_source(where, fold=fold, root=root)
@@ -86,7 +86,7 @@ def read_cell_data(
         >>> sorted(set(splits.test.labels.tolist()))
         [0.0, 1.0]
     """
-    splits = loading.load(location(data, root), fold=fold, root=root, cache=cache)
+    splits = loading.load(data_location(data, root), fold=fold, root=root, cache=cache)
     splits = hold_out(splits, HOLDOUT)
     if not binary:
         return splits

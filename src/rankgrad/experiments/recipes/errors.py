@@ -17,7 +17,7 @@ class RecipeProblems:
 
     Example:
         >>> problems = RecipeProblems()
-        >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
+        >>> problems.known_keys("settings", {"epoch": 5}, ["epochs", "lr"])
         {}
         >>> problems.lines
         ["settings: key must be a known key; got 'epoch'; did you mean 'epochs'?"]
@@ -34,7 +34,7 @@ class RecipeProblems:
         except (ValueError, TypeError) as error:
             self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
 
-    def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Return the entries with a known key; for any other key, record an error that names the nearest known keys."""
         names = list(names)
         for key in values:
@@ -65,21 +65,21 @@ class RecipeProblems:
                 with self.at(path):
                     bad_value(name, f"be set by {place}", repr(given.pop(name)))
         if kind.settings is not None:
-            given = self.known(path, given, [name for name in kind.settings if name not in without])
+            given = self.known_keys(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
             if extra := [name for name in without if name in given]:
                 bad_value("key", f"be a setting of {kind.name} that is allowed here", repr(extra[0]))
             kind.check(given if kind.shares_settings else {"model": model, **given})
         return given
 
-    def whole(self, path: str, value: Any, least: int) -> int:
+    def whole_number(self, path: str, value: Any, least: int) -> int:
         """Check that the value is a whole number of at least `least`, and return the number."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be a whole number of at least {least}", repr(value))
         return value
 
-    def several(self, path: str, value: Any, what: str) -> list[Any]:
+    def distinct_entries(self, path: str, value: Any, what: str) -> list[Any]:
         """Check that the value is a list that has at least one entry and no equal entries, and return the list."""
         with self.at(path):
             if not isinstance(value, list) or not value:
@@ -89,7 +89,7 @@ class RecipeProblems:
             return value
         return []
 
-    def stop(self, title: str) -> None:
+    def raise_if_any(self, title: str) -> None:
         """Raise one `RecipeError` with all errors, if there are any."""
         if self.lines:
             raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))

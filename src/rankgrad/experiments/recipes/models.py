@@ -41,7 +41,7 @@ class RecipeModel(NamedTuple):
         return usual if self.kind.shares_settings else {}
 
 
-def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
+def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
     """Read the named rankers; a value is `{model: spec, ...}`, and may also have `losses` and `search`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -53,16 +53,18 @@ def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeM
         with problems.at(here):
             if "model" not in settings:
                 bad_value("model", "be given", "none")
-        tried = losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
+        tried = read_losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
                 bad_value("value", "have at least one entry", "none")
-        search = searched(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
+        search = (
+            read_search_space(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
+        )
         found[label] = RecipeModel(settings, tried, search)
     return found
 
 
-def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
+def read_losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
     """Read the variants of each named loss; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
     `model` is the spec of the ranker if these losses are for one ranker only. The known settings
@@ -75,7 +77,7 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
         if "variants" not in shared:
             entries: list[Any] = [shared]
         else:
-            entries = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
+            entries = problems.distinct_entries(f"{here}.variants", shared.pop("variants"), "variants")
         variants = []
         for place, variant in enumerate(entries):
             at = here if variant is shared else f"{here}.variants[{place}]"
@@ -90,7 +92,7 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
     return found
 
 
-def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
+def read_search_space(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
     """Read a search space: choices or a range for each setting; `model` is the same as in `losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}

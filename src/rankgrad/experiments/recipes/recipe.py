@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.experiments.recipes.data_sets import RecipeData, missing
+from rankgrad.experiments.recipes.data_sets import RecipeData, missing_data
 from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
-from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, parts
+from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, read_fields
 from rankgrad.experiments.recipes.search_space import count_settings, draws
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
@@ -108,7 +108,7 @@ class Recipe:
         Args:
             root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, or else the current folder.
         """
-        found = {source.label: missing(source, root) for source in self.data}
+        found = {source.label: missing_data(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
             label: where for label, where in found.items() if where is not None
         }
@@ -229,19 +229,19 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
         title: name of the recipe in errors; None: the same as `name`.
     """
     problems = RecipeProblems()
-    found = parts(raw, problems)
+    found = read_fields(raw, problems)
     for form in FORMS:
         if isinstance(raw, Mapping) and raw.get(form) is not None:
             reduced = RecipeProblems()
-            parts(merge(_plain(raw), raw[form]), reduced)
+            read_fields(merge(_plain(raw), raw[form]), reduced)
             problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
-    problems.stop(title or name)
+    problems.raise_if_any(title or name)
     recipe = Recipe(name=name, raw=raw, **found)
     with problems.at("recipe"):
         if (cells := recipe.cell_count) > CELLS:
             how = "several recipes may share a results folder"
             bad_value("recipe", f"have at most {CELLS:,} cells ({how})", f"{cells:,}")
-    problems.stop(title or name)
+    problems.raise_if_any(title or name)
     return recipe
 
 

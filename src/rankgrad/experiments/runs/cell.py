@@ -10,7 +10,7 @@ from typing import Any
 FORMAT = 1  # version of the result files; a new version changes the key of every cell
 
 
-def label(data: str, binary: bool) -> str:
+def data_label(data: str, binary: bool) -> str:
     """Return the name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
     return f"{data}-b" if binary else data
 
@@ -48,7 +48,7 @@ class Cell:
     @property
     def label(self) -> str:
         """Name of the data set in tables."""
-        return label(self.data, self.binary)
+        return data_label(self.data, self.binary)
 
     @property
     def seed(self) -> int:

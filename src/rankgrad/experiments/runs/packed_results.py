@@ -19,7 +19,7 @@ _MEMORY = 256_000_000  # maximum memory for unpacking in bytes; a file from `pac
 _LARGEST = 1e30  # maximum value in an array; metrics are smaller, and squares of larger values may overflow
 
 
-def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
+def archive_members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each plain file in a `.tar.xz` file. Nothing is written to disk.
 
     Args:

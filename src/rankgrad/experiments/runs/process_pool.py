@@ -34,10 +34,12 @@ class TaskResult(NamedTuple):
     error: str | None = None
 
 
-Runner = Callable[[Iterable[Task]], Iterator[TaskResult]]  # the function `here`, or the method `run` of a pool
+Runner = Callable[
+    [Iterable[Task]], Iterator[TaskResult]
+]  # the function `run_in_this_process`, or the method `run` of a pool
 
 
-def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
+def run_in_this_process(tasks: Iterable[Task]) -> Iterator[TaskResult]:
     """Run the tasks one after another in this process."""
     for task in tasks:
         yield TaskResult(task, *attempt(task.function, task.arguments))

@@ -18,7 +18,7 @@ from rankgrad.data import Dataset, Splits
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
-from rankgrad.experiments.runs.results import failure_file, npz, result_file
+from rankgrad.experiments.runs.results import failure_file, npz_bytes, result_file
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 from rankgrad.models.registry import kind_of
@@ -63,7 +63,7 @@ def run_cell(
     path = result_file(cell, Path(folder))
     if path.exists():
         return
-    splits, warned = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
+    splits, warned = _read_lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
     data, validation = splits.train, splits.validation
     if cell.refit and validation is not None:
         data, validation = _joined(data, validation), None
@@ -79,7 +79,7 @@ def run_cell(
     test: Mapping[str, float] = {}
     if trained is not None and cell.stage == "final":
         test, arrays = _evaluate(cell, trained.model, splits.test)
-        write_bytes(path.with_suffix(".npz"), npz(arrays))
+        write_bytes(path.with_suffix(".npz"), npz_bytes(arrays))
     record = {
         "format": FORMAT,
         "cell": cell.to_json(),
@@ -120,7 +120,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 
 
 @lru_cache(maxsize=2)
-def _lists(
+def _read_lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
     """Return the lists of a cell and the texts of warnings; both are cached for the next cells of this process."""

@@ -15,7 +15,7 @@ from rankgrad.experiments.runs.results import (
     FAILED,
     RECIPE,
     CellResult,
-    chosen,
+    chosen_results,
     failure_file,
     read_cell_result,
     result_file,
@@ -80,11 +80,11 @@ def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
     tuning = recipe.cells_to_tune()
     yield tuning
     tried = {cell.key: found for cell in tuning if (found := read_cell_result(cell, folder)) is not None}
-    yield recipe.final_cells(chosen(recipe, tried))
+    yield recipe.final_cells(chosen_results(recipe, tried))
 
 
 @contextmanager
-def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
+def lock_results(recipe: Recipe, folder: Path) -> Iterator[None]:
     """Lock the folder for one run, remove incomplete files of a killed run, and write the recipe to the folder."""
     with locked(folder):
         for place in (folder / CELLS, folder / FAILED):
