@@ -57,7 +57,7 @@ def no_processes(monkeypatch):
 def go(recipe, folder, runner=run_in_this_process):
     """Run what is left; the steps."""
     recipe = parse_recipe(recipe)
-    with run_recipe.opened(recipe, folder):
+    with run_recipe.lock_results(recipe, folder):
         return list(run_recipe.run_recipe(recipe, folder, runner))
 
 

@@ -14,9 +14,9 @@ POLICIES = ("none", "top", "random")
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
     """Return the data set with at most `k` documents per list, for training only; the order of documents is kept.
 
-    `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest `by`.
-    `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a relevant
-    document replaces the last drawn document.
+    `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest values
+    of `by`. `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a
+    relevant document replaces the last drawn document.
 
     Args:
         dataset: data set to truncate; if no list is longer than `k`, it is returned unchanged.
@@ -46,7 +46,7 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
 def draw_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows that the policy `"random"` keeps, and the offsets of the truncated lists."""
+    """Return the rows that `truncate` keeps with the policy `"random"`, and the offsets of the truncated lists."""
     relevant = labels > 0
     keys = rng.random(len(relevant))
     # The relevant document with the smallest key becomes the first of its list. A draw that contains a relevant
@@ -75,7 +75,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
 
 
 def _ranks_by_key(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ranks by increasing key within each list, from 0; ties are ranked by position, and NaN is last."""
+    """Return the rank of each row in its list by increasing key, from 0; equal keys by position, and NaN last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

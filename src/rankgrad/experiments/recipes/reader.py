@@ -22,18 +22,18 @@ SPREAD = ("deviation", "interval")
 
 @dataclass(frozen=True)
 class Significance:
-    """Settings of the significance tests."""
+    """Settings of a recipe's significance tests."""
 
     test: str = "t"  # t or randomisation
     correction: str = "none"  # none, bonferroni or holm
     level: float = 0.05  # a difference is significant if its p-value is below this level
-    against: str = "best"  # reference row: best, or the name of a loss
+    against: str = "best"  # row that all others are compared with: best, or the name of a loss
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Merge `over` into `base`.
+    """Merge the part `over` of a recipe into `base`, for the quick and smoke forms.
 
-    Mappings are merged key by key, and None (null in YAML) removes a key. Any other value replaces the old value.
+    Mappings are merged key by key, and None (null in YAML) removes a key. Any other value replaces the value in `base`.
 
     Example:
         >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
@@ -46,7 +46,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def read_fields(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
-    """Read all fields of a `Recipe` except `name` and `raw`; errors are added to `problems`."""
+    """Read all fields of a `Recipe` except `name` and `raw` from the content of its file; add errors to `problems`."""
     given = problems.known_keys("recipe", problems.mapping("recipe", raw), KEYS)
     found: dict[str, Any] = {}
     found["title"] = _text("title", given.get("title"), problems)
@@ -68,7 +68,7 @@ def read_fields(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     found["search"] = models.read_search_space("search", given.get("search"), problems)
     found["trials"] = _trials(given, found, problems)
     found["search_seed"] = problems.whole_number("search_seed", given.get("search_seed", 0), least=0)
-    models.check_set_once(found, problems)
+    models.check_search_conflicts(found, problems)
     found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
     metrics = problems.distinct_entries("metrics", given.get("metrics"), "metrics")
     found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
@@ -94,7 +94,7 @@ def _text(path: str, value: Any, problems: RecipeProblems) -> str:
 
 
 def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
-    """Check the spec of a metric and return its canonical form, so that metrics can be compared as text."""
+    """Check the spec of a metric in a recipe; return its canonical form, so that metrics can be compared as text."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
@@ -105,7 +105,7 @@ def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets; folds and seeds that an entry does not give are those of the recipe."""
+    """Read the data sets of a recipe; an entry without folds or without seeds has those of the recipe."""
     sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.distinct_entries("data", given.get("data"), "data sets")):
@@ -143,7 +143,7 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Read the folds of a data set with `count` folds; for a folder, only its entry can list folds."""
+    """Read the folds to run on a data set that has `count` folds; for a folder, the recipe lists the folds."""
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
     if wanted is None or (not count and not folder):

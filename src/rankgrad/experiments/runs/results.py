@@ -55,7 +55,7 @@ class CellResult:
     warnings: tuple[str, ...] = ()  # warnings from reading the data
     error: str | None = None  # message if the loss was not finite
     arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)  # function that reads the arrays
-    file: str = field(default="result", repr=False, compare=False)  # name of the file in errors
+    file: str = field(default="result", repr=False, compare=False)  # name of the file in error messages
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """Return the value of the metric per query, `(lists,)`; NaN for a skipped query."""
@@ -96,12 +96,12 @@ class Results:
         return [result for result in self.cells if result.cell.stage == "final"]
 
     def tuned(self) -> list[CellResult]:
-        """Return the results of the tuning cells, which choose the settings."""
+        """Return the results of the tuning cells, from which the settings are chosen."""
         return [result for result in self.cells if result.cell.stage == "tune"]
 
 
 def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
-    """Read a folder of results, or a file that `pack` wrote.
+    """Read the results of a recipe from a folder, or from a file that `pack` wrote.
 
     Args:
         path: path of the folder or file.
@@ -133,7 +133,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 
 
 def chosen_results(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
-    """Return the tuning results that validation chooses.
+    """Return the tuning result with the best validation value, for each data set, fold, ranker and loss.
 
     A row is left out as long as some of its settings have not been tried, so that all rows are tuned equally.
     """
@@ -152,7 +152,7 @@ def failure_file(cell: Cell, folder: Path) -> Path:
 
 
 def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
-    """Read the result of a cell; None if there is no result."""
+    """Read the result of a cell from the results folder; return None if there is no result."""
     path = result_file(cell, folder)
     return _read_result_file(path) if path.is_file() else None
 
@@ -201,7 +201,7 @@ def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None
 
 
 def npz_bytes(arrays: Arrays) -> bytes:
-    """Return the bytes of an `.npz` file with the arrays."""
+    """Return the bytes of an `.npz` file with the arrays of a result."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
@@ -221,7 +221,7 @@ def _read_result_files(folder: Path) -> Iterator[CellResult]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the paths of the result files, sorted by name."""
+    """Return the paths of the result files in a results folder, sorted by name."""
     return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
@@ -231,7 +231,7 @@ def _read_result_file(path: Path) -> CellResult:
 
 
 def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
-    """Parse the JSON of a result; `name` is the name of the file in errors."""
+    """Parse the JSON of a result; `name` is the name of the file in error messages."""
     try:
         record = json.loads(content)
         if isinstance(record, dict) and record.get("format") != FORMAT:
