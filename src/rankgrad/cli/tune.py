@@ -80,7 +80,7 @@ def tune(
             _check_folder(out, search, source)  # check again, because another run may have finished
             rounds = _run(console, search, source, out, jobs)
             _report(console, search, rounds)
-            _save(console, search.better(rounds[-1])[0], source, out)
+            _save(console, search.best_first(rounds[-1])[0], source, out)
     except KeyboardInterrupt:
         typer.echo("\nStopped. To resume, run the same command again.", err=True)
         raise typer.Exit(130) from None
@@ -159,7 +159,7 @@ def _state(console: "Console", search: "Search") -> None:
         else:
             shown = ", ".join(str(choice).replace(",", " then ") for choice in choices)
         console.print(f"  {name:<18} {shown}", markup=False)
-    rungs = search.rungs()
+    rungs = search.halving_rounds()
     rounds = ", then the best ".join(f"{count} for {epochs} {kind.unit}s" for count, epochs in rungs)
     halving = f"successive halving: {rounds}" if kind.length else f"{rungs[0][0]} trials"
     console.print(f"{halving}. The first trial has the default settings.", markup=False)
@@ -176,7 +176,7 @@ def _run(
     from rankgrad.experiments.runs.process_pool import Pool
 
     write_json(out / TRIALS / "search.json", _record(search, source), seal=True)
-    counts = [count for count, _ in search.rungs()]
+    counts = [count for count, _ in search.halving_rounds()]
     rounds: list[list[Any]] = [[] for _ in counts]
     # Relative paths are also valid in the started processes, which have the same current folder.
     with Pool(jobs or cores()) as pool, Progress("trials") as progress:
@@ -194,8 +194,8 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     from rankgrad.experiments.setting_importance import importance
 
     last = {trial.name: trial for turn in rounds for trial in turn}
-    finalists = search.better(rounds[-1])
-    order = finalists + [trial for trial in search.better(last.values()) if trial not in finalists]
+    finalists = search.best_first(rounds[-1])
+    order = finalists + [trial for trial in search.best_first(last.values()) if trial not in finalists]
     rows = []
     for trial in order[:_SHOWN]:
         settings = ", ".join(f"{name} {value}" for name, value in trial.drawn.items()) or "the default"
@@ -208,7 +208,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     weights, fit = importance([trial.drawn for trial in drawn], [trial.value for trial in drawn])
     shown = [(w.setting, f"{w.share:.0%}", "" if w.trend is None else f"{w.trend:+.2f}") for w in weights]
     print_names(("setting", "importance", "trend"), shown)
-    after = f"{search.rungs()[0][1]} {search.kind.unit}s"
+    after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
         f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
         f"importance: drop of its fit when the values of a setting are shuffled, as share of all drops;\n"

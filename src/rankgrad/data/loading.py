@@ -117,7 +117,7 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
     if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
         return None
-    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
+    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k_options, web30k_shape
 
     options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options
     shaped = _key(kind) == _key("web30k-shape")
@@ -125,7 +125,7 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     for option in options:
         one_of(f"option of {kind}", option, ("scale", "seed") if shaped else OPTIONS)
     options = fit_options(kind, options, make)
-    check_synthetic(**(web30k(**options) if shaped else options))
+    check_synthetic(**(web30k_options(**options) if shaped else options))
     return partial(make, **options)
 
 

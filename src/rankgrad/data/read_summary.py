@@ -1,4 +1,4 @@
-"""Summary of a read: counts of lines and documents, which can be printed as text."""
+"""Summary of reading LETOR files: counts of lines and documents, which can be printed as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,7 +27,7 @@ class ReadSummary:
     missing: int = 0  # number of values that were not finite and were replaced
     regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
-    seconds: float = 0.0  # duration of the read
+    seconds: float = 0.0  # duration of reading
     cached: bool = False  # True if the arrays are mapped from a cache; the counts are those of the first read
 
     @property
@@ -61,7 +61,7 @@ class ReadSummary:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ReadSummary":
-        """Return a summary from the result of `to_json`.
+        """Return the summary of LETOR files from the result of `to_json`.
 
         Args:
             values: result of `to_json`.
