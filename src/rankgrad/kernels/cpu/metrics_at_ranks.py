@@ -17,7 +17,10 @@ MANY = 32  # maximum number of different labels for which each gain is computed 
 
 @helper
 def soft_cutoff(rank, k, beta):
-    """Return, in a CPU kernel, the weight of a rank under the soft cutoff k, and the derivative of this weight by the rank."""
+    """Return the weight of a rank under the soft cutoff k, in a CPU kernel.
+
+    Also return the derivative of this weight by the rank.
+    """
     if k <= 0:
         return 1.0, 0.0
     inside = sigmoid(beta * (k + 0.5 - rank))

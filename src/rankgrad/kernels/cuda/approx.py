@@ -188,7 +188,10 @@ def _ranks(
 
 @triton.jit
 def _cut(rank, k, beta):
-    """Return, in a Triton kernel, the weight of a rank under the soft cutoff k, and its derivative by the rank."""
+    """Return the weight of a rank under the soft cutoff k, in a Triton kernel.
+
+    Also return the derivative of this weight by the rank.
+    """
     x = beta * (k + 0.5 - rank)
     small = tl.exp(-tl.abs(x))
     some = k > 0
@@ -199,9 +202,9 @@ def _cut(rank, k, beta):
 
 @triton.jit
 def _gain(y, top, log_base):
-    """Return, in a Triton kernel, the gain (b^y - 1) / (b^top - 1) of a label y, and its derivative by log b.
+    """Return, in a Triton kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
 
-    For b near 1, both are computed by a series.
+    Also return the derivative of this gain by log b. For b near 1, both are computed by a series.
     """
     near = log_base < 1e-4
     base = tl.where(near, 1.0, log_base)

@@ -8,9 +8,9 @@ from rankgrad.kernels.cuda import present, rows
 
 @triton.jit
 def ahead(key_j, key_i, j, i):
-    """Return, in a Triton kernel, True if document j is before document i in descending order of keys, `(rows, columns)`.
+    """Return, in a Triton kernel, True if document j is before document i in descending order of keys.
 
-    Documents with equal keys are in the order of their positions.
+    The result is `(rows, columns)`. Documents with equal keys are in the order of their positions.
     """
     return (key_j[None, :] > key_i[:, None]) | ((key_j[None, :] == key_i[:, None]) & (j[None, :] < i[:, None]))
 

@@ -257,8 +257,8 @@ def _pairs(
                 value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
                 slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
             else:
-                # `weight` is negative if i should lose. `ahead` is the scaled score of the document that should win, minus
-                # the scaled score of the other document.
+                # `weight` is negative if i should lose. `ahead` is the scaled score of the document that should
+                # win, minus the scaled score of the other document.
                 better = tl.where(counted, better, 0.0)
                 wins = better > 0.0
                 ahead = tl.where(wins, gap, -gap)
