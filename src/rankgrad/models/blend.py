@@ -63,7 +63,7 @@ class BlendModel(TrainedModel):
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
             model.save(part)
         write_metrics(folder, self.metrics)
-        write_blend(folder, self.weights, self.settings)
+        write_blend(folder, self.weights, self.settings, self.feature_names)
 
 
 class BlendKind(RankerKind):
@@ -193,7 +193,9 @@ def fit_weights(
         lists["weights"] = torch.from_numpy(weights)
     columns = torch.from_numpy(standardise_per_list(models, data.features, data.offsets))
     shares = _shares(columns, torch.tensor(np.asarray(data.labels)), loss, even, lists)
-    return BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
+    blend = BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
+    blend.feature_names = data.feature_names
+    return blend
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -241,16 +243,22 @@ def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict
     return logits.detach().softmax(0).numpy()
 
 
-def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, Any]) -> None:
+def write_blend(
+    folder: Path,
+    weights: NDArray[np.float64],
+    settings: dict[str, Any],
+    feature_names: Sequence[str] | None = None,
+) -> None:
     """Write the `config.json` of a blend whose parts are in the folder.
 
     Args:
         folder: folder of the blend.
         weights: weights of the parts.
         settings: settings of the fit.
+        feature_names: names of the features, if they are known.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
-    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts})
+    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts}, feature_names)
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:

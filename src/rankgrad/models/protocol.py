@@ -46,6 +46,7 @@ class TrainedModel(ABC):
     unit: ClassVar[str] = "epoch"  # unit of training progress, "epoch" or "tree"; also a key of `metrics` and `history`
 
     features: int  # number of features
+    feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
     settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
     metrics: dict[str, Any]  # metrics of the training

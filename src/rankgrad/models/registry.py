@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
-from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
 
 DEFAULT = "neural"
@@ -102,7 +102,10 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
         folder: folder that `save` or a training run wrote.
         device: device to compute on, for kinds that have a choice of device.
     """
-    return saved_kind(folder).load(Path(folder), device)
+    model = saved_kind(folder).load(Path(folder), device)
+    if model.feature_names is None:  # a custom kind may not know about names
+        model.feature_names = feature_names_of(folder, model.features)
+    return model
 
 
 def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:

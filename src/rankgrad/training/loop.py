@@ -58,7 +58,7 @@ def train(
         validation: validation lists, which choose the best epoch and may stop the run early.
         out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        weights: document weights `(documents,)`, for losses that take them.
+        weights: document weights `(documents,)`, for losses that take them; None for the weights of `data`.
         progress: True to show a progress bar; with None, it is shown only on a terminal.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
             return value ends the training after this epoch; a later call with `resume=True` can continue the training.
@@ -155,7 +155,11 @@ class _TrainingRun:
             world,
         )
         self.source = batch_source(
-            data, self.steps, device, data_on=settings.data_on, weights=checked_weights(weights, data, self.loss)
+            data,
+            self.steps,
+            device,
+            data_on=settings.data_on,
+            weights=checked_weights(data.weights if weights is None else weights, data, self.loss),
         )
         self.optimisers = {"optimiser": self.optimiser.optimizer}
         self.step = self._heldout_step(adapted) if adapted else self._stepper()
@@ -167,6 +171,7 @@ class _TrainingRun:
         self.loss_check = FiniteLossCheck(device)
         self.kept: dict[str, Tensor] | None = None  # weights of the best epoch
         self.model = Model(self.ranker, self.steps, settings.to_json(), run=run_id(settings, data, init_hash))
+        self.model.feature_names = data.feature_names
         self.metric = self.model.settings["metric"]  # metric as text
         self._begin()
         self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)

@@ -16,7 +16,7 @@ from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value
-from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.rankers.custom import CustomRanker, as_ranker
 from rankgrad.rankers.scorer import whole_number
@@ -117,7 +117,7 @@ class Model(TrainedModel):
         write_tensors(folder / PREPROCESSING, tensors, self._run)
         ranker, settings = self.ranker.config, self.settings
         about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._run}
-        write_config(folder, None, about)
+        write_config(folder, None, about, self.feature_names)
 
     def save_weights(self, folder: Path) -> None:
         """Write the weights and the metrics, which change during training.
@@ -171,7 +171,9 @@ class Model(TrainedModel):
             got = f"the error {str(error).strip()}"
             raise ValueError(f"{folder} must be a model whose files match each other; got {got}") from error
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
-        return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
+        loaded = cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
+        loaded.feature_names = feature_names_of(folder, loaded.features)
+        return loaded
 
 
 def _check_custom(folder: Path, config: Any, model: Any) -> None:

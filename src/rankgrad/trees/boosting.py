@@ -81,7 +81,8 @@ def boost(
         spec: settings of the run.
         data: training lists.
         validation: validation lists, which choose the number of trees and may stop the run early.
-        weights: document weights `(documents,)`. A native objective of XGBoost uses the mean weight of each list.
+        weights: document weights `(documents,)`; None for the weights of `data`. A native objective of XGBoost uses the
+            mean weight of each list.
         out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
         progress: True to show a progress bar; with None, it is shown only on a terminal.
@@ -136,6 +137,7 @@ class _BoostingRun:
     def __init__(
         self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
     ) -> None:
+        weights = data.weights if weights is None else weights
         self.spec, self.data, self.weights = spec, data, weights
         self.objective = None if spec.native is not None else _objective(spec, weights)
         self.validator = None if validation is None else TreeValidator(validation, spec.metric)
@@ -245,9 +247,11 @@ class _BoostingRun:
         if kept and (scalars := self.learned()):
             metrics["loss"] = {name: self.history[kept - 1][name] for name in scalars}
         booster = self.framework.booster(self.grown, self.before + kept)
-        return TreeModel(
+        model = TreeModel(
             booster, spec.framework, self.data.features.shape[1], spec.to_json(), metrics, list(self.history)
         )
+        model.feature_names = self.data.feature_names
+        return model
 
 
 def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:

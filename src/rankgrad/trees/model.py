@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
@@ -123,7 +123,7 @@ class TreeModel(TrainedModel):
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
         # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
-        write_config(folder, KIND, about)
+        write_config(folder, KIND, about, self.feature_names)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
@@ -152,7 +152,9 @@ class TreeModel(TrainedModel):
         if not isinstance(settings, dict):
             bad_value(f"settings in {folder / CONFIG}", "be a JSON object", repr(settings)[:40])
         booster = _booster(path, content, name, features)
-        return cls(booster, name, features, settings, read_metrics(folder))
+        model = cls(booster, name, features, settings, read_metrics(folder))
+        model.feature_names = feature_names_of(folder, features)
+        return model
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
