@@ -101,7 +101,7 @@ WRONG = [
     (loading.check_source, "synthetic:lists=1000000,features=1000000", "lists must fit in the memory of"),
     (loading.check_source, "web30k-shape:scale=1e308", "lists must fit in the memory of"),
     (loading.check_source, "synthetic:lists=" + "(" * 300, "lists of synthetic must be a whole number; got '((("),
-    (loading.check_source, "x" * 3000, "name must be a known data set or a folder with train and test files; got 'xxx"),
+    (loading.check_source, "x" * 3000, "name must be a known data set or a folder with a train file; got 'xxx"),
     (loading.check_source, "-" * 150_000, "name must be at most 4,096 characters long; got 150,000: '---"),
 ]  # fmt: skip
 

@@ -169,6 +169,18 @@ def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, leto
     assert "no validation lists" in told
 
 
+def test_a_folder_with_a_train_file_alone_trains(tmp_path, letor):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.txt").write_text(letor[0].read_text())
+    told = rankgrad("train", "--data", folder, "--epochs", 1, "--out", tmp_path / "a")
+    assert "held out from train" in told
+    assert "test lists" not in told
+    said = complaints("evaluate", tmp_path / "a", "--data", folder)  # the folder has no test part
+    assert said == [f"split must be a split of {folder} (train); got 'test'"]
+    assert "nDCG@10" in rankgrad("evaluate", tmp_path / "a", "--data", folder, "--split", "train")
+
+
 def test_one_list_cannot_be_trained_on_and_held_out(tmp_path):
     (tmp_path / "one.txt").write_text("1 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:0\n")
     must = "holdout must be 0, or large enough to select a list whose labels differ"

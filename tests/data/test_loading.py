@@ -140,6 +140,34 @@ def test_istella_fills_what_is_missing_and_holds_out(tmp_path):
     assert whole.train.features[0].tolist() == [0.0, 4.0, 1.0]
 
 
+@pytest.mark.parametrize("name", ["vali", "valid", "val", "validation", "dev", "Val"])
+def test_the_validation_file_has_the_names_in_use(tmp_path, name):
+    for number, split in enumerate(("train", name, "test")):
+        write(tmp_path / f"{split}.txt", letor([number]))
+    splits = load(tmp_path)
+    assert splits.validation is not None
+    assert splits.validation.qids.tolist() == [1]
+
+
+def test_two_files_of_one_split_are_an_error(tmp_path):
+    for split in ("train", "val", "dev", "test"):
+        write(tmp_path / f"{split}.txt", letor([1]))
+    with pytest.raises(ValueError, match=r" must contain one validation file; got val\.txt and dev\.txt$"):
+        load(tmp_path)
+    (tmp_path / "dev.txt").rename(tmp_path / "val.txt.gz")  # not read: the plain file is
+    assert load(tmp_path).validation is not None
+
+
+def test_a_folder_with_a_train_file_alone_loads(tmp_path):
+    write(tmp_path / "train.txt", letor(range(10)))
+    splits = load(tmp_path, holdout=0.2)
+    assert splits.test is None
+    assert (len(splits.train), len(splits.validation)) == (8, 2)
+    write(tmp_path / "MQ2008" / "Fold1" / "train.txt", letor([1]))
+    with pytest.raises(FileNotFoundError, match="root must contain MQ2008"):  # a benchmark set has a test part
+        load("MQ2008", fold=1, root=tmp_path)
+
+
 def test_splits_of_one_folder_have_one_width(tmp_path):
     write(tmp_path / "train.txt", letor([1], features=3))
     write(tmp_path / "test.txt", letor([2], features=5))
@@ -194,7 +222,7 @@ def test_verify_says_nothing_where_nothing_is_published():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("MQ208", {}, "name must be a known data set or a folder with train and test files; got 'MQ208'; did you mean"),
+        ("MQ208", {}, "name must be a known data set or a folder with a train file; got 'MQ208'; did you mean"),
         ("MQ2008", {"fold": 6}, "fold must be 1 to 5 for MQ2008; got 6"),
         ("MQ2008", {}, "fold must be 1 to 5 for MQ2008; got None"),
         ("Istella", {"fold": 1}, "fold must be None for Istella, which has no folds; got 1"),
@@ -216,7 +244,9 @@ def test_what_is_not_there_is_named_with_the_places_looked_at(tmp_path):
     assert "MQ2007/Fold4/train.txt, vali.txt, test.txt or MQ2007/S1.txt to S5.txt (plain, .gz or .xz)" in said
     assert f"got no such files in {tmp_path / 'MQ2007'}, {tmp_path}." in said
     assert "RANKGRAD_DATA" in said
-    with pytest.raises(FileNotFoundError, match=r"must contain train\.txt and test\.txt"):
+    with pytest.raises(
+        FileNotFoundError, match=r"must contain train\.txt \(plain, .gz or .xz; vali\.txt and test\.txt are optional\)"
+    ):
         load(tmp_path)
 
 

@@ -214,3 +214,5 @@ def test_sets_that_are_not_there_are_named_with_their_place(tmp_path, monkeypatc
     assert str(tmp_path) in absent["MQ2007"]
     assert "gone must contain train.txt and test.txt" in absent["gone"]
     assert made.only(*present).final_count == 12
+    (tmp_path / "mine" / "test.txt").unlink()  # a recipe needs test lists
+    assert "mine must contain train.txt and test.txt" in made.available(tmp_path)[1]["mine"]

@@ -43,7 +43,9 @@ def with_data(name: str) -> float:
     assert_type(splits, rg.data.Splits)
     assert_type(splits.train, rg.data.Dataset)
     assert_type(splits.validation, rg.data.Dataset | None)
+    assert_type(splits.test, rg.data.Dataset | None)
     train, test = splits.train, splits.test
+    assert test is not None
     ranker = rg.Ranker(model="linear", loss="softmax", epochs=1)
     assert_type(ranker, rg.Ranker)
     assert_type(ranker.fit(train.features, train.labels, qid=train.row_qids), rg.Ranker)

@@ -72,7 +72,7 @@ def compare(
         )
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(ours.features))
-    if split not in parts and (len(parts) > 1 or data is None):
+    if split not in parts and not (source.is_single and data):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
     scores_a, scores_b = (model.score(lists.features, lists.offsets) for model in (ours, theirs))

@@ -50,7 +50,7 @@ class DataSource:
 
         check_share(self.holdout)
         _ = self.fill
-        if self._is_single:
+        if self.is_single:
             return
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
@@ -68,7 +68,7 @@ class DataSource:
         fill = self.fill
         if self.is_cache:
             return {"train": open_cache(self.data)}
-        if self._is_single:
+        if self.is_single:
             filled: Any = "error" if fill is None else fill
             return {"train": read_letor(self.data, features=features, cache=self.cache, missing=filled)}
         found = load(self.data, fold=self.fold, root=self.root, cache=self.cache, missing=fill, holdout=0.0)
@@ -82,7 +82,7 @@ class DataSource:
         if "validation" in parts or not self.holdout:
             return parts
         train = parts["train"]
-        whole = Splits(train, None, train, train.name)
+        whole = Splits(train, None, None, train.name)
         split = (
             hold_out_as_in_0_1(whole, self.holdout) if self.seed is None else hold_out(whole, self.holdout, self.seed)
         )
@@ -132,7 +132,8 @@ class DataSource:
         return (Path(self.data) / MANIFEST).is_file()
 
     @property
-    def _is_single(self) -> bool:
+    def is_single(self) -> bool:
+        """True if the data is one file or cache, which has no splits."""
         return self.is_cache or Path(self.data).is_file()
 
     @property

@@ -50,6 +50,7 @@ def demo(
 
     console = screen()
     data = rg.data.synthetic(lists, seed=seed)
+    assert data.test is not None
     console.print(f"data: {data.train}\n      {data.test}\n{METRIC} on test:", highlight=False)
     best = _row("achievable", data.test.best, data.test, None)
     rows = []
@@ -77,6 +78,7 @@ def _rankings(data: "Splits", epochs: int, seed: int) -> Iterator[Ranking]:
     import rankgrad as rg
 
     train, test = data.train, data.test
+    assert test is not None
     yield "random order", np.random.default_rng(seed).random(len(test.labels)), 0.0, ()
     signed = np.concatenate([train.features, -train.features], axis=1)
     quality = [rg.metrics.ndcg(column, train.labels, offsets=train.offsets, k=10) for column in signed.T]

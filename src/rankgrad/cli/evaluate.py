@@ -46,7 +46,7 @@ def evaluate(
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer.features))
     # A single file has no splits. With --data, all its lists are evaluated. Without --data, it is the training file.
-    if split not in parts and (len(parts) > 1 or data is None):
+    if split not in parts and not (source.is_single and data):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
     result = scorer.evaluate(lists, metric)

@@ -16,7 +16,7 @@ _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none 
 
 
 def inspect(
-    data: str = typer.Argument(..., help="LETOR file, folder with train and test files, or data set name."),
+    data: str = typer.Argument(..., help="LETOR file, folder with a train file, or data set name."),
     fold: int | None = typer.Option(None, help="Fold number, for data sets with folds."),
     data_root: str | None = typer.Option(None, help="Folder of data sets (default: $RANKGRAD_DATA)."),
     missing: float | None = typer.Option(None, help="Number that replaces NaN, infinite and too large values."),

@@ -87,7 +87,7 @@ def _datasets() -> None:
         rows.append((facts.name, *numbers, str(facts.folds or ""), about))
     notes = (
         "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
-        "synthetic:lists=200,seed=1 sets options of generated data. A folder with train and test files also works.",
+        "synthetic:lists=200,seed=1 sets options of generated data. A folder with a train file also works.",
     )
     print_names(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
 

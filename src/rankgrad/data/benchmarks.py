@@ -153,7 +153,7 @@ def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fo
                 yield _count(f"{name} queries", sum(facts.parts[number - 1] for number in numbers), len(part))
     if fold in (None, 1):
         yield _count("train queries", facts.train, len(splits.train))
-        yield _count("test queries", facts.test, len(splits.test))
+        yield _count("test queries", facts.test, len(splits.test) if splits.test is not None else 0)
 
 
 def empty_lists(dataset: Dataset) -> int:

@@ -119,5 +119,5 @@ class Splits:
 
     train: Dataset  # lists to train a ranker on
     validation: Dataset | None  # lists for the choice of epoch and settings; None if there is no such part
-    test: Dataset  # lists to evaluate a ranker on
+    test: Dataset | None  # lists to evaluate a ranker on; None if there is no such part
     name: str = ""  # name in messages and reports

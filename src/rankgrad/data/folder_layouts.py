@@ -6,45 +6,48 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankgrad.data.benchmarks import FOLD_PARTS
+from rankgrad.errors import bad_value
 
 SPLITS = ("train", "validation", "test")
 _STEMS = {
     "train": ("train", "training", "trainingset", "set1.train"),
-    "validation": ("vali", "valid", "validation", "validationset", "dev", "set1.valid", "set1.vali"),
+    "validation": ("vali", "valid", "val", "validation", "validationset", "dev", "set1.valid", "set1.vali"),
     "test": ("test", "testset", "set1.test"),
 }
-# Plain files come first: if a file exists both plain and compressed, the plain file is faster to read.
-_ENDINGS = tuple(ending + suffix for suffix in ("", ".gz", ".xz") for ending in (".txt", ".letor", ".svm", ".dat", ""))
+_ENDINGS = (".txt", ".letor", ".svm", ".dat", "")
+_COMPRESSED = ("", ".gz", ".xz")  # plain files come first: they are faster to read
 _PARTS = range(1, 6)
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of each split; several files of a split are read as one. `validation` is empty if there is no such part."""
+    """Files of each split; several files of a split are read as one. `validation` and `test` are empty if absent."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     test: tuple[Path, ...]
 
 
-def find_files(folder: Path, *, fold: int | None = None, depth: int = 0) -> SplitFiles | None:
+def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_test: bool = False) -> SplitFiles | None:
     """Return the files of a set in `folder` or in its subfolders, down to `depth` levels; None if no set is found.
 
     The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
-    and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file is optional. Every file may be plain, `.gz` or
-    `.xz`. Names may be in upper or lower case.
+    and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file may also be called `valid.txt`, `val.txt`,
+    `validation.txt` or `dev.txt`. It is optional; so is the test file, unless `needs_test` is True. Every file may be
+    plain, `.gz` or `.xz`. Names may be in upper or lower case. Two files of one split are an error.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
-        if found is not None:
+        if found is not None and (found.test or not needs_test):
             return found
     return None
 
 
 def has_folds(folder: Path) -> bool:
     """Return True if a folder contains folds (`Fold1`, ... or `S1` to `S5`), but no train and test files."""
-    return _splits_in(folder) is None and _fold_in(folder, 1) is not None
+    found = _splits_in(folder)
+    return (found is None or not found.test) and _fold_in(folder, 1) is not None
 
 
 def folders(top: Path, depth: int) -> Iterator[Path]:
@@ -70,18 +73,16 @@ def _fold_in(folder: Path, fold: int) -> SplitFiles | None:
             if found is not None:
                 return found
     names = _files_in(folder)
-    parts = {number: path for number in _PARTS if (path := _pick(names, [f"s{number}"])) is not None}
-    if set(parts) != set(_PARTS) or fold not in FOLD_PARTS:
+    parts = {number: _pick(names, f"S{number}", [f"s{number}"]) for number in _PARTS}
+    if not all(parts.values()) or fold not in FOLD_PARTS:
         return None
-    return SplitFiles(*(tuple(parts[number] for number in numbers) for numbers in FOLD_PARTS[fold]))
+    return SplitFiles(*(tuple(path for number in numbers for path in parts[number]) for numbers in FOLD_PARTS[fold]))
 
 
 def _splits_in(folder: Path) -> SplitFiles | None:
     names = _files_in(folder)
-    train, validation, test = (_pick(names, _STEMS[split]) for split in SPLITS)
-    if train is None or test is None:
-        return None
-    return SplitFiles((train,), (validation,) if validation is not None else (), (test,))
+    found = SplitFiles(*(_pick(names, split, _STEMS[split]) for split in SPLITS))
+    return found if found.train else None
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
@@ -92,5 +93,11 @@ def _files_in(folder: Path) -> dict[str, Path]:
         return {}
 
 
-def _pick(names: dict[str, Path], stems: Iterable[str]) -> Path | None:
-    return next((names[stem + end] for stem in stems for end in _ENDINGS if stem + end in names), None)
+def _pick(names: dict[str, Path], split: str, stems: Iterable[str]) -> tuple[Path, ...]:
+    """Return the file of a split, or nothing; two files are an error, except a file and its compressed copy."""
+    found: list[Path] = []
+    for name in (stem + ending for stem in stems for ending in _ENDINGS):
+        found += [names[name + suffix] for suffix in _COMPRESSED if name + suffix in names][:1]
+    if len(found) > 1:
+        bad_value(str(found[0].parent), f"contain one {split} file", " and ".join(path.name for path in found))
+    return tuple(found)

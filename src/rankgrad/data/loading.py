@@ -52,7 +52,8 @@ def load(
 
     Args:
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
-            `synthetic:lists=200,seed=1`; or the path of a folder with train, test and optional validation files.
+            `synthetic:lists=200,seed=1`; or the path of a folder. The folder contains `train.txt`, and may contain
+            `vali.txt` (or `valid`, `val`, `validation`, `dev`) and `test.txt`; an absent part is None in the result.
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
@@ -81,14 +82,21 @@ def load(
 
 
 def check_source(
-    name: str | os.PathLike[str], *, fold: int | None = None, root: str | os.PathLike[str] | None = None
+    name: str | os.PathLike[str],
+    *,
+    fold: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+    needs_test: bool = False,
 ) -> None:
-    """Check that `load` finds the files of a set or can generate the set; nothing is read or generated."""
+    """Check that `load` finds the files of a set or can generate the set; nothing is read or generated.
+
+    With `needs_test`, a folder without a test file is an error.
+    """
     if _generator(name) is not None:
         return
     facts = _known(name)
     if facts is None:
-        _folder_files(Path(name), fold)
+        _folder_files(Path(name), fold, needs_test)
     else:
         _locate(facts, fold, root)
 
@@ -105,7 +113,7 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
                 return facts
     if os.path.isdir(name):  # unlike Path.is_dir, this function accepts every text
         return None
-    must = "be a known data set or a folder with train and test files"
+    must = "be a known data set or a folder with a train file"
     names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
     bad_value("name", must, mistyped(str(name)[:200], names, f"known: {', '.join(facts.name for facts in datasets())}"))
 
@@ -138,7 +146,7 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
     keys = {_key(name) for name in (facts.name, *facts.aliases)}
     named = [place for place in folders(top, 2) if _key(place.name) in keys]
     for place, depth in [*((place, 3) for place in named), (top, 0)]:
-        found = find_files(place, fold=fold, depth=depth)
+        found = find_files(place, fold=fold, depth=depth, needs_test=True)
         if found is not None:
             return found
     wanted = f"{facts.name}/train.txt, test.txt"
@@ -153,13 +161,14 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
     )
 
 
-def _folder_files(folder: Path, fold: int | None) -> SplitFiles:
+def _folder_files(folder: Path, fold: int | None, needs_test: bool = False) -> SplitFiles:
     if fold is None and has_folds(folder):
         bad_value("fold", f"be given for {folder}, which contains folds", None)
-    files = find_files(folder, fold=fold)
+    files = find_files(folder, fold=fold, needs_test=needs_test)
     if files is None:
-        inside = f"Fold{fold}/train.txt and test.txt, or S1.txt to S5.txt" if fold else "train.txt and test.txt"
-        must = f"contain {inside} (plain, .gz or .xz; vali.txt is optional)"
+        wanted, optional = ("train.txt and test.txt", "is") if needs_test else ("train.txt", "and test.txt are")
+        inside = f"Fold{fold}/{wanted}, or S1.txt to S5.txt" if fold else wanted
+        must = f"contain {inside} (plain, .gz or .xz; vali.txt {optional} optional)"
         raise FileNotFoundError(f"{folder} must {must}; got a folder without these files")
     return files
 
@@ -179,10 +188,9 @@ def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["e
             if too_sparse(len(part.labels), widest, sizes[split]):
                 raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
             parts[split] = _read_split(files, split, title, cache, missing, widest, sizes)
-    train, test = parts["train"], parts["test"]
+    train = parts["train"]
     assert train is not None
-    assert test is not None
-    return Splits(train, parts["validation"], test, title)
+    return Splits(train, parts["validation"], parts["test"], title)
 
 
 def _read_split(

@@ -61,7 +61,7 @@ def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None)
     where = data_location(source.name, root)
     try:
         for fold in source.folds:
-            loading.check_source(where, fold=fold, root=root)
+            loading.check_source(where, fold=fold, root=root, needs_test=True)
     except FileNotFoundError as error:
         return str(error)
     except ValueError:  # neither a known name nor a folder
@@ -77,7 +77,7 @@ def read_cell_data(
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Splits:
-    """Load the train, validation and test lists of a cell.
+    """Load the train, validation and test lists of a cell; data without a test part is an error.
 
     If the data has no validation part, some training lists are held out. With `binary`, all labels above 0
     are set to 1.
@@ -87,11 +87,12 @@ def read_cell_data(
         >>> sorted(set(splits.test.labels.tolist()))
         [0.0, 1.0]
     """
-    splits = loading.load(data_location(data, root), fold=fold, root=root, cache=cache)
-    splits = hold_out(splits, HOLDOUT)
-    if not binary:
-        return splits
+    where = data_location(data, root)
+    loading.check_source(where, fold=fold, root=root, needs_test=True)
+    splits = hold_out(loading.load(where, fold=fold, root=root, cache=cache), HOLDOUT)
     train, validation, test = splits.train, splits.validation, splits.test
+    if not binary or test is None:
+        return splits
     return replace(splits, train=_binary(train), validation=validation and _binary(validation), test=_binary(test))
 
 

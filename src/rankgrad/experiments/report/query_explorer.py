@@ -95,6 +95,7 @@ def _lists(
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
             return None, f"The data set {cell.data} was not found when the page was made; --data-root sets its folder."
+        assert test is not None  # `read_cell_data` checks it
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
             if place is not None:

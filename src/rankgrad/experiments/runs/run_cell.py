@@ -78,6 +78,7 @@ def run_cell(
     seconds = time.perf_counter() - began
     test: Mapping[str, float] = {}
     if trained is not None and cell.stage == "final":
+        assert splits.test is not None  # `read_cell_data` checks it
         test, arrays = _evaluate(cell, trained.model, splits.test)
         write_bytes(path.with_suffix(".npz"), npz_bytes(arrays))
     record = {
