@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 ARRAYS = ("features", "labels", "offsets", "qids", "docids")
 _END = 1 << 20
 _LARGEST_MANIFEST = 64 << 20
-_ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
+_ADVICE = "a folder that `rankgrad convert` or `read_letor` wrote"
 
 
 class CacheError(ValueError):
