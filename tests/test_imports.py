@@ -74,6 +74,7 @@ MAY_IMPORT = {
         "training.model",
         "training.checkpoint",
     },
+    "__main__": {"cli"},
 }
 # What costs a noticeable time to import, and so waits until it is used.
 HEAVY = {

@@ -233,7 +233,7 @@ def test_a_bad_line_in_the_second_file(tmp_path):
 
 
 def test_features_beyond_those_stated(refused):
-    message = "feature id 4 is above features=3; expected ids from 1 to 3"
+    message = "feature id 4 is above the number of features, 3; expected ids from 1 to 3"
     assert refused(b"1 qid:1 3:1\n1 qid:1 1:1 4:1\n", features=3) == f"bad.txt:2: {message}"
 
 

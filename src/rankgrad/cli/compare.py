@@ -102,8 +102,9 @@ def _kept(a: Path, b: Path) -> "DataSource":
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
     """Return the values that determine the lists of a source; two sources with equal values have the same lists."""
-    root = None if source.root is None else Path(source.root).resolve()
-    return source.data, source.fold, root, source.missing, source.holdout, source.seed
+    found = source.absolute()
+    root = None if found.root is None else Path(found.root).resolve()
+    return found.data, source.fold, root, source.missing, source.holdout, source.seed
 
 
 def _label(source: "DataSource") -> str:
@@ -116,7 +117,7 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
 
     for folder in (a, b):
         kept = DataSource.kept(folder)
-        if kept is None or kept.data != source.data:
+        if kept is None or kept.absolute().data != source.absolute().data:
             continue
         if kept.fold != source.fold:
             yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"

@@ -1,5 +1,7 @@
 """Read the data that `--data` names (a data set, folder, LETOR file or cache), and record it in the folder of a run."""
 
+import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -94,11 +96,25 @@ class DataSource:
             **{k: v for k, v in parts.items() if k != "train"},
         }
 
+    def absolute(self) -> "DataSource":
+        """Return the source with absolute paths, which are valid in every working directory; names do not change."""
+        from rankgrad.data.loading import is_benchmark, is_generated
+
+        def absolute(path: str | None) -> str | None:
+            return None if path is None else os.path.abspath(path)
+
+        data, root = self.data, self.root
+        if self._is_single or not (is_benchmark(data) or is_generated(data)):
+            data = os.path.abspath(data)
+        elif is_benchmark(data) and root is None and "RANKGRAD_DATA" not in os.environ:
+            root = "."  # `load` searches the current folder
+        return replace(self, data=data, root=absolute(root), cache=absolute(self.cache))
+
     def keep(self, folder: Path) -> None:
-        """Record this source in the folder of a run."""
+        """Record this source in the folder of a run, with absolute paths."""
         from rankgrad.atomic_files import write_json
 
-        write_json(folder / KEPT, asdict(self), seal=True)
+        write_json(folder / KEPT, asdict(self.absolute()), seal=True)
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
@@ -154,16 +170,22 @@ def telling(doing: str | None = None) -> Iterator[None]:
     """Show a status line on a terminal during a block; then print the warnings of the block, one per line."""
     from rich.markup import escape
 
+    from rankgrad.cli.option_names import as_typed
+    from rankgrad.cli.shared_options import detail, options
     from rankgrad.cli.terminal_text import screen
 
     console = screen(stderr=True, soft_wrap=True, quiet=not is_first())
     caught: list[warnings.WarningMessage] = []
+    began = time.perf_counter()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            with console.status(escape(doing)) if doing and console.is_terminal else nullcontext():
+            shows = doing and console.is_terminal and not options.quiet
+            with console.status(escape(doing or "")) if shows else nullcontext():
                 yield
+        detail(f"{doing or 'done'}: {time.perf_counter() - began:.1f} s")
     finally:
         for warning in caught:
             if issubclass(warning.category, UserWarning):
-                console.print(f"warning: {warning.message}", style="yellow", markup=False, highlight=False)
+                text = as_typed(str(warning.message))
+                console.print(f"warning: {text}", style="yellow", markup=False, highlight=False)

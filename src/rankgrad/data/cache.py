@@ -43,7 +43,7 @@ _KINDS = {  # dtypes of each array
     "weights": "f4",
     "rows": "i8",
 }
-_ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
+_ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
 _log = logging.getLogger(__name__)
 
 

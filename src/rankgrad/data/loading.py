@@ -101,6 +101,17 @@ def check_source(
         _locate(facts, fold, root)
 
 
+def is_benchmark(name: str) -> bool:
+    """Return True for the name of a benchmark set, in upper or lower case."""
+    return any(_key(name) in {_key(known) for known in (facts.name, *facts.aliases)} for facts in BENCHMARKS)
+
+
+def is_generated(name: str) -> bool:
+    """Return True for the spec of a generated set; an existing folder is not a spec."""
+    kind = re.split("[:(]", name, maxsplit=1)[0].strip()
+    return _key(kind) in map(_key, GENERATED) and not os.path.isdir(name)
+
+
 def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
@@ -123,7 +134,7 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
-    if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
+    if not is_generated(str(name)):
         return None
     from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k_options, web30k_shape
 

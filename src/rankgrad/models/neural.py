@@ -104,7 +104,7 @@ class NeuralKind(RankerKind):
             validation: validation lists, which select the epoch.
             out: folder for model, checkpoints and log.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: neural model to start from.
         """
         checked = Settings.of(dict(settings))

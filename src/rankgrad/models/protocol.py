@@ -179,6 +179,10 @@ class RankerKind(ABC):
             settings: settings of a run, including `model`.
         """
 
+    def check_installed(self) -> None:
+        """Raise an `ImportError` that shows how to install a missing package of this kind."""
+        return
+
     @abstractmethod
     def fit(
         self,
@@ -199,7 +203,7 @@ class RankerKind(ABC):
             validation: validation lists, which select the number of epochs or trees to keep.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.
             resume: True to resume from the checkpoint in `out`, if there is one.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: trained model to start from.
         """
 

@@ -57,6 +57,12 @@ class TreeKind(RankerKind):
         """
         self._plan(settings)
 
+    def check_installed(self) -> None:
+        """Raise an `ImportError` if the framework is not installed."""
+        from rankgrad.trees.model import framework
+
+        framework(self.name)
+
     def fit(
         self,
         settings: Mapping[str, Any],
@@ -76,7 +82,7 @@ class TreeKind(RankerKind):
             validation: validation lists, which select the number of trees.
             out: folder for the model and its checkpoints.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
             init_model: trees of the same framework, to which new trees are added; `trees` counts only new trees.
         """
         from rankgrad.trees.boosting import boost

@@ -59,7 +59,7 @@ def train(
         out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
         weights: document weights `(documents,)`, for losses that take them; None for the weights of `data`.
-        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
             return value ends the training after this epoch; a later call with `resume=True` can continue the training.
             With several processes, only the first process calls the functions.
@@ -262,6 +262,7 @@ class _TrainingRun:
         state.seconds = before + time.perf_counter() - began
         for log in self.logs:
             log.epoch(row)
+        self.bar.epoch(row)
         self._save()
         self._call_back(row)
 

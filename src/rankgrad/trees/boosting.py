@@ -85,7 +85,7 @@ def boost(
             mean weight of each list.
         out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
         init_model: model of the same framework, to which the run adds `spec.trees` trees.
@@ -188,6 +188,7 @@ class _BoostingRun:
                 clock = self._log_tree(clock)
                 best = None if self.validator is None else self.validator.values[self.validator.best - 1]
                 bar.at(len(self.history), None, best, self.learned())
+                bar.epoch(self.history[-1])
                 answers = [bool(callback(dict(self.history[-1]))) for callback in callbacks]
                 ended = any(answers) or self._stale()
             self.grown = self.framework.end()

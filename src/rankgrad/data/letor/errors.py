@@ -133,7 +133,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if feature < last:
         return f"feature {feature} comes after feature {last}", "ids in increasing order"
     if feature > limits.width and limits.stated:
-        return f"feature id {feature} is above features={limits.width}", f"ids from 1 to {limits.width}"
+        return f"feature id {feature} is above the number of features, {limits.width}", f"ids from 1 to {limits.width}"
     if feature > limits.width:
         return (
             f"feature id {feature} is above {limits.width}",
