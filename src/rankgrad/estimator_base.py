@@ -1,12 +1,16 @@
 """Base class of the estimators. It groups rows into lists by query, and returns scores in the order of the rows."""
 
+import sys
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator
+from sklearn.metrics import check_scoring
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -16,6 +20,11 @@ from rankgrad.data.splitting import held_out
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
 
+_NO_SCORE = "scikit-learn must pass qid to score; got no qid, because metadata routing is not enabled"
+_ROUTING = (
+    "call sklearn.set_config(enable_metadata_routing=True), "
+    "and set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
+)
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
 
 
@@ -52,6 +61,9 @@ class RowRanker(BaseEstimator):
             sample_weight: weights of the rows, `(rows,)`; the weight of a list is the mean weight of its rows.
         """
         check_is_fitted(self)
+        if qid is None and group is None and _is_scikit_learn(sys._getframe(1)):
+            # A search catches the error below, and continues with NaN as the score.
+            warnings.warn(f"{_NO_SCORE}; {_ROUTING}", stacklevel=2)
         data, rows = self._lists(X, y, qid, group, reset=False)
         scores = self.model_.score(data.features, data.offsets)
         values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
@@ -103,6 +115,8 @@ class RowRanker(BaseEstimator):
         """Return the rows grouped into lists, and the number of the original row of each document."""
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
         check_lists_given(qid, group)
+        if reset:
+            _check_search(self, sys._getframe(2))
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
@@ -147,8 +161,25 @@ class RowRanker(BaseEstimator):
 def check_lists_given(qid: Any, group: Any) -> None:
     """Raise an error if an estimator gets neither `qid` nor `group`."""
     if qid is None and group is None:
-        must = "be given, because ranking is per list (a search or pipeline of scikit-learn forwards qid after "
-        bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
+        must = f"be given, because ranking is per list (in a search or pipeline of scikit-learn, {_ROUTING})"
+        bad_value("qid or group", must, "neither")
+
+
+def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
+    """Raise an error if a search that calls `fit` will call `score` without query ids.
+
+    The search would catch each error of `score`, and report NaN. It also catches errors of `fit`, but raises an error
+    if all fits fail.
+    """
+    if _is_scikit_learn(caller) and not get_config()["enable_metadata_routing"]:
+        scorer = caller.f_locals.get("scorer")
+        scorers = [scorer, *getattr(scorer, "_scorers", {}).values()]  # cross_val_score has a scorer of scorers
+        if any(type(each) is type(check_scoring(ranker)) for each in scorers):  # a scorer that calls `score`
+            raise ValueError(f"{_NO_SCORE}; {_ROUTING}")
+
+
+def _is_scikit_learn(caller: FrameType) -> bool:
+    return str(caller.f_globals.get("__name__")).partition(".")[0] == "sklearn"
 
 
 def listed_eval_sets(eval_set: Any) -> list[tuple[Any, Any]]:

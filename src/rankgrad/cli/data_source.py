@@ -104,7 +104,7 @@ class DataSource:
             return None if path is None else os.path.abspath(path)
 
         data, root = self.data, self.root
-        if self._is_single or not (is_benchmark(data) or is_generated(data)):
+        if self.is_single or not (is_benchmark(data) or is_generated(data)):
             data = os.path.abspath(data)
         elif is_benchmark(data) and root is None and "RANKGRAD_DATA" not in os.environ:
             root = "."  # `load` searches the current folder

@@ -3,8 +3,9 @@
 from rankgrad import moved
 from rankgrad.data.benchmarks import BenchmarkWarning
 from rankgrad.data.cache import CacheError, open_cache
-from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.frames import from_arrays, from_frame, group_rows, read_parquet
+from rankgrad.data.collate import FlatBatch, PaddedBatch, collate
+from rankgrad.data.dataset import Dataset, DocumentList, Splits
+from rankgrad.data.frames import from_arrays, from_frame, read_parquet
 from rankgrad.data.inspection import inspect
 from rankgrad.data.letor.errors import LetorError
 from rankgrad.data.letor.reader import read_letor
@@ -16,18 +17,24 @@ from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.errors import TableError
 from rankgrad.data.tables.reader import read_table
 from rankgrad.data.truncation import truncate
+from rankgrad.data.writers import write_cache, write_letor, write_parquet
+from rankgrad.group_rows import group_rows
 
 __all__ = [
     "BenchmarkWarning",
     "CacheError",
     "Columns",
     "Dataset",
+    "DocumentList",
+    "FlatBatch",
     "LetorError",
+    "PaddedBatch",
     "ReadSummary",
     "Splits",
     "Preprocessing",
     "TableError",
     "achievable",
+    "collate",
     "datasets",
     "from_arrays",
     "from_frame",
@@ -41,6 +48,9 @@ __all__ = [
     "synthetic",
     "truncate",
     "web30k_shape",
+    "write_cache",
+    "write_letor",
+    "write_parquet",
 ]
 
 # Names of version 0.1.0.

@@ -1,22 +1,42 @@
 """A data set in memory or mapped from disk: one row of features per document; the rows of a query are consecutive."""
 
+import mmap
+import operator
 from dataclasses import dataclass, replace
-from typing import Any
+from multiprocessing.context import get_spawning_popen
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
+
+_ENDS = (slice(1000), slice(-1000, None))
+
+
+class DocumentList(NamedTuple):
+    """The documents of one query: an element of a `Dataset`. Arrays are views, and may be read-only."""
+
+    features: NDArray[np.float32]  # (n, f)
+    labels: NDArray[np.float32]  # (n,)
+    qid: Any  # query id, a whole number or text
+    docids: NDArray[Any] | None = None  # (n,), text
+    weights: NDArray[np.float32] | None = None  # (n,), document weights
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Labelled lists in the flat layout. Arrays may be read-only and mapped from files.
 
+    `dataset[i]` is one list, a `DocumentList`. So a `torch.utils.data.DataLoader` accepts a data set; pass
+    `rankgrad.data.collate` as its `collate_fn`.
+
     Example:
         >>> features, labels = np.eye(3, dtype=np.float32), np.array([1., 0., 2.])
         >>> Dataset(features, labels, offsets=np.array([0, 1, 3]), qids=np.array(["a", "b"]))
         Dataset(lists=2, documents=3, features=3)
+        >>> _[1].labels, _[1].qid
+        (array([0., 2.]), 'b')
     """
 
     features: NDArray[np.float32]  # (documents, f)
@@ -53,6 +73,36 @@ class Dataset:
     def __len__(self) -> int:
         """Return the number of lists."""
         return len(self.qids)
+
+    def __getitem__(self, index: int) -> DocumentList:
+        """Return one list. A negative index counts from the end."""
+        try:
+            place = operator.index(index)
+        except TypeError:
+            bad_type("index", "be a whole number (use `take` for several lists)", type(index).__name__)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"index must be below {len(self)}, the number of lists; got {place}")
+        place %= len(self)
+        rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        docids, weights = self.docids, getattr(self, "weights", None)
+        return DocumentList(
+            features=np.asarray(self.features[rows]),
+            labels=np.asarray(self.labels[rows]),
+            qid=self.qids.item(place),
+            docids=None if docids is None else np.asarray(docids[rows]),
+            weights=None if weights is None else np.asarray(weights[rows]),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickle. For a process that starts now, files that are mapped are given by path."""
+        state = dict(self.__dict__)
+        if get_spawning_popen() is not None:
+            state = {name: _MappedFile.of(value) or value for name, value in state.items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        opened = {name: value.open() if isinstance(value, _MappedFile) else value for name, value in state.items()}
+        self.__dict__.update(opened)
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
@@ -111,6 +161,31 @@ class Dataset:
         ordered = np.empty_like(values)
         ordered[self.rows] = values
         return ordered
+
+
+class _MappedFile(NamedTuple):
+    """A mapped `.npy` file. A worker of a data loader maps it again, instead of receiving a copy of its content."""
+
+    path: str
+
+    @staticmethod
+    def of(array: Any) -> "_MappedFile | None":
+        """Return the file of an array, or None if the array is not the whole content of a `.npy` file."""
+        # A slice of a map is also an `np.memmap`, but its base is an array.
+        if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or array.filename is None:
+            return None
+        file = _MappedFile(str(array.filename))
+        try:
+            found = file.open()
+        except (OSError, ValueError):
+            return None
+        same = found.dtype == array.dtype and found.shape == array.shape
+        # The file may have been replaced after it was mapped. Comparing both ends detects this in most cases.
+        return file if same and all(found[end].tobytes() == array[end].tobytes() for end in _ENDS) else None
+
+    def open(self) -> NDArray[Any]:
+        """Map the file."""
+        return np.load(self.path, mmap_mode="r", allow_pickle=False)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
+from rankgrad.group_rows import group_rows
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.custom import CustomMetric, as_metric
 from rankgrad.metrics.metric import Metric, parse_metric
@@ -100,6 +101,7 @@ def evaluate(
     *,
     mask: Any = None,
     offsets: Any = None,
+    qid: Any = None,
     ids: Any = None,
     bootstrap: int = 1000,
     seed: int = 0,
@@ -109,6 +111,8 @@ def evaluate(
 
     Args:
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
+        qid: query id of each row, `(rows,)`, instead of `mask` or `offsets`. The rows may be in any order; lists are in
+            the order of their first rows.
         metrics: specs such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
         bootstrap: number of resamples of the lists, the same for all metrics. With 0, both ends of the interval are the
             mean.
@@ -123,10 +127,18 @@ def evaluate(
         metric   mean    95% interval      lists  gain       empty  ties    k
         nDCG@10  0.8984  [0.7967, 1.0000]  2      exp        zero   stable  10
         P@1      1.0000  [1.0000, 1.0000]  2      label > 0  zero   stable  1
+        >>> evaluate([2.0, 3.0, 1.0], [2, 1, 0], "P@1", qid=["a", "b", "a"]).values["P@1"]
+        array([1., 1.])
     """
     chosen = _chosen(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
+    layouts = [name for name, layout in (("mask", mask), ("offsets", offsets), ("qid", qid)) if layout is not None]
+    if len(layouts) > 1:
+        bad_value("at most one of mask, offsets and qid", "be given", " and ".join(layouts))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
+    queries = None
+    if qid is not None:
+        lists, ids, queries = _by_query(lists, qid, ids)
     all_ties = {metric.options.get("ties", "stable") for metric in known.values()}
     missing, which, found = 0, [], []
     for members, part, part_ids in _by_length(lists, ids if "trec" in all_ties else None):
@@ -139,7 +151,7 @@ def evaluate(
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
     back = np.argsort(np.concatenate(which))
     values = {name: np.concatenate([part[name] for part in found])[back] for name in chosen}
-    return summarise(values, chosen, bootstrap, seed, confidence, missing=missing)
+    return summarise(values, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
@@ -161,6 +173,21 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
         for name, metric in metrics.items()
         if isinstance(metric, CustomMetric)
     }
+
+
+def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, ...]]:
+    """Group rows by query; return the lists, the document ids in the same order, and the query of each list."""
+    scores, labels, _, offsets, _ = rows.given
+    if offsets is not None or scores.dim() != 1:
+        bad_value("scores", "have one dimension, (rows,), if qid is given", tuple(scores.shape))
+    order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
+    if len(order) != len(scores):
+        bad_value("qid", f"have one query id per row, ({len(scores)},)", order.shape)
+    if ids is not None and np.shape(ids) != order.shape:
+        bad_value("ids", f"have one id per row, ({len(order)},)", np.shape(ids))
+    place = torch.from_numpy(order).to(scores.device)
+    lists = Lists(scores[place], labels[place], None, torch.from_numpy(starts).to(scores.device))
+    return lists, None if ids is None else np.asarray(ids)[order], tuple(map(str, queries.tolist()))
 
 
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:

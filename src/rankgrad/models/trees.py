@@ -59,9 +59,9 @@ class TreeKind(RankerKind):
 
     def check_installed(self) -> None:
         """Raise an `ImportError` if the framework is not installed."""
-        from rankgrad.trees.model import framework
+        from rankgrad.trees.frameworks import import_framework
 
-        framework(self.name)
+        import_framework(self.name)
 
     def fit(
         self,
