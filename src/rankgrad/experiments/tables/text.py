@@ -114,10 +114,10 @@ def markdown(table: "Table") -> str:
     header = [*heads, *(c.metric if c.head == "ours" else f"{c.metric} {c.head}" for c in numbers)]
     lines = [header, [":--"] * len(heads) + ["--:"] * len(numbers)]
     for place, name in enumerate(names):
-        lines.append([*map(_escape_markdown, name), *(_markdown(column.numbers[place]) for column in numbers)])
+        lines.append([*map(escape_markdown, name), *(_markdown(column.numbers[place]) for column in numbers)])
     grid = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    notes = "\n".join(f"- {_escape_markdown(note)}" for note in table.notes)
-    return f"**{_escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
+    notes = "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
+    return f"**{escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
 
 
 def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
@@ -164,9 +164,10 @@ def _probability(p: float | None) -> str:
 
 
 def _markdown(number: NumberText) -> str:
-    text = _escape_markdown(number.text)
+    text = escape_markdown(number.text)
     return (f"**{text}**" if number.strong else text) + number.mark
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Escape the characters that have a meaning in Markdown."""
     return "".join(f"\\{letter}" if letter in "\\|*_`<[" else letter for letter in text)
