@@ -17,7 +17,7 @@ from rankgrad.atomic_files import clear_leftovers, naming, writing
 from rankgrad.data import cache as caches
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.errors import LONGEST_ID
-from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_value
 
 _BLOCK = 1 << 20  # number of values of LETOR text that are formatted at a time
@@ -53,7 +53,7 @@ def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     _check_rows(dataset, "LETOR text")
     if not len(dataset.labels) or not dataset.features.shape[1]:
         bad_value("dataset", "have at least one document and one feature to be written as LETOR text", dataset)
-    if getattr(dataset, "weights", None) is not None:
+    if dataset.weights is not None:
         bad_value("dataset", "have no weights to be written as LETOR text (use write_parquet)", "document weights")
     qids = [_letor_qid(qid) for qid in dataset.qids.tolist()]
     clear_leftovers(path.parent, path.name)
@@ -80,7 +80,7 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         raise ModuleNotFoundError("write_parquet needs pyarrow: pip install 'rankgrad[frames]'") from error
     path = Path(path)
     _check_rows(dataset, "Parquet")
-    weights = getattr(dataset, "weights", None)
+    weights = dataset.weights
     text = dataset.qids.dtype.kind not in "iu"
     types = {"label": pa.float32(), "qid": pa.string() if text else pa.int64()}
     types |= {} if dataset.docids is None else {"docid": pa.string()}
@@ -118,7 +118,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         Dataset(lists=1, documents=2, features=1)
     """
     begun = time.perf_counter()
-    kinds = {"features": np.float32, "labels": np.float32, "offsets": np.int64}
+    kinds = {"features": np.float32, "labels": np.float32, "offsets": np.int64, "weights": np.float32, "rows": np.int64}
     with caches.writing_cache(Path(folder)) as writer:
         for name in caches.ARRAYS:
             array = getattr(dataset, name)
@@ -132,7 +132,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         documents, features = dataset.features.shape
         lists, seconds = len(dataset), time.perf_counter() - begun
         summary = ReadSummary((dataset.name,), 0, documents, documents, lists, features, 0, 0, seconds=seconds)
-        writer.finish(dataset.name, {}, [], summary)
+        writer.finish(dataset.name, {}, [], summary, dataset.feature_names)
 
 
 def _blocks(dataset: Dataset, values: int) -> Iterator[tuple[slice, slice]]:

@@ -14,7 +14,7 @@ from rankgrad.metrics import parse_metric
 
 FORMS = ("quick", "smoke")
 KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
-        "choose", "seeds", "metrics", "refit", "spread", "tests", *FORMS, "notes", "later")  # fmt: skip
+        "choose", "seeds", "metrics", "refit", "spread", "tests", "form", *FORMS, "notes", "later")  # fmt: skip
 DATA_KEYS = ("name", "folder", "binary", "folds", "seeds", "settings", "models", "losses")
 REFIT = ("none", "train+validation")
 SPREAD = ("deviation", "interval")
@@ -55,6 +55,10 @@ def read_fields(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     if found["answers"] is not None:
         with problems.at("answers"):
             one_of("published table", found["answers"], published.names())
+    found["form"] = given.get("form")
+    if found["form"] is not None:
+        with problems.at("form"):
+            one_of("form", found["form"], FORMS)
     found["models"] = models.read_models("models", given.get("models"), problems)
     found["losses"] = models.read_losses("losses", given.get("losses"), problems)
     wanted = [key for key in ("models", "losses") if not found[key]]

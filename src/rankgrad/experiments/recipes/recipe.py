@@ -72,6 +72,7 @@ class Recipe:
     refit: bool  # True: the final runs are trained on the train and validation lists
     spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
+    form: str | None  # "quick" or "smoke" for a reduced recipe, whose numbers are not results; otherwise None
     notes: str  # settings that the paper states, and our choices
     later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet, each with the reason
     raw: Mapping[str, Any]  # content of the file
@@ -83,7 +84,8 @@ class Recipe:
             form: `"quick"` or `"smoke"`.
         """
         one_of("form", form, FORMS)
-        return parse_recipe(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
+        part = self.raw.get(form)
+        return parse_recipe({**merge(_plain(self.raw), part), "form": form} if part else _plain(self.raw), self.name)
 
     def only(self, *labels: str) -> "Recipe":
         """Return the recipe with only some of its data sets. If you also call `reduced`, call `reduced` first.
