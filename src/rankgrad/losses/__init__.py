@@ -16,6 +16,8 @@ target.
 **Numbers.** Half-precision inputs are computed in float32, float64 inputs in float64. Values and gradients are finite
 for finite scores, up to 1e30 in float32.
 
+**Transforms.** Every loss works in `torch.compile(fullgraph=True)` and in `torch.func.vmap` and `grad`.
+
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes
 a loss from a spec, `as_loss(function)` makes a loss from a function. `value_and_grad(loss, scores, labels)` returns
