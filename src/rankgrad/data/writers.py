@@ -157,7 +157,7 @@ def _check_rows(dataset: Dataset, form: str) -> None:
 
 
 def _feature_names(dataset: Dataset) -> Sequence[str]:
-    names: Sequence[str] | None = getattr(dataset, "feature_names", None)
+    names: Sequence[str] | None = dataset.feature_names
     return [f"f{number}" for number in range(1, dataset.features.shape[1] + 1)] if names is None else names
 
 

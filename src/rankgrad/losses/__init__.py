@@ -16,6 +16,8 @@ target.
 **Numbers.** Losses are computed in float64 if the scores are float64, and in float32 if the scores are float32 or in
 half precision. Values and gradients are finite for all finite scores; in float32, for scores from -1e30 to 1e30.
 
+**Transforms.** Every loss works in `torch.compile(fullgraph=True)` and in `torch.func.vmap` and `grad`.
+
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes
 a loss from a spec, `as_loss(function)` makes a loss from a function. `value_and_grad(loss, scores, labels)` returns

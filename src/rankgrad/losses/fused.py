@@ -82,6 +82,8 @@ def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
 
 def _transformed(tensor: Tensor | None) -> bool:
     """Return True for a tensor inside `torch.func.grad`, `vmap` and similar transforms: kernels cannot read it."""
-    if tensor is None or torch.compiler.is_compiling():
+    if tensor is None:
         return False
+    if torch.compiler.is_compiling():
+        return bool(torch._C._are_functorch_transforms_active())
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

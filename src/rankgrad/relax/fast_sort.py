@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rankgrad.errors import one_of
 from rankgrad.metrics.sort_order import inverse, order
+from rankgrad.relax.operators import register
 from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 
@@ -68,23 +69,26 @@ def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 
     In each block B the result is `z_i - mean_B(z) + mean_B(w)`. So the ranks are also exact for scores of 1e30.
     """
-    owner = _blocks(z, w, real, _mean)
+    owner = _blocks(z, w, real, False)
     return _apart(z, owner, _mean) + _spread(_mean(w, owner), owner)
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
     """Return the log of the projection by KL divergence; in block B it is `z_i - logsumexp_B(z) + logsumexp_B(w)`."""
-    owner = _blocks(z, w, real, _logsumexp)
+    owner = _blocks(z, w, real, True)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
-@torch.no_grad()
-def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
-    """Pool adjacent violators of FastSort until none remain; return the block number of each entry, `(..., n)`.
+def _blocks(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
+    """Return the number of the block of each entry, from 0 in each list, `(..., n)`."""
+    z, w, real = torch.broadcast_tensors(z.detach(), w.detach(), real)
+    blocks: Tensor = _pooled_blocks(z, w, real, entropic)
+    return blocks
 
-    Blocks are numbered across all lists. Every pass merges all runs of violators in all lists, so few passes are
-    needed.
-    """
+
+def _pool_violators(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
+    """Pool adjacent violators until no violators remain. A pass merges all runs of violators, so there are few."""
+    pool = _logsumexp if entropic else _mean
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
@@ -105,8 +109,16 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, pool: Any) -> Tensor:
         starts = starts & ~merge
 
 
+# The number of passes depends on the scores. `torch.compile` and `vmap` cannot trace such a loop.
+_pooled_blocks = register(
+    "pooled_blocks(Tensor z, Tensor w, Tensor real, bool entropic) -> Tensor",
+    _pool_violators,
+    lambda z, w, real, entropic: torch.empty_like(z, dtype=torch.int64, memory_format=torch.contiguous_format),
+)
+
+
 def _number(starts: Tensor) -> Tensor:
-    return (starts.reshape(-1).long().cumsum(0) - 1).reshape(starts.shape)
+    return starts.long().cumsum(-1) - 1
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
@@ -117,26 +129,26 @@ def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the largest value of each FastSort block, `(entries,)`, without a gradient."""
-    flat = values.detach().reshape(-1)
-    return torch.zeros_like(flat).scatter_reduce(0, owner.reshape(-1), flat, "amax", include_self=False)
+    """Return the largest value of each FastSort block, `(..., n)`, without a gradient; entries after the last block are 0."""
+    values = values.detach()
+    return torch.zeros_like(values).scatter_reduce(-1, owner, values, "amax", include_self=False)
 
 
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the mean of each FastSort block, `(entries,)`; entries after the last block are not used."""
-    flat = torch.zeros(values.numel(), dtype=values.dtype, device=values.device)
-    total = flat.index_add(0, owner.reshape(-1), values.expand_as(owner).reshape(-1))
-    count = flat.index_add(0, owner.reshape(-1), torch.ones_like(flat))
+    """Return the mean of each FastSort block, `(..., n)`; entries after the last block are 0."""
+    values = values.expand_as(owner)
+    total = torch.zeros_like(values).scatter_add(-1, owner, values)
+    count = torch.zeros_like(values).scatter_add(-1, owner, torch.ones_like(values))
     return total / count.clamp(min=1)
 
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
-    """Return logsumexp over each FastSort block, `(entries,)`."""
+    """Return the log of the sum of exponentials of each FastSort block, `(..., n)`; entries after the last block are 0."""
     values = values.expand_as(owner)
-    flat, index, top = values.reshape(-1), owner.reshape(-1), _highest(values, owner)
-    total = torch.zeros_like(flat).index_add(0, index, (flat - top[index]).exp())
+    top = _highest(values, owner)
+    total = torch.zeros_like(values).scatter_add(-1, owner, (values - _spread(top, owner)).exp())
     return top + torch.where(total > 0, total, 1.0).log()
 
 
 def _spread(blocks: Tensor, owner: Tensor) -> Tensor:
-    return blocks[owner.reshape(-1)].reshape(owner.shape)
+    return blocks.gather(-1, owner)

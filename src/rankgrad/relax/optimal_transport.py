@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rankgrad.errors import bad_value
 from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
+from rankgrad.relax.sinkhorn_rounds import log_factors
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,7 @@ class optimal_transport(Relaxation):
         cost = (target[..., :, None] - unit_interval(scores, mask)[..., None, :]) ** 2
         lowest = torch.finfo(scores.dtype).min
         kernel = torch.where(pairs, -cost / self.temperature, lowest)
-        row, column = torch.zeros_like(scores), torch.zeros_like(scores)
-        for _ in range(self.rounds):
-            column = torch.where(mask, -(kernel + row[..., :, None]).logsumexp(-2), 0.0)
-            row = torch.where(rows, -(kernel + column[..., None, :]).logsumexp(-1), 0.0)
+        row, column = log_factors(kernel, rows, mask, self.rounds)
         return torch.where(pairs, (kernel + row[..., :, None] + column[..., None, :]).exp(), 0.0)
 
 

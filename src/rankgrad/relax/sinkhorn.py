@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_value
+from rankgrad.relax.sinkhorn_rounds import factors
 
 
 def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
@@ -42,12 +43,5 @@ def scale(matrix: Tensor, rounds: int) -> Tensor:
     """Return the matrix after one or more rounds of Sinkhorn scaling; each round scales columns, then rows."""
     # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
     with torch.autocast(matrix.device.type, enabled=False):
-        row = (matrix.sum(-1) > 0).to(matrix.dtype)  # (..., n): u of diag(u) matrix diag(v)
-        for _ in range(rounds):
-            column = _reciprocal((matrix.mT @ row[..., None]).squeeze(-1))
-            row = _reciprocal((matrix @ column[..., None]).squeeze(-1))
+        row, column = factors(matrix, rounds)  # u and v of diag(u) matrix diag(v)
         return row[..., :, None] * matrix * column[..., None, :]
-
-
-def _reciprocal(sums: Tensor) -> Tensor:
-    return torch.where(sums > 0, 1.0 / torch.where(sums > 0, sums, 1.0), 0.0)

@@ -1,10 +1,12 @@
 """SoftRank: the exact distribution of each document's rank if scores have Gaussian noise."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from rankgrad.relax.operators import one_node, register
 from rankgrad.relax.relaxation import Relaxation, check_positive
 
 
@@ -39,10 +41,49 @@ class soft_rank(Relaxation):
         beats = 0.5 * torch.erfc((scores[..., None, :] - scores[..., :, None]) / (2.0 * self.sigma))  # (..., i, j)
         same = torch.eye(n, dtype=torch.bool, device=scores.device)
         beats = torch.where(mask[..., :, None] & ~same, beats, 0.0)
-        first = torch.arange(n, device=scores.device)[:, None] == 0
-        chances = first.to(scores.dtype) + 0.0 * scores[..., None, :]  # (..., r, j), in the graph also for n = 0
-        for i in range(n):
-            beaten = beats[..., i, None, :]
-            fallen = torch.nn.functional.pad(chances[..., :-1, :], (0, 0, 1, 0))
-            chances = chances * (1.0 - beaten) + fallen * beaten
+        chances = _chances_op(beats) if one_node() else _chances(beats)
         return torch.where(mask[..., None, :], chances, 0.0)
+
+
+def _chances(beats: Tensor) -> Tensor:
+    """Return the probability of each rank, `(..., r, j)`."""
+    *_, last = _steps(beats)
+    return last
+
+
+def _steps(beats: Tensor) -> Iterator[Tensor]:
+    """Yield the probabilities of ranks among no other documents, then among the first document, the first two, ..."""
+    first = torch.arange(beats.shape[-1], device=beats.device)[:, None] == 0
+    chances = first.to(beats.dtype) + 0.0 * beats  # in the graph also for n = 0
+    yield chances
+    for i in range(beats.shape[-2]):
+        beaten = beats[..., i, None, :]
+        fallen = torch.nn.functional.pad(chances[..., :-1, :], (0, 0, 1, 0))
+        chances = chances * (1.0 - beaten) + fallen * beaten
+        yield chances
+
+
+def _by_beats(beats: Tensor, chances: Tensor, by_chances: Tensor) -> Tensor:
+    """Return the gradient with respect to `beats`. The steps are computed again, so that `chances` is not used."""
+    result = torch.zeros_like(beats)
+    *before, _ = _steps(beats)
+    for i, chances in reversed([*enumerate(before)]):
+        beaten = beats[..., i, None, :]
+        risen = torch.nn.functional.pad(by_chances[..., 1:, :], (0, 0, 0, 1))
+        fallen = torch.nn.functional.pad(chances[..., :-1, :], (0, 0, 1, 0))
+        result[..., i, :] = (by_chances * (fallen - chances)).sum(-2)
+        by_chances = by_chances * (1.0 - beaten) + risen * beaten
+    return result
+
+
+# `torch.compile` would copy every step into its graph, and would need minutes for a list of a hundred documents.
+_chances_op = register(
+    "rank_chances(Tensor beats) -> Tensor",
+    _chances,
+    torch.empty_like,
+    backward=register(
+        "rank_chances_backward(Tensor beats, Tensor chances, Tensor by_chances) -> Tensor",
+        _by_beats,
+        lambda beats, *_: torch.empty_like(beats),
+    ),
+)

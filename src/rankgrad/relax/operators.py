@@ -1,0 +1,58 @@
+"""Register functions of lists as PyTorch operators: `torch.compile` sees one node, and `vmap` runs one batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_library = torch.library.Library("rankgrad", "FRAGMENT")
+
+
+def one_node() -> bool:
+    """Return True in code that `torch.compile` traces outside of `torch.func`, which needs the derivatives of steps."""
+    return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+
+
+def register(
+    schema: str, function: Callable[..., Any], fake: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Register a function of tensors whose leading dimensions are lists; return the operator.
+
+    Args:
+        schema: name, arguments and results, as in `torch.library.define`; tensors come before all other arguments.
+        function: function that computes the results; it must not change its arguments.
+        fake: function of the same arguments that returns empty tensors of the right shapes.
+        backward: operator that computes the gradient with respect to the first argument, from all tensors among the
+            arguments, the results, and the gradients of the results. None if the results have no gradient.
+    """
+    name = f"rankgrad::{schema.partition('(')[0]}"
+    _library.define(schema)
+    _library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(name, fake, lib=_library)
+    operator: Callable[..., Any] = getattr(torch.ops.rankgrad, name.removeprefix("rankgrad::")).default
+
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        results = (output,) if isinstance(output, Tensor) else output
+        ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)), *results)
+        ctx.others = len(inputs) - 1
+
+    def derivative(ctx: Any, *upstream: Tensor) -> tuple[Any, ...]:
+        assert backward is not None
+        return (backward(*ctx.saved_tensors, *upstream), *(None,) * ctx.others)
+
+    def batched(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        """Move the dimension of `vmap` to the front, where it is one more dimension of lists."""
+        moved = []
+        for argument, dimension in zip(arguments, dimensions, strict=True):
+            if isinstance(argument, Tensor):
+                shape = (info.batch_size, *argument.shape)
+                argument = argument.expand(shape) if dimension is None else argument.movedim(dimension, 0)
+            moved.append(argument)
+        results = operator(*moved)
+        return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
+
+    if backward is not None:
+        torch.library.register_autograd(name, derivative, setup_context=remember, lib=_library)
+    torch.library.register_vmap(name, batched, lib=_library)
+    return operator
