@@ -129,7 +129,7 @@ def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the largest value of each FastSort block, `(..., n)`, without a gradient; entries after the last block are 0."""
+    """Return the largest value of each FastSort block, `(..., n)`, without a gradient; other entries are 0."""
     values = values.detach()
     return torch.zeros_like(values).scatter_reduce(-1, owner, values, "amax", include_self=False)
 
@@ -143,7 +143,7 @@ def _mean(values: Tensor, owner: Tensor) -> Tensor:
 
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the log of the sum of exponentials of each FastSort block, `(..., n)`; entries after the last block are 0."""
+    """Return the log-sum-exp of each FastSort block, `(..., n)`; entries after the last block are 0."""
     values = values.expand_as(owner)
     top = _highest(values, owner)
     total = torch.zeros_like(values).scatter_add(-1, owner, (values - _spread(top, owner)).exp())
