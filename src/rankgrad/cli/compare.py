@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.table_options import TableOptions
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -18,6 +20,7 @@ _ID = 14  # maximum number of characters of a document id, so that two lists fit
 
 
 def compare(
+    table: TableOptions,
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
@@ -53,7 +56,11 @@ def compare(
 
     def found() -> None:
         nonlocal source
-        source = _kept(a, b) if data is None else DataSource(data, fold, data_root, missing=missing)
+        if data is None:
+            source = _kept(a, b)
+        else:
+            source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
+            source = source.with_columns_of(a)
         source.check()
 
     together(
@@ -71,7 +78,7 @@ def compare(
             "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
         )
     with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(ours.features))
+        parts = source.hold_out(source.read(ours))
     if split not in parts and not (source.is_single and data):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
@@ -104,7 +111,8 @@ def _same(source: "DataSource") -> tuple[Any, ...]:
     """Return the values that determine the lists of a source; two sources with equal values have the same lists."""
     found = source.absolute()
     root = None if found.root is None else Path(found.root).resolve()
-    return found.data, source.fold, root, source.missing, source.holdout, source.seed
+    table = (source.columns, source.regroup)
+    return found.data, source.fold, root, source.missing, source.holdout, source.seed, *table
 
 
 def _label(source: "DataSource") -> str:

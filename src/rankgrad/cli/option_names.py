@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-_RENAMED = {"root": "data_root", "set": "others"}  # parameter of the command, by the name in messages
+_RENAMED = {"root": "data_root", "set": "others", "qid": "query"}  # parameter of the command, by the name in messages
 _READER = "convert"  # command with all options of the reader of LETOR files
 _options: dict[str, Any] = {}  # options of the command that runs, by name in messages
 _reader: dict[str, Any] = {}  # options of the command `convert`

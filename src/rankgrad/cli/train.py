@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.argument_checks import is_first
+from rankgrad.cli.table_options import TableOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +41,9 @@ def _help_all(context: typer.Context, wanted: bool) -> None:
 
 def train(
     context: typer.Context,
+    table: TableOptions,
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
-    data: Annotated[str | None, typer.Option(help="Data set name, folder or LETOR file.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set name, folder, LETOR file or table.")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
@@ -143,7 +145,7 @@ def train(
         # A resumed run keeps the lists that it held out. If the seed is not a number, a later check raises an error.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
-        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
+        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
     elif source is not None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)

@@ -1,10 +1,13 @@
 """`rankgrad tune`: searches for good settings for a data set, and saves the best model."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from rankgrad.cli.table_options import TableOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +27,8 @@ def _option(help: str, default: str = "", kind: str | None = None, *names: str) 
 
 
 def tune(
-    data: Annotated[str, typer.Option(help="Data set name, folder or LETOR file.", show_default=False)],
+    table: TableOptions,
+    data: Annotated[str, typer.Option(help="Data set name, folder, LETOR file or table.", show_default=False)],
     model: Annotated[str, _option("Ranker; options in its spec are fixed", "mlp")] = "mlp",
     loss: Annotated[str | None, _option("Loss", "default loss of the model")] = None,
     budget: Annotated[int, _option("Number of settings to try", "40")] = 40,
@@ -61,6 +65,7 @@ def tune(
 
     kept = dict(pair("set", text, parse_value) for text in fix or ())
     source = DataSource(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
+    source = replace(source, columns=table.columns(), regroup=table.regroup)
     source = source if overwrite else _as_begun(source, out)
     kind, given = (
         kind_or_default(model),
@@ -137,8 +142,6 @@ def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
     """Return the source. Its seed becomes None if the folder has a search of version 0.1, which recorded no seed."""
-    from dataclasses import replace
-
     from rankgrad.atomic_files import read_json
 
     path = out / TRIALS / "search.json"
@@ -149,10 +152,9 @@ def _as_begun(source: "DataSource", out: Path) -> "DataSource":
 def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
     """Return the values that must be equal to resume a search. They do not include the budget."""
     import json
-    from dataclasses import asdict
 
     settings = {**search.kind.defaults, **search.base}
-    lists = {name: value for name, value in asdict(source).items() if name != "seed" or value is not None}
+    lists = {name: value for name, value in source.to_json().items() if name != "seed" or value is not None}
     record = {"settings": settings, "space": search.space, "seed": search.seed, "data": lists}
     return dict(json.loads(json.dumps(record)))
 

@@ -2,6 +2,7 @@
 
 import mmap
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.context import get_spawning_popen
 from typing import Any, NamedTuple
@@ -149,6 +150,23 @@ class Dataset:
             weights=None if self.weights is None else self.weights[rows],
             rows=None,
         )
+
+    def select_features(self, names: Sequence[str] | None) -> "Dataset":
+        """Return the data set with the features of these names, in this order. A name that is missing is an error.
+
+        If the names of this data set are unknown, or `names` is None, the data set is returned unchanged.
+
+        Args:
+            names: names of features, for example those of a model.
+        """
+        if names is None or self.feature_names is None or tuple(names) == self.feature_names:
+            return self
+        places = {name: place for place, name in enumerate(self.feature_names)}
+        if missing := [name for name in names if name not in places]:
+            more = "" if len(missing) == 1 else f" and {len(missing) - 1} more"
+            bad_value("features", f"contain {names[0]!r} to {names[-1]!r}", f"no feature {missing[0]!r}{more}")
+        columns = [places[name] for name in names]
+        return replace(self, features=self.features[:, columns], feature_names=tuple(names))
 
     def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return one value per document in the order of the rows of the file.

@@ -73,9 +73,10 @@ class TrainedModel(ABC):
         """Return metrics on labelled lists, with confidence intervals and the value of each list.
 
         Args:
-            data: labelled lists.
+            data: labelled lists. If the features of data and model have names, their order may differ.
             metrics: specs or objects of the metrics.
         """
+        data = data.select_features(self.feature_names)
         return evaluate(self.score(data.features, data.offsets), np.asarray(data.labels), metrics, offsets=data.offsets)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
