@@ -2,14 +2,12 @@
 
 import sys
 from importlib import import_module
-from inspect import signature
 from typing import Annotated
 
 import typer
 
 from rankgrad.cli import shared_options
 from rankgrad.cli.option_names import as_typed, names_of
-from rankgrad.cli.table_options import with_table_options
 from rankgrad.cli.terminal_text import shown
 
 # Commands, in the order in which a new user needs them. Each module has a function of the same name.
@@ -51,8 +49,6 @@ def _start(
 for _command in COMMANDS:
     _name = _command.replace("-", "_")
     _function = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
-    if "table" in signature(_function).parameters:
-        _function = with_table_options(_function)
     app.command(_command)(shared_options.with_shared_options(_function))
 
 

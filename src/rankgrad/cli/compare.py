@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +19,7 @@ DEFAULT = ["nDCG@10"]
 _ID = 14  # maximum number of characters of a document id, so that two lists fit in 80 columns
 
 
+@with_table_options
 def compare(
     table: TableOptions,
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rankgrad.data.read_summary import ReadSummary
 
 
+@with_table_options
 def convert(
     table: TableOptions,
     files: Annotated[

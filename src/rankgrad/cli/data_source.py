@@ -152,7 +152,7 @@ class DataSource:
         write_json(folder / KEPT, self.absolute().to_json(), seal=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that determine the data, as JSON values. Options of tables occur only if they are given."""
+        """Return the options that determine the data, as JSON values. Options of tables only if they are given."""
         found = asdict(self)
         del found["format"]
         columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.cli.terminal_tables import METRICS, print_metrics
 
 
+@with_table_options
 def evaluate(
     table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],

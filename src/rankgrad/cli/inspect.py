@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rankgrad.data.inspection import Inspection, Overview
@@ -16,6 +16,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
 
 
+@with_table_options
 def inspect(
     table: TableOptions,
     data: str = typer.Argument(..., help="Data set name, folder with a train file, LETOR file, table or cache."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ROWS = 16_384  # number of documents per block
 
 
+@with_table_options
 def predict(
     table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],

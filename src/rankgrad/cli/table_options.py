@@ -43,6 +43,15 @@ class TableOptions:
         return Columns(self.label, self.query, features, _names(self.drop or ()), self.docid, self.weight)
 
 
+def help_all(context: typer.Context, wanted: bool) -> None:
+    """Print the help of a command with its hidden options."""
+    if wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 def _names(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
@@ -51,15 +60,22 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a table to a command; the command gets them as the argument `table`."""
     added: dict[str, tuple[Any, Any]] = {}
     for name, help in _HELP.items():
-        option = typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, metavar="<str>")
+        option = typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, metavar="<str>", hidden=True)
         added[name] = (Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option], None)
-    regroup = typer.Option("--regroup", help="Accept the rows of a query in any order.", rich_help_panel=PANEL)
+    regroup = typer.Option(
+        "--regroup", help="Accept the rows of a query in any order.", rich_help_panel=PANEL, hidden=True
+    )
     added["regroup"] = Annotated[bool, regroup], False
+    takes = [*added]
+    if "help_all" not in signature(command).parameters:
+        text = "Also show the options of tables."
+        show = typer.Option("--help-all", help=text, is_eager=True, callback=help_all)
+        added["help_all"] = Annotated[bool, show], False
 
     @wraps(command)
     def run(**given: Any) -> None:
-        table = TableOptions(**{name: given.pop(name) for name in added})
-        command(table=table, **given)
+        table = TableOptions(**{name: given.pop(name) for name in takes})
+        command(table=table, **{name: value for name, value in given.items() if name not in added})
 
     own = [each for each in signature(command).parameters.values() if each.name != "table"]
     parameters = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.argument_checks import is_first
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,19 +31,12 @@ def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool 
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
-def _help_all(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        for parameter in context.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
+@with_table_options
 def train(
     context: typer.Context,
     table: TableOptions,
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
-    data: Annotated[str | None, typer.Option(help="Data set name, folder, LETOR file or table.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set, folder, LETOR file or table.")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
@@ -124,7 +117,7 @@ def train(
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=_help_all)
+        bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
     """Train a ranker, keep the best epoch on validation, evaluate it on test.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.table_options import TableOptions
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +26,10 @@ def _option(help: str, default: str = "", kind: str | None = None, *names: str) 
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
 
+@with_table_options
 def tune(
     table: TableOptions,
-    data: Annotated[str, typer.Option(help="Data set name, folder, LETOR file or table.", show_default=False)],
+    data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
     model: Annotated[str, _option("Ranker; options in its spec are fixed", "mlp")] = "mlp",
     loss: Annotated[str | None, _option("Loss", "default loss of the model")] = None,
     budget: Annotated[int, _option("Number of settings to try", "40")] = 40,

@@ -23,7 +23,6 @@ from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.data.tables.files import TableFile, open_table
-from rankgrad.data.tables.transpose import write_rows
 
 _log = logging.getLogger(__name__)
 
@@ -320,6 +319,8 @@ def _fill_rows(
     row: int,
 ) -> int:
     """Write the features of a batch; a missing value is an error if `fill` is None. `row` is for messages."""
+    from rankgrad.data.tables.transpose import write_rows
+
     bad, rows = write_rows(batch, chosen.features, matrix, first, place, 0.0 if fill is None else fill)
     if fill is None and bad.any():
         column = int(np.flatnonzero(bad)[np.argmin(rows[bad > 0])])
