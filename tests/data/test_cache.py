@@ -182,7 +182,7 @@ def test_arrays_that_lie_are_refused(source, folder, name, array, message):
     with pytest.raises(CacheError) as caught:
         open_cache(folder)
     assert str(caught.value).startswith(f"{folder}: {message}")
-    assert str(caught.value).endswith("; expected a folder that `rankgrad convert` or `read_letor` wrote")
+    assert str(caught.value).endswith("; expected a folder that `rankgrad convert`, `read_letor` or `read_table` wrote")
     assert_same(read_letor(source, cache=folder), read_letor(source))
 
 
