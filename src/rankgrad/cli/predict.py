@@ -37,6 +37,7 @@ def predict(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.json_output import messages
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
 
@@ -65,7 +66,7 @@ def predict(
     with _output(out) as write, telling():
         seen = _score(scorer, source, format, tag, write)
     if out != "-":
-        typer.echo(f"{seen:,} scores: {out}")
+        messages().print(f"{seen:,} scores: {out}", markup=False)
 
 
 def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, write: Callable[[str], object]) -> int:
@@ -101,11 +102,13 @@ def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterato
     """Yield the lists to score, in blocks; show a progress bar on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from rankgrad.cli.shared_options import options
     from rankgrad.cli.terminal_text import screen
     from rankgrad.data.letor.chunks import stream_letor
 
+    silent = options.quiet or not sys.stderr.isatty()
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=screen(stderr=True), transient=True, disable=silent) as bar:
         if source.is_cache:
             yield bar.track(*_cached(source.data, model.features))
             return
