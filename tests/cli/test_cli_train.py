@@ -316,7 +316,7 @@ def test_lists_name_everything():
     whole = rankgrad("list")
     for name in ("losses", "models", "metrics", "datasets"):
         assert f"rankgrad list {name}" in whole
-    assert complaints("list", "loses")[0].endswith("'losses', 'models', 'metrics', 'datasets'; got 'loses'")
+    assert complaints("list", "loses")[0].endswith("'losses', 'models', 'metrics', 'datasets', 'recipes'; got 'loses'")
 
 
 def test_complaints_are_lines_on_standard_error(tmp_path):

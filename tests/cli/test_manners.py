@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from rankgrad.cli import app, main
 from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.overwrite import remove_run
+from rankgrad.experiments import load_recipe
 
 TINY = "synthetic:lists=40,features=12"
 LETOR = "".join(f"{row % 3} qid:{row // 4} 1:{row % 5} 2:{row % 7}\n" for row in range(80))
@@ -237,3 +238,28 @@ def test_messages_name_options_as_they_are_typed(tmp_path, monkeypatch, main_her
     assert "or rankgrad convert --no-docids" in told  # train has no such option
     told = complaint("train", "--data", "synthetic:lists=0,seed=1", "--out", "a")
     assert "--seed" not in told  # a spec is text of the user
+
+
+def test_recipes_are_listed_with_their_data_sets():
+    found = {row["recipe"]: row["data sets"] for row in json.loads(run_here("list", "recipes", "--json"))}
+    assert found["smoothi-table1"] == "MQ2007, MQ2008, WEB30K, YLTR"
+    assert "WEB30K-b" in found["softmax-table1"]
+    for name in ("smoothi-table1", "softmax-table1"):
+        assert found[name].split(", ") == [source.label for source in load_recipe(name).data]
+    assert "rankgrad list recipes" in run_here("list")
+
+
+def test_every_list_is_json():
+    for name in ("losses", "models", "metrics", "datasets"):
+        rows = json.loads(run_here("list", name, "--json"))
+        assert rows
+        assert all(isinstance(row, dict) for row in rows)
+
+
+def test_convert_and_export_print_json(tmp_path, run):
+    (tmp_path / "a.txt").write_text(LETOR)
+    found = json.loads(run_here("convert", tmp_path / "a.txt", tmp_path / "cache", "--json"))
+    assert (found["documents"], found["lists"], found["cached"]) == (80, 20, False)
+    found = json.loads(run_here("export", run, tmp_path / "model.pt2", "--json"))
+    assert found["bytes"] == (tmp_path / "model.pt2").stat().st_size
+    assert 0 <= found["difference"] <= found["tolerance"]

@@ -8,7 +8,7 @@ from paths import ROOT, SOURCE
 MODULES = sorted(SOURCE.rglob("*.py"))
 PAGES = [
     *(ROOT / "docs").rglob("*.md"),
-    *(ROOT / "recipes").glob("*"),
+    *(SOURCE / "recipes").glob("*"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 FIRST_WORDS = re.compile(r"(What|Where|Which|How|Whether|Who|When)\b")

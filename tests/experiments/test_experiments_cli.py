@@ -1,5 +1,6 @@
 """`rankgrad experiment` as typed: its output and its exit status."""
 
+import json
 import os
 import re
 import shutil
@@ -47,6 +48,26 @@ def test_experiment_shows_the_table_and_the_next_command(recipe_file, whole, tmp
     assert "2 final cells" in told.stdout
     assert Path("results/tiny-smoke/recipe.yaml").is_file()
     assert "Smoke run (--smoke): a short test of the recipe, not a result." in told.output
+
+
+@pytest.mark.usefixtures("_no_processes")
+def test_overwrite_runs_the_cells_again_and_json_is_all_of_standard_output(recipe_file, tmp_path):
+    other = "synthetic:lists=30,features=11"
+    recipe_file.write_text(yaml.safe_dump({**RECIPE, "data": [TINY, other], "trials": 1}))
+    command = ("experiment", recipe_file, "--out", tmp_path / "out", "--json")
+    first = invoke(*command)
+    found = json.loads(first.stdout)
+    assert [table["data"] for table in found["tables"]] == [TINY, other]
+    assert (found["failed"], found["results"]) == ({}, str(tmp_path / "out"))
+    assert "12 cells" not in first.stdout
+    ended = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "cells").iterdir()}
+    assert invoke(*command).stderr.count(": nDCG@10") == 0  # all cells are done
+    again = invoke(*command, "--overwrite", "--only", TINY)
+    assert again.stderr.count(": nDCG@10") == len(ended) / 2 / 2  # one of two data sets; two files per cell
+    newer = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "cells").iterdir()}
+    assert newer.keys() == ended.keys()
+    assert sum(newer[name] != ended[name] for name in newer) == len(ended) / 2
+    assert json.loads(again.stdout)["tables"] == found["tables"][:1]
 
 
 @pytest.mark.usefixtures("_no_processes")

@@ -2,15 +2,16 @@
 
 import pytest
 import yaml
-from paths import ROOT, SHARED
+from paths import ROOT, SHARED, SOURCE
 from small_recipe import finish
 
 from rankgrad.experiments import load_recipe, parse_recipe
 from rankgrad.experiments.recipes import data_sets
+from rankgrad.experiments.recipes.shipped import find_recipe, shipped_recipes
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.tables import published
 
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+RECIPES = sorted((SOURCE / "recipes").glob("*.yaml"))
 DATA = SHARED / "data"
 
 NAMES = {
@@ -24,7 +25,7 @@ every_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.st
 
 def test_every_table_and_figure_has_its_recipe():
     assert {path.stem for path in RECIPES} >= NAMES | {"mq2008-study"}  # the last is no paper's, but ours
-    said = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+    said = (SOURCE / "recipes" / "README.md").read_text(encoding="utf-8")
     assert all(f"({path.name})" in said for path in RECIPES)
 
 
@@ -72,13 +73,13 @@ STUDIES = {"mq2008-study": ["mq2008-study"], "learndcg": [f"learndcg-rq{number}"
 
 @pytest.mark.parametrize(("packed", "name"), [(packed, name) for packed in STUDIES for name in STUDIES[packed]])
 def test_the_studies_in_the_docs_are_whole(packed, name):
-    found = read_results(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load_recipe(ROOT / "recipes" / f"{name}.yaml"))
+    found = read_results(ROOT / "docs" / "studies" / f"{packed}.tar.xz", load_recipe(name))
     assert found.final()
     assert not found.missing  # a recipe that changed has cells that nobody ran
 
 
 def test_a_loss_may_have_its_own_form_of_the_ranker():
-    made = load_recipe(ROOT / "recipes" / "neuralndcg-table3.yaml")
+    made = load_recipe("neuralndcg-table3")
     found = {(cell.data, cell.loss): cell.settings for cell in made.cells_to_tune()}
     assert found["WEB30K", "NeuralNDCG@5"]["model"] == "neuralndcg-web30k"
     assert found["Istella", "NeuralNDCG-T@max"]["model"] == "neuralndcg-istella"
@@ -87,7 +88,7 @@ def test_a_loss_may_have_its_own_form_of_the_ranker():
 
 
 def test_a_data_set_says_what_differs_for_its_trees():
-    made = load_recipe(ROOT / "recipes" / "softmax-table1.yaml")
+    made = load_recipe("softmax-table1")
     found = {(cell.data, cell.binary, cell.loss): cell.settings for cell in made.final_cells() if cell.model != "MLP"}
     sizes = ("learning_rate", "trees", "patience", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
     said = {key: [settings[name] for name in sizes] for key, settings in found.items()}
@@ -102,8 +103,23 @@ def test_a_data_set_says_what_differs_for_its_trees():
 def test_the_sample_has_a_validation_part_held_out():
     if not (DATA / "MSLR-sample").is_dir():
         pytest.skip("needs ../shared/data/MSLR-sample")
-    made = load_recipe(ROOT / "recipes" / "softmax-table1.yaml").reduced("quick")
+    made = load_recipe("softmax-table1").reduced("quick")
     assert made.available(DATA) == (["MSLR-sample", "MSLR-sample-b"], {})
     splits = data_sets.read_cell_data("MSLR-sample", root=DATA)
     assert splits.validation is not None
     assert (len(splits.train), len(splits.validation)) == (35, 8)
+
+
+def test_a_recipe_has_a_name_and_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ours = SOURCE / "recipes" / "smoothi-table1.yaml"
+    assert find_recipe("smoothi-table1") == ours
+    assert find_recipe("recipes/smoothi-table1.yaml") == ours  # their place in version 0.1
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "smoothi-table1.yaml").write_text("title: mine")
+    assert find_recipe("recipes/smoothi-table1.yaml").read_text() == "title: mine"  # a file is used first
+    assert find_recipe("smoothi-table1") == ours
+    for wrong in ("smoothi-table", "nowhere/smoothi-table1.yaml", "smoothi-table1.yaml", ""):
+        with pytest.raises(ValueError, match="recipe must be a YAML file or a known name"):
+            find_recipe(wrong)
+    assert set(shipped_recipes()) == {path.stem for path in RECIPES}

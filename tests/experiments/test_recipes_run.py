@@ -3,13 +3,13 @@
 import time
 
 import pytest
-from paths import ROOT
+from paths import ROOT, SOURCE
 from programs import program
 
 from rankgrad.experiments.runs.results import read_results
 
 DATA = ROOT.parent / "shared" / "data"
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+RECIPES = sorted((SOURCE / "recipes").glob("*.yaml"))
 
 pytestmark = pytest.mark.skipif(not (DATA / "MQ2008").is_dir(), reason="MQ2008 is not there")
 
@@ -27,7 +27,7 @@ def experiment(recipe, form, out, jobs):
 
 @pytest.mark.long
 def test_a_recipe_runs(tmp_path):
-    told, _ = experiment(ROOT / "recipes" / "mq2008-study.yaml", "smoke", tmp_path / "out", jobs=1)
+    told, _ = experiment("mq2008-study", "smoke", tmp_path / "out", jobs=1)
     assert "LambdaLoss" in told
     assert "nDCG@10" in told
 

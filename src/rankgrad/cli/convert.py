@@ -1,8 +1,9 @@
 """`rankgrad convert`: converts LETOR text or a table to a cache that opens immediately."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,7 @@ def convert(
     ] = "error",
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
     verify: Annotated[bool, typer.Option("--verify", help="Hash complete files to check an existing cache.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
 
@@ -37,7 +39,7 @@ def convert(
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
     from rankgrad.cli.data_source import telling
-    from rankgrad.cli.terminal_text import screen
+    from rankgrad.cli.json_output import messages, print_json
     from rankgrad.data.letor.reader import read_letor
     from rankgrad.data.tables.files import format_of
     from rankgrad.data.tables.reader import read_columns
@@ -60,11 +62,14 @@ def convert(
             read_columns(tables[0], columns, **options)
         else:
             read_letor(files, features=_width(table, width), docids=docids, **options)
-    console = screen()
-    console.print(str(found[0]), highlight=True, markup=False, soft_wrap=True)
+    size = sum(path.stat().st_size for path in cache.iterdir())
+    if as_json:
+        print_json({"cache": cache, "cache_bytes": size, **asdict(found[0])})
+        return
+    console = messages()
+    console.print(str(found[0]), highlight=True, markup=False)
     done = "is up to date" if found[0].cached else "written"
-    size = sum(path.stat().st_size for path in cache.iterdir()) / 1e6
-    console.print(f"{cache}: {done}, {size:,.1f} MB", markup=False, soft_wrap=True)
+    console.print(f"{cache}: {done}, {size / 1e6:,.1f} MB", markup=False)
 
 
 def _width(table: TableOptions, width: int | None) -> int | None:
@@ -91,7 +96,11 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal, and remove it at the end; yield the function that updates the bar."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    from rankgrad.cli.shared_options import options
+    from rankgrad.cli.terminal_text import screen
+
     columns = (TextColumn("counting, then parsing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, transient=True) as bar:
+    silent = options.quiet or not sys.stderr.isatty()
+    with Progress(*columns, console=screen(stderr=True), transient=True, disable=silent) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.option_names import as_typed
 from rankgrad.cli.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -16,15 +17,20 @@ if TYPE_CHECKING:
     from rankgrad.experiments import Recipe
 
 
+def _names() -> list[str]:
+    from rankgrad.experiments.recipes.shipped import shipped_recipes
+
+    return [*shipped_recipes()]
+
+
 def experiment(
-    recipe: Annotated[Path, typer.Argument(help="A recipe, such as recipes/learndcg-table2.yaml.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(help="Name (see rankgrad list recipes) or file.", show_default=False, autocompletion=_names),
+    ],
     only: Annotated[list[str] | None, typer.Option(help="Run only this data set; repeatable.", metavar="<str>")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run a reduced form of the recipe, which takes minutes.")
-    ] = False,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Run a reduced form of the recipe, which takes seconds.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a reduced form, which takes minutes.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Run a reduced form, which takes seconds.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     jobs: Annotated[
@@ -43,37 +49,49 @@ def experiment(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; replaces the recipe's device.")] = None,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished cells again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
     After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
     the command resumes from OUT.tar.xz, if present.
 
-    Example: `rankgrad experiment recipes/smoothi-table1.yaml --only MQ2008 --quick`
+    Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
+    from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.terminal_text import screen
     from rankgrad.errors import bad_value
     from rankgrad.experiments import load_recipe
     from rankgrad.experiments.runs.results import PACKED, read_results, unpack
     from rankgrad.experiments.runs.results import pack as write_packed
+    from rankgrad.experiments.tables.table import table
 
     if quick and smoke:
         bad_value("form", "be --quick or --smoke", "both")
     if ray is not None and jobs is not None:
         bad_value("jobs", "not be given with --ray, because Ray chooses the number of processes", jobs)
-    console = screen(highlight=False, soft_wrap=True)
+    console = messages(as_json)
     form = "quick" if quick else "smoke" if smoke else None
     whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
-    folder = out or Path("results") / (recipe.stem + (f"-{form}" if form else ""))
+    folder = out or Path("results") / (Path(recipe).stem + (f"-{form}" if form else ""))
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))
     part = _present(whole.only(*only) if only else whole, data_root)
     if packed.is_file() and not folder.exists():
         console.print(f"resuming from {packed}", markup=False)
         unpack(packed, folder)
-    failed = _run(console, whole, part, folder, _pool(ray, jobs, threads), (data_root, device, cache))
-    results = read_results(folder)
-    _report(console, results, [source.label for source in part.data], failed, folder)
+    pool = _pool(ray, jobs, threads)
+    failed = _run(console, whole, part, folder, pool, (data_root, device, cache), overwrite)
+    made = [table(read_results(folder), source.label) for source in part.data]
+    if as_json:
+        failures = {str(cell): error.strip().splitlines()[-1] for cell, error in failed}
+        print_json({"results": folder, "tables": [each.to_dict() for each in made], "failed": failures})
+    else:
+        shown_tables = screen(highlight=False, soft_wrap=True)
+        for each in made:
+            shown_tables.print(each.rich(shown_tables.width))
+    _print_failures(failed, folder)
     if pack:
         count = write_packed(folder, packed)
         console.print(f"packed:  {packed}, {count} results, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
@@ -104,12 +122,18 @@ def _present(recipe: "Recipe", root: str | None) -> "Recipe":
     if not present:
         raise FileNotFoundError("\n".join(missing.values()))
     for label, where in missing.items():
-        typer.echo(shown(f"{label} is left out: {where}"), err=True)
+        typer.echo(shown(f"{label} is left out: {as_typed(where)}"), err=True)
     return recipe.only(*present) if missing else recipe
 
 
 def _run(
-    console: "Console", whole: "Recipe", part: "Recipe", folder: Path, pool: Any, where: tuple[str | None, ...]
+    console: "Console",
+    whole: "Recipe",
+    part: "Recipe",
+    folder: Path,
+    pool: Any,
+    where: tuple[str | None, ...],
+    overwrite: bool,
 ) -> list[tuple[Any, str]]:
     """Run the cells that are not done; return the cells that failed, with their errors."""
     from rankgrad.cli.progress import Progress
@@ -123,6 +147,8 @@ def _run(
     done = None
     try:
         with pool, lock_results(whole, folder), Progress("cells") as progress:
+            if overwrite:
+                _remove(part, folder)
             for step in run_recipe(part, folder, pool.run, root=root, device=device, cache=cache):
                 done = f"{step.done - len(failed)} of {step.total} cells are done"
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)
@@ -131,7 +157,7 @@ def _run(
                 elif step.result is not None:
                     warned |= dict.fromkeys(step.result.warnings)
     except KeyboardInterrupt:
-        typer.echo(f"\nStopped; {done or 'no new cell is done'}. {_again()}", err=True)
+        typer.echo(f"\nStopped; {done or 'no new cell is done'}. {_again(overwrite)}", err=True)
         raise typer.Exit(130) from None
     for warning in warned:
         typer.echo(shown(f"warning: {warning}"), err=True)
@@ -146,18 +172,25 @@ def _line(step: Any) -> str:
     return f"{step.cell}: {name} {value:.4f}, {step.result.seconds:.1f} s"
 
 
-def _again() -> str:
+def _again(overwrite: bool) -> str:
     if Path(sys.argv[0]).name == "rankgrad":
-        return f"To resume: {shlex.join(['rankgrad', *sys.argv[1:]])}"
-    return "To resume, run the same command again."
+        return f"To resume: {shlex.join(['rankgrad', *(word for word in sys.argv[1:] if word != '--overwrite')])}"
+    return f"To resume, run the same command again{' without --overwrite' if overwrite else ''}."
 
 
-def _report(console: "Console", results: Any, data: list[str], failed: list[tuple[Any, str]], folder: Path) -> None:
+def _remove(recipe: "Recipe", folder: Path) -> None:
+    """Remove the results of the recipe's cells. Results of other recipes and data sets stay."""
+    from rankgrad.experiments.runs.results import read_results, result_file
+
+    for found in read_results(folder, recipe).cells:
+        path = result_file(found.cell, folder)
+        path.unlink()
+        path.with_suffix(".npz").unlink(missing_ok=True)
+
+
+def _print_failures(failed: list[tuple[Any, str]], folder: Path) -> None:
     from rankgrad.experiments.runs.results import failure_file
-    from rankgrad.experiments.tables.table import table
 
-    for label in data:
-        console.print(table(results, label).rich(console.width))
     for cell, error in failed:
         why = error.strip().splitlines()[-1]
         typer.echo(shown(f"failed: {cell}: {why} ({failure_file(cell, folder)})"), err=True)

@@ -10,28 +10,30 @@ def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
     format: Annotated[str | None, typer.Option(help="onnx or torch (default: chosen by file extension).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check the file.
 
     The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
     and returns `scores` (lists, n). The check compares these scores with the scores of the model, for inputs of several
-    shapes.
+    shapes. An existing file is replaced.
 
     Example: `rankgrad export runs/a model.onnx`
     """
+    from rankgrad.cli.json_output import messages, print_json
+    from rankgrad.cli.shared_options import one_line
     from rankgrad.models.protocol import EXPORT_TOLERANCE
     from rankgrad.models.registry import load
 
-    try:
+    with one_line(ArithmeticError, effect=f"{out} was not written"):
         done = load(model).export(out, format=format)
-    except ArithmeticError as error:
-        typer.echo(f"rankgrad: {error}; {out} was not written", err=True)
-        raise typer.Exit(1) from None
+    if as_json:
+        found = {"file": out, "format": done.format, "bytes": done.path.stat().st_size, "engine": done.engine}
+        print_json({**found, "shapes": done.shapes, "difference": done.difference, "tolerance": EXPORT_TOLERANCE})
+        return
+    console = messages()
     shapes = ", ".join(f"{lists} x {documents}" for lists, documents in done.shapes)
-    size = done.path.stat().st_size / 1e6
-    typer.echo(
-        f"checked: scores of {done.engine} agree with the model's within {EXPORT_TOLERANCE:g} "
-        f"for shapes {shapes} (lists x documents);"
-    )
-    typer.echo(f"         the largest difference is {done.difference:.1e}")
-    typer.echo(f"{out}: {done.format}, {size:.2f} MB")
+    agree = f"agree with the model's within {EXPORT_TOLERANCE:g}"
+    console.print(f"checked: scores of {done.engine} {agree} for shapes {shapes} (lists x documents);", markup=False)
+    console.print(f"         the largest difference is {done.difference:.1e}")
+    console.print(f"{out}: {done.format}, {done.path.stat().st_size / 1e6:.2f} MB", markup=False)

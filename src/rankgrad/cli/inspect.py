@@ -55,6 +55,7 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from rankgrad.cli.option_names import as_typed
     from rankgrad.cli.terminal_text import screen
 
     console = screen()
@@ -64,11 +65,11 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
     console.print(table)
     console.print()
     for warning in warned:
-        console.print(f"[{_COLOURS['warning']}]warning[/] {escape(warning)}")
+        console.print(f"[{_COLOURS['warning']}]warning[/] {escape(as_typed(warning))}")
     for finding in seen.findings:
         colour = _COLOURS[finding.severity]
         console.print(f"[{colour}]{finding.severity}[/] [bold]{escape(finding.where)}[/]: {escape(finding.what)}")
-        console.print(f"    {escape(finding.do)}", style="dim", highlight=False)
+        console.print(f"    {escape(as_typed(finding.do))}", style="dim", highlight=False)
     if not seen.findings and not warned:
         console.print("[green]No problems found.[/]")
     if any(split.sampled for split in seen.splits):

@@ -1,32 +1,53 @@
-"""`rankgrad list`: prints the known losses, models, metrics or data sets, with descriptions."""
+"""`rankgrad list`: prints the known losses, models, metrics, data sets or recipes, with descriptions."""
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 
+class NameTable(NamedTuple):
+    """Names of one kind: the header and the rows of a table, and notes."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
 def list(
-    what: Annotated[str | None, typer.Argument(help="losses, models, metrics or datasets.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="losses, models, metrics, datasets or recipes.", autocompletion=lambda: [*LISTS]),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the losses, models, metrics or data sets that rankgrad knows by name, with their options.
+    """List the losses, models, metrics, data sets or recipes that rankgrad knows by name, with their options.
 
     Example: `rankgrad list losses`
     """
+    from rankgrad.cli.json_output import print_json
+    from rankgrad.cli.terminal_tables import print_names
     from rankgrad.errors import one_of
 
     if what is None:
+        if as_json:
+            print_json({name: about for name, (about, _) in LISTS.items()})
+            return
         for name, (about, _) in LISTS.items():
             typer.echo(f"rankgrad list {name:9}  {about}")
         return
     one_of("what to list", what.lower(), LISTS)
-    LISTS[what.lower()][1]()
+    tables = LISTS[what.lower()][1]()
+    if as_json:
+        print_json([dict(zip(each.header, row, strict=True)) for each in tables for row in each.rows])
+        return
+    for each in tables:
+        print_names(each.header, each.rows, each.notes)
 
 
-def _losses() -> None:
+def _losses() -> Iterable[NameTable]:
     from rankgrad import losses
-    from rankgrad.cli.terminal_tables import print_names
     from rankgrad.losses.from_text import LISTS as SHARED
 
     rows = []
@@ -41,16 +62,15 @@ def _losses() -> None:
         "Every loss has the option gumbel=N: the mean of the loss over N noisy copies of the scores.",
         "relaxed:metric=AP,operator=neural_sort,... combines any metric with any relaxation of rankgrad.relax.",
     )
-    print_names(("loss", "description", "options"), rows, notes)
+    yield NameTable(("loss", "description", "options"), rows, notes)
 
 
-def _models() -> None:
-    from rankgrad.cli.terminal_tables import print_names
+def _models() -> Iterable[NameTable]:
     from rankgrad.models.registry import kinds
     from rankgrad.rankers import PRESETS
 
     rows = [tuple(line) for kind in kinds() for line in kind.listing()]
-    print_names(("model", "description", "options"), rows)
+    yield NameTable(("model", "description", "options"), rows)
     presets = [
         (name, preset.model, preset.source, _options(preset.options.items())) for name, preset in PRESETS.items()
     ]
@@ -58,11 +78,10 @@ def _models() -> None:
         "Form: name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
         "A preset also uses the training settings of its paper; given settings replace them.",
     )
-    print_names(("preset", "model", "from", "options"), presets, notes)
+    yield NameTable(("preset", "model", "from", "options"), presets, notes)
 
 
-def _metrics() -> None:
-    from rankgrad.cli.terminal_tables import print_names
+def _metrics() -> Iterable[NameTable]:
     from rankgrad.metrics.metric import KINDS, Metric
 
     rows = [
@@ -72,11 +91,10 @@ def _metrics() -> None:
         "Form: name[(option=value, ...)][@k], such as nDCG@10 or \"nDCG(gain='linear')@10\".",
         "The names MRR, MAP, NDCG, Precision and Recall are also accepted. For ARP, lower values are better.",
     )
-    print_names(("metric", "description", "options"), rows, notes)
+    yield NameTable(("metric", "description", "options"), rows, notes)
 
 
-def _datasets() -> None:
-    from rankgrad.cli.terminal_tables import print_names
+def _datasets() -> Iterable[NameTable]:
     from rankgrad.data import datasets
 
     rows = []
@@ -89,14 +107,29 @@ def _datasets() -> None:
         "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
         "synthetic:lists=200,seed=1 sets options of generated data. A folder with a train file also works.",
     )
-    print_names(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
+    yield NameTable(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
 
 
-LISTS: dict[str, tuple[str, Callable[[], None]]] = {
+def _recipes() -> Iterable[NameTable]:
+    from rankgrad.experiments.recipes.shipped import shipped_recipes
+    from rankgrad.experiments.recipes.yaml_file import parse_yaml
+
+    rows = []
+    for name, path in shipped_recipes().items():
+        recipe = parse_yaml(path.read_bytes(), path.name)  # `load_recipe` also checks all settings, which takes longer
+        entries = [{"name": entry} if isinstance(entry, str) else entry for entry in recipe["data"]]
+        labels = (f"{entry.get('name', entry.get('folder'))}{'-b' * bool(entry.get('binary'))}" for entry in entries)
+        rows.append((name, recipe["title"], ", ".join(labels)))
+    notes = ("Run one: rankgrad experiment NAME --only DATASET --quick. A path of a YAML file is also a recipe.",)
+    yield NameTable(("recipe", "title", "data sets"), rows, notes)
+
+
+LISTS: dict[str, tuple[str, Callable[[], Iterable[NameTable]]]] = {
     "losses": ("training objectives of a ranker", _losses),
     "models": ("rankers, and presets from papers", _models),
     "metrics": ("quality measures of a ranker", _metrics),
     "datasets": ("benchmark sets, and generated data", _datasets),
+    "recipes": ("experiments that reproduce tables and figures of papers", _recipes),
 }
 
 

@@ -54,6 +54,7 @@ def predict(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.json_output import messages
     from rankgrad.cli.score_files import FORMATS, format_of_scores, writing_scores
     from rankgrad.data.tables.files import FORMATS as INPUTS
     from rankgrad.errors import bad_value, one_of
@@ -95,7 +96,7 @@ def predict(
         for part in _lists(scorer, source, kind != "scores"):
             writer.write(part, scorer.score(part.features, part.offsets))
     if out != "-":
-        typer.echo(f"{writer.rows:,} scores: {out}")
+        messages().print(f"{writer.rows:,} scores: {out}", markup=False)
 
 
 @contextmanager
@@ -122,10 +123,12 @@ def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterato
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from rankgrad.cli.shared_options import options
     from rankgrad.cli.terminal_text import screen
 
+    silent = options.quiet or not sys.stderr.isatty()
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=screen(stderr=True), transient=True, disable=silent) as bar:
         if source.is_cache or source.regroup:
             yield from bar.track(*_whole(model, source))
         else:

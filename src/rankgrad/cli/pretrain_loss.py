@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rankgrad.surrogate.fidelity import FidelityRow
 
 
@@ -20,6 +22,8 @@ def pretrain_loss(
     seed: Annotated[int, typer.Option(help="Random seed of weights and lists.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train the network that replaces the metric in NeuralLoss, and print how well the network agrees with the metric.
 
@@ -29,6 +33,8 @@ def pretrain_loss(
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
     from rankgrad.cli.argument_checks import check_device, only_run, together
+    from rankgrad.cli.json_output import messages, print_json
+    from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.progress import Progress
     from rankgrad.errors import bad_value
     from rankgrad.surrogate import PretrainSpec, fidelity, pretrain
@@ -38,14 +44,21 @@ def pretrain_loss(
     plan = PretrainSpec(form, grades, lists, epochs, batch, seed)
 
     def is_new() -> None:
-        if (out / LAST).exists() and not resume:
-            bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume to resume it")
+        if overwrite and resume:
+            bad_value("overwrite", "not be given with --resume", "both")
+        if overwrite:
+            check_overwrite(out)
+        elif (out / LAST).exists() and not resume:
+            bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume or --overwrite")
 
     together(plan.check, lambda: check_device(device), is_new)
     chosen = check_device(device)
-    typer.echo(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {chosen}")
+    console = messages(as_json)
+    console.print(f"{form}, {grades} grades: {epochs} epochs of {plan.recipe.lists:,} lists on {chosen}", markup=False)
     try:
         with only_run(out), Progress("epochs") as progress:
+            if overwrite:
+                remove_run(out)
             network = pretrain(
                 plan,
                 out,
@@ -58,12 +71,14 @@ def pretrain_loss(
     except KeyboardInterrupt:
         typer.echo("\nStopped. The same command with --resume resumes after the last complete epoch.", err=True)
         raise typer.Exit(130) from None
-    _print(rows)
-    typer.echo(f"weights: {out}")
-    typer.echo(f"next:    rankgrad train --loss neuralloss:path={shlex.quote(str(out))} ...")
+    _print(rows, console)
+    console.print(f"weights: {out}", markup=False)
+    console.print(f"next:    rankgrad train --loss neuralloss:path={shlex.quote(str(out))} ...", markup=False)
+    if as_json:
+        print_json({"weights": out, "fidelity": [row._asdict() for row in rows]})
 
 
-def _print(rows: "list[FidelityRow]") -> None:
+def _print(rows: "list[FidelityRow]", console: "Console") -> None:
     from rankgrad.cli.terminal_tables import print_names
 
     lines = []
@@ -71,4 +86,4 @@ def _print(rows: "list[FidelityRow]") -> None:
         least = min((row for row in rows if row.length == whole.length), key=lambda row: row.dcg)
         lines.append((str(whole.length), f"{whole.dcg:.4f}", f"{least.dcg:.4f} ({least.shape})", f"{whole.ndcg:.4f}"))
     notes = ("Spearman correlation of the network's value with the exact metric, on lists that it was not trained on.",)
-    print_names(("documents", "with DCG", "worst shape of scores", "with NDCG"), lines, notes)
+    print_names(("documents", "with DCG", "worst shape of scores", "with NDCG"), lines, notes, console)

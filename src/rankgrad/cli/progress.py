@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from rankgrad.cli.shared_options import options
 from rankgrad.cli.terminal_text import screen, shown
 
 
@@ -19,7 +20,7 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> "Progress":
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not options.quiet:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
@@ -39,7 +40,8 @@ class Progress:
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
         if self._bar is None:
-            typer.echo(shown(f"{done}/{total} {text}; {when}"), err=True)
+            if failed or not options.quiet:
+                typer.echo(shown(f"{done}/{total} {text}; {when}"), err=True)
             return
         self._bar.update(self._task, completed=done, total=total, description=when)
         if failed:

@@ -88,8 +88,11 @@ def detail(text: str) -> None:
 
 
 @contextmanager
-def one_line(*errors: type[Exception]) -> Iterator[None]:
-    """Print these errors of a block as one line and end the command with code 1; with `--debug`, raise them."""
+def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
+    """Print these errors of a block as one line and end the command with code 1; with `--debug`, raise them.
+
+    `effect` is the end of the line, such as the file that was not written.
+    """
     try:
         yield
     except errors as error:
@@ -98,5 +101,5 @@ def one_line(*errors: type[Exception]) -> Iterator[None]:
         from rankgrad.cli.option_names import as_typed
         from rankgrad.cli.terminal_text import shown
 
-        typer.echo(f"rankgrad: {shown(as_typed(str(error)))}", err=True)
+        typer.echo(f"rankgrad: {shown(as_typed(str(error)))}{effect and f'; {effect}'}", err=True)
         raise typer.Exit(1) from None

@@ -16,6 +16,7 @@ from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
 from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, read_fields
 from rankgrad.experiments.recipes.search_space import count_draws, draws
+from rankgrad.experiments.recipes.shipped import find_recipe
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.metrics import parse_metric
@@ -218,11 +219,12 @@ class Recipe:
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from a file; all errors in the file are raised as one `RecipeError`.
+    """Read a recipe; all errors in its file are raised as one `RecipeError`.
 
     Args:
-        path: path of a YAML file.
+        path: path of a YAML file, or name of a recipe of the package, such as `smoothi-table1`.
     """
+    path = find_recipe(path)
     return parse_recipe(parse_yaml(Path(path).read_bytes(), str(path)), Path(path).stem, str(path))
 
 

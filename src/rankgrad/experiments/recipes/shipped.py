@@ -1,0 +1,42 @@
+"""Find the recipes of the package by name. They are the YAML files in `rankgrad/recipes`."""
+
+import os
+from pathlib import Path
+
+from rankgrad.errors import bad_value, mistyped
+
+FOLDER = Path(__file__).parents[2] / "recipes"
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the path of each recipe of the package, by name.
+
+    Example:
+        >>> "smoothi-table1" in shipped_recipes()
+        True
+    """
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_recipe(recipe: str | os.PathLike[str]) -> Path:
+    """Return the path of a recipe. An existing file is used first.
+
+    Args:
+        recipe: path of a YAML file, or name of a recipe of the package. `recipes/NAME.yaml` also means this name,
+            because the recipes were in this folder in version 0.1.
+
+    Example:
+        >>> find_recipe("smoothi-table1").name
+        'smoothi-table1.yaml'
+        >>> find_recipe("smothi-table1")
+        Traceback (most recent call last):
+        ValueError: recipe must be a YAML file or a known name; got 'smothi-table1'; did you mean 'smoothi-table1'?
+    """
+    path, known = Path(recipe), shipped_recipes()
+    if path.is_file():
+        return path
+    old = path.parent.name == "recipes" and path.suffix == ".yaml"
+    name = path.stem if old else str(recipe)
+    if name in known:
+        return known[name]
+    bad_value("recipe", "be a YAML file or a known name", mistyped(str(recipe), known, "see rankgrad list recipes"))
