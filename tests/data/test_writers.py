@@ -67,6 +67,14 @@ EVERY_FORM = pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.xz", "
 
 
 @EVERY_FORM
+def test_blocks_and_row_groups_change_nothing(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("rankgrad.data.writers._BLOCK", 7)  # two documents
+    monkeypatch.setattr("rankgrad.data.writers._ROW_GROUP", 7)
+    data = made(documents=11)
+    assert_same(read_back(data, tmp_path / name), data)
+
+
+@EVERY_FORM
 @pytest.mark.parametrize("docids", [True, False])
 @pytest.mark.parametrize("qids", [("a", "7", "c"), (30, 7, -2)])
 def test_what_is_written_is_read(name, docids, qids, tmp_path):

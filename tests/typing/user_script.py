@@ -57,6 +57,10 @@ def with_data(name: str) -> float:
     result = rg.metrics.evaluate(scores, test.labels, ["nDCG@10", "P@1"], offsets=test.offsets)
     assert_type(result, rg.metrics.Evaluation)
     assert_type(result["nDCG@10"], float)
+    batch = rg.data.collate([train[0], train[1]])
+    assert_type(batch, rg.data.PaddedBatch)
+    assert_type(batch.mask, Tensor)
+    assert_type(rg.data.collate([train[0]], layout="flat"), rg.data.FlatBatch)
     return result["nDCG@10"]
 
 

@@ -58,9 +58,11 @@ def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     qids = [_letor_qid(qid) for qid in dataset.qids.tolist()]
     clear_leftovers(path.parent, path.name)
     with writing(path) as file, naming(path), _compressing(file, path) as packed:
-        for rows, lists in _blocks(dataset, _BLOCK):
-            repeated = np.repeat(np.arange(lists.start, lists.stop), dataset.lengths[lists]).tolist()
-            packed.write(b"".join(_letor_lines(dataset, rows, [qids[place] for place in repeated])))
+        step = max(1, _BLOCK // dataset.features.shape[1])
+        for start in range(0, len(dataset.labels), step):
+            rows = np.arange(start, min(start + step, len(dataset.labels)))
+            lists = np.searchsorted(dataset.offsets, rows, side="right") - 1  # list of each row
+            packed.write(b"".join(_letor_lines(dataset, slice(start, start + step), [qids[each] for each in lists])))
 
 
 def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
@@ -91,7 +93,7 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     schema = pa.schema([*types.items(), *((name, pa.float32()) for name in names)])
     clear_leftovers(path.parent, path.name)
     with writing(path) as file, naming(path), parquet.ParquetWriter(file, schema) as writer:
-        for rows, lists in _blocks(dataset, _ROW_GROUP):
+        for rows, lists in _row_groups(dataset):
             qids = np.repeat(np.asarray(dataset.qids[lists]), dataset.lengths[lists])
             columns: list[Any] = [np.asarray(dataset.labels[rows], dtype=np.float32), qids]
             columns += [] if dataset.docids is None else [np.asarray(dataset.docids[rows])]
@@ -135,10 +137,10 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         writer.finish(dataset.name, {}, [], summary, dataset.feature_names)
 
 
-def _blocks(dataset: Dataset, values: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of rows and of lists: complete lists with about this number of features, at least one list."""
+def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of rows and of lists: complete lists with about `_ROW_GROUP` features, at least one list."""
     offsets = np.asarray(dataset.offsets, dtype=np.int64)
-    rows, start = max(1, values // max(1, dataset.features.shape[1])), 0
+    rows, start = max(1, _ROW_GROUP // max(1, dataset.features.shape[1])), 0
     while start < len(dataset):
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1)
         yield slice(int(offsets[start]), int(offsets[stop])), slice(start, stop)
