@@ -1,6 +1,6 @@
 """Compute second derivatives for boosting, one per document: closed forms, bounds, or a substitute.
 
-| losses | second derivative by the score of a document | quality |
+| losses | second derivative with respect to the score of a document | quality |
 |---|---|---|
 | ranknet, lambdarank, lambdaloss of nDCG | sum of sigma^2 w q (1 - q) over its pairs | exact for constant w |
 | softmax, listnet, xe_ndcg | T p (1 - p) | exact |
@@ -14,9 +14,9 @@ Here w is the weight of a pair, term or document, n the number of documents of t
 the list. p is the probability of the document: a softmax of the scores, for bce a sigmoid. q is the probability of the
 wrong order of a pair.
 
-With the last form, the value of a leaf is between -1 and 1 for any scale of the loss: the sum of the gradients divided
-by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound: 1 / (1 - q) times
-the exact form. If the gradients of several pairs cancel, it is only a substitute.
+With the last form, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of the gradients,
+divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound:
+1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
 """
 
 import inspect
