@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from rankgrad.experiments.tables.plain_table import PlainTable
+
 # What an attacker would put in a name; `#` becomes the number of the text, so that what ran says where it came from.
 PAYLOADS = (
     '"><img src=x onerror="window.pwned=#">',
@@ -70,16 +72,26 @@ class Hostile:
         """The study with hostile texts; metrics, which are parsed, and the step, which we name, stay what they are."""
         tables = []
         for table in study.tables:
+            if isinstance(table, PlainTable):
+                rows = [tuple(field._replace(text=self.text(field.text)) for field in row) for row in table.rows]
+                own = {
+                    "title": self.text(table.title),
+                    "heads": self.deep(table.heads),
+                    "notes": self.deep(table.notes),
+                }
+                tables.append(replace(table, rows=tuple(rows), **own))
+                continue
             rows = [replace(row, model=self.text(row.model), loss=self.text(row.loss)) for row in table.rows]
             notes = self.deep(table.notes)
             tables.append(
                 replace(table, title=self.text(table.title), data=self.text(table.data), rows=rows, notes=notes)
             )
-        texts = {name: self.deep(getattr(study, name)) for name in ("title", "facts", "warnings", "models", "losses")}
-        texts |= {name: self.text(getattr(study, name)) for name in ("notes", "recipe")}
+        names = ("title", "summary", "warnings", "facts", "texts", "data", "models", "losses", "measured", "queries")
+        texts = {name: self.deep(getattr(study, name)) for name in (*names, "curves", "spread")}
+        texts["settings"] = tuple((self.text(setting), scale) for setting, scale in study.settings)
         explorers = {}
         for data, found in study.explorers.items():
-            explorers[self.text(data)] = self.deep(found, keep=("metrics", "codes", "top"))
+            explorers[self.text(data)] = self.deep(found, keep=("metrics", "codes", "top", "order"))
         rows = {name: self.deep(own, keep=("metric",)) for name, own in study.rows.items()}
         return replace(study, tables=tuple(tables), rows=rows, explorers=explorers, **texts)
 

@@ -133,9 +133,9 @@ def one_argument(scores):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (two_values, r"return one value per list, \(\) for scores \((\d+),\); got \(\1,\) from own:.*two_values"),
-        (lambda scores, labels, mask: scores, r"return one value per list, \(8,\) or their mean \(\) for scores"),
-        (lambda scores, labels, offsets: scores.sum(), r"return one value per list, \(8,\) for scores .*; got \(\)"),
+        (two_values, r"list, of shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
+        (lambda scores, labels, mask: scores, r"per list, of shape \(8,\), or \(\) for their mean, for scores of"),
+        (lambda scores, labels, offsets: scores.sum(), r"value per list, of shape \(8,\) for .*; got shape \(\)"),
         (no_graph, "differentiable with respect to the scores; got values without a graph from own:.*no_graph"),
         (no_tensor, "loss must return a tensor; got float from own:.*no_tensor"),
         (one_argument, r"loss must be a function of \(scores, labels\), .*; got .*one_argument\(scores\)"),
@@ -259,10 +259,10 @@ class Unknown(Rows):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (TwoScores(), r"model must return one score per document, \(5,\) for features \(5, 10\); got \(5, 2\) from"),
+        (TwoScores(), r"per document, of shape \(5,\) for features of shape \(5, 10\); got shape \(5, 2\) from"),
         (Unknown(), r"forward takes \(features\), .*; got .*Unknown with forward\(x, context\)"),
         (nn.Linear(4, 1), r"model must score documents of 10 features; got the error mat1.* from torch.*Linear"),
-        (nn.Flatten(0), r"model must return one score per document.*; got \(50,\) from torch.*Flatten"),
+        (nn.Flatten(0), r"model must return one score per document.*; got shape \(50,\) from torch.*Flatten"),
         (lambda features: features, "model must return an nn.Module; got int from .*lambda>"),
         (lambda: nn.Linear(10, 1), r"model must be a spec .*, an nn.Module, or a function from .*; got .*lambda>\(\)"),
         (4, "model must be a spec such as .*; got int"),

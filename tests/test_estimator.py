@@ -21,11 +21,13 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
 from rankgrad import estimator as module
+from rankgrad.blend_estimator import blend
 from rankgrad.data import load
 from rankgrad.estimator import Ranker
 from rankgrad.metrics import ndcg
 from rankgrad.training import Model, Settings, SettingsError, train
 from rankgrad.training.loggers import JsonLines
+from rankgrad.trees import TreeRanker
 
 EXTRA = {"holdout", "out", "verbose"}  # what the estimator takes besides the settings of a run
 
@@ -470,6 +472,39 @@ def test_grid_search_with_groups(routing):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_params_["loss"] in ("ranknet", "softmax")
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+
+
+ROUTING = r"call sklearn.set_config\(enable_metadata_routing=True\), and set_fit_request\(qid=True\)"
+
+
+@pytest.mark.parametrize("told", [{"qid": QID}, {}], ids=["qid", "no qid"])
+@pytest.mark.parametrize("kind", ["neural", "trees", "blend"])
+def test_a_search_without_routing_is_an_error_and_not_nan(kind, told, fitted):
+    if kind == "trees":
+        pytest.importorskip("lightgbm")
+    ranker = {"neural": quick(), "trees": TreeRanker(trees=2, threads=1), "blend": blend([fitted])}[kind]
+    grid = {"even": [0.1, 0.2]} if kind == "blend" else {"holdout": [0.1, 0.2]}
+    # scikit-learn catches the error of a fit, and raises another one if all fits fail.
+    with pytest.raises(ValueError, match=rf"(?s)All the 4 fits failed.*{ROUTING}"):
+        GridSearchCV(ranker, grid, cv=GroupKFold(2)).fit(X, Y, groups=QID, **told)
+    with pytest.raises(ValueError, match=rf"(?s)All the 2 fits failed.*{ROUTING}"):
+        cross_val_score(ranker, X, Y, cv=GroupKFold(2), groups=QID, params=told)
+
+
+@pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test scores")
+def test_a_pipeline_in_a_search_without_routing_is_reported():
+    pipeline = make_pipeline(StandardScaler(), quick())
+    search = GridSearchCV(pipeline, {"ranker__lr": [0.1]}, cv=GroupKFold(2))
+    with pytest.warns(UserWarning, match=rf"^scikit-learn must pass qid to score; got no qid, [^\n]*{ROUTING}"):
+        search.fit(X, Y, groups=QID, ranker__qid=QID)
+
+
+def test_a_search_with_its_own_scoring_needs_no_routing():
+    def scoring(ranker, X, y):
+        return float(ranker.predict(X) @ y)
+
+    search = GridSearchCV(quick(), {"lr": [0.1]}, scoring=scoring, cv=GroupKFold(2)).fit(X, Y, groups=QID, qid=QID)
+    assert np.isfinite(search.best_score_)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from rankgrad.cli.tune import tune
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.runs import process_pool, run_recipe
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.experiments.runs.process_pool import here
+from rankgrad.experiments.runs.process_pool import run_in_this_process
 from rankgrad.experiments.runs.results import read_results
 
 TINY = "synthetic:lists=30,features=12"
@@ -51,13 +51,13 @@ def whole_run(tmp_path_factory):
 
 def no_processes(monkeypatch):
     """A fixture: a pool that works in this process, for tests of what the commands print."""
-    monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks: here(tasks))
+    monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks: run_in_this_process(tasks))
 
 
-def go(recipe, folder, runner=here):
+def go(recipe, folder, runner=run_in_this_process):
     """Run what is left; the steps."""
     recipe = parse_recipe(recipe)
-    with run_recipe.opened(recipe, folder):
+    with run_recipe.lock_results(recipe, folder):
         return list(run_recipe.run_recipe(recipe, folder, runner))
 
 

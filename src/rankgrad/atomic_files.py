@@ -1,7 +1,7 @@
 """Read and write files that contain a hash. Writes are atomic: a temporary file is written, and then renamed.
 
-The hash of a file is in the file itself, so that one rename changes both. A file without a hash is read without a
-check: it was written before version 0.2, or by hand.
+The hash of a file is in the file itself, so that one rename replaces content and hash together. A file without a hash
+is read without a check: it was written before version 0.2, or by hand.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _open: set[Path] = set()  # temporary files of this process
 
 
 def aside(path: Path) -> Path:
-    """Return a random name for a temporary file in the same folder."""
+    """Return the path of a temporary file with a random name, in the folder that contains `path`."""
     return path.with_name(f".{path.name[:_LENGTH]}.{_host()}.{os.getpid()}.{secrets.token_hex(16)}")
 
 
@@ -38,9 +38,9 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: folder to clean.
-        name: name of the file or folder that will be written. Only its temporary files from dead processes of this
-            machine are removed. With None, all temporary files are removed, except those of live processes of this
-            machine; the caller must have locked the folder.
+        name: name of the file or folder that will be written. Only temporary files for this name are removed, and only
+            if a process of this machine created them and has ended. With None, all temporary files in the folder are
+            removed, except those of running processes of this machine; the caller must have locked the folder.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _LEFTOVER.fullmatch(path.name)
@@ -58,7 +58,7 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file, which replaces `path` if the block ends without an error. Disk errors name `path`."""
+    """Open a temporary file, which replaces `path` if the `with` block raises no error. Disk errors name `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = aside(path)
     _open.add(temporary)
@@ -83,17 +83,17 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """If the block raises a system error, such as a full disk, set the file name of the error to this path."""
+    """Set the file name in each system error that the `with` block raises, such as a full disk, to this path."""
     try:
         yield
     except OSError as error:
         error.filename = str(path)
-        del error.filename2  # the second file name, of a rename
+        del error.filename2  # the second file name, which the error of a rename has
         raise
 
 
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
-    """Truncate a file to a length, if one is given, and open it to append; a symbolic link is an error."""
+    """Open a file to append; a symbolic link is an error. First truncate it to `length` bytes, if this is given."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
     with naming(path):
@@ -125,7 +125,7 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the dictionary in a JSON file, without its hash; an error about a damaged file names the file."""
+    """Return the dictionary in a JSON file, without the hash. If the file is damaged, the error names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -155,7 +155,7 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Return the tensors and the facts of a safetensors file. Such a file cannot run code."""
+    """Return the tensors and the facts of a safetensors file. Reading such a file never runs code."""
     from safetensors import SafetensorError, safe_open
 
     def damaged(got: object) -> NoReturn:
@@ -176,7 +176,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
 
 
 def hash_of(content: bytes) -> str:
-    """Return the SHA-256 hash of the content, in hexadecimal digits."""
+    """Return the SHA-256 hash of the content of a file, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 

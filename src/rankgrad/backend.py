@@ -19,7 +19,7 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
     """Choose the implementation of the losses inside a `with` block.
 
     Outside of such blocks, the environment variables `RANKGRAD_BACKEND` and `RANKGRAD_NATIVE` decide. Blocks can be
-    nested. A block applies only to its thread.
+    nested. A block applies only to the thread that runs it.
 
     Args:
         name: name of the backend. `"auto"` uses the fused kernel if one exists for the loss and the device. `"fused"`
@@ -28,7 +28,7 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
             plain.
         native: True to launch the kernels of eager calls on an NVIDIA GPU from a small C++ module instead of Python.
             The results are the same. C++ is not the default, because the first such call on a machine starts the C++
-            compiler in the background. None keeps the current value.
+            compiler in the background. None keeps the current choice.
 
     Example:
         >>> with backend("plain"):
@@ -47,7 +47,7 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
 
 
 def current() -> str:
-    """Return the current backend: `"auto"`, `"fused"` or `"plain"`."""
+    """Return the current backend of the losses: `"auto"`, `"fused"` or `"plain"`."""
     name = _chosen.get() or os.environ.get("RANKGRAD_BACKEND", "auto")
     one_of("RANKGRAD_BACKEND", name, CHOICES)
     return name

@@ -7,22 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.models.protocol import TrainedModel
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return a blend of fitted rankers. Fit its weights with `Blend.fit`, on lists on which no ranker was trained.
+    """Return an estimator that blends fitted rankers. Its `fit` needs lists on which no ranker was trained.
 
     Args:
-        rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), all with the same features.
+        rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), or other fitted estimators whose `predict`
+            returns one number per row, such as `sklearn.linear_model.LinearRegression`; all with the same features.
         loss: spec of the loss that the weights minimise.
         even: strength of the preference for equal weights; useful if there are few lists.
 
@@ -48,7 +52,7 @@ class Blend(RowRanker):
 
     @property
     def _takes_nan(self) -> bool:  # type: ignore[override]
-        return all(ranker._takes_nan for ranker in self.rankers)
+        return all(_takes_nan(ranker) for ranker in self.rankers)
 
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
         """Fit the weights on labelled lists; the rankers are not changed. Arguments are as in `rankgrad.Ranker.fit`."""
@@ -56,7 +60,7 @@ class Blend(RowRanker):
         if not self.rankers:
             bad_value("rankers", "contain at least one ranker", "none")
         for ranker in self.rankers:
-            check_is_fitted(ranker)
+            _check_ranker(ranker)
         self.__dict__.pop("model_", None)
         data, rows = self._lists(X, y, qid, group, reset=True)
         weights = None
@@ -64,12 +68,19 @@ class Blend(RowRanker):
             if not loss.takes_weights:
                 bad_value("sample_weight", f"be None for {self.loss}, which takes no weights", "weights")
             weights = row_weights(sample_weight, rows)
-        self._take(fit_weights([ranker.model_ for ranker in self.rankers], data, loss, self.even, weights))
+        self._take(fit_weights(self._models(), data, loss, self.even, weights))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and one folder per ranker, which the ranker's `save` writes."""
+        """Write a folder with `config.json` and one folder per ranker, which the ranker's `save` writes.
+
+        A blend with estimators that are not rankers of rankgrad cannot be saved, because the folder must not contain
+        code. Use `joblib` for such a blend.
+        """
         check_is_fitted(self)
+        if others := self._others():
+            must = "all be rankers of rankgrad to be saved (joblib.dump can write other estimators)"
+            bad_value("rankers", must, ", ".join(others))
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
@@ -93,6 +104,21 @@ class Blend(RowRanker):
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
         return made
 
+    def _models(self) -> list[TrainedModel]:
+        names = getattr(self, "feature_names_in_", None)
+        return [
+            ranker.model_ if isinstance(ranker, RowRanker) else EstimatorModel(ranker, self.n_features_in_, names)
+            for ranker in self.rankers
+        ]
+
+    def _others(self) -> list[str]:
+        """Return the classes of estimators that are not rankers of rankgrad, also those in blends of the blend."""
+        found = []
+        for ranker in self.rankers:
+            found += ranker._others() if isinstance(ranker, Blend) else []
+            found += [] if isinstance(ranker, RowRanker) else [type(ranker).__name__]
+        return found
+
     def _take(self, model: "BlendModel") -> None:
         self.model_, self.weights_ = model, model.weights
 
@@ -101,3 +127,65 @@ class Blend(RowRanker):
 
     def __sklearn_clone__(self) -> "Blend":
         return Blend(self.rankers, loss=self.loss, even=self.even)  # the rankers are parameters, and stay fitted
+
+
+class EstimatorModel(TrainedModel):
+    """Fitted estimator that is not a ranker of rankgrad; its predictions are the scores.
+
+    Args:
+        estimator: fitted estimator; `predict` returns one number per row.
+        features: number of features, if the estimator does not know it.
+        names: names of the features that `score` receives; None if unknown.
+    """
+
+    def __init__(self, estimator: Any, features: int, names: NDArray[Any] | None = None) -> None:
+        self.estimator, self.settings, self.metrics, self.history = estimator, {}, {}, []
+        self.features = int(getattr(estimator, "n_features_in_", features))
+        self._names = getattr(estimator, "feature_names_in_", None)  # None if it was not fitted on a data frame
+        if self._names is not None and names is not None and self._names.tolist() != names.tolist():
+            must = f"have the features of X, {', '.join(map(str, names))}"
+            bad_value(type(estimator).__name__, must, ", ".join(map(str, self._names)))
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
+        """Return one score per document, `(documents,)`.
+
+        Args:
+            features: features of the documents, `(documents, f)`.
+            offsets: ignored, because a prediction depends on one row only.
+        """
+        X = np.asarray(features)
+        if self._names is not None:
+            import pandas as pd
+
+            X = pd.DataFrame(X, columns=self._names)
+        scores = np.asarray(self.estimator.predict(X))
+        if scores.shape != (len(features),) or scores.dtype.kind not in "fiub":
+            got = f"{scores.dtype} of shape {scores.shape}"
+            bad_value(
+                f"predict of {type(self.estimator).__name__}", f"return {len(features)} numbers, one per row", got
+            )
+        return scores.astype(np.float32)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Raise an error, because a folder of a model must not contain code.
+
+        Args:
+            folder: folder of the model.
+        """
+        must = "be a ranker of rankgrad to be saved (joblib.dump can write other estimators)"
+        bad_value("model", must, type(self.estimator).__name__)
+
+
+def _check_ranker(ranker: Any) -> None:
+    """Check that an object is a fitted estimator with `predict`."""
+    if isinstance(ranker, type) or not callable(getattr(ranker, "predict", None)):
+        got = ranker.__name__ if isinstance(ranker, type) else type(ranker).__name__
+        bad_type("rankers", "be fitted rankers, or fitted estimators with a method predict", got)
+    if hasattr(ranker, "fit"):
+        check_is_fitted(ranker)
+
+
+def _takes_nan(ranker: Any) -> bool:
+    if isinstance(ranker, RowRanker):
+        return ranker._takes_nan
+    return isinstance(ranker, BaseEstimator) and bool(get_tags(ranker).input_tags.allow_nan)

@@ -18,7 +18,7 @@ _LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
-    """Return the module and name of an object's function or class, and its options if they are known.
+    """Return the description of a custom object: module and name of its function or class, and known options.
 
     Args:
         part: function, `functools.partial`, class or other object.
@@ -37,7 +37,7 @@ def describe(part: Any) -> str:
 
 
 def only_described(what: str, text: str, must: str = "be given as an object again") -> None:
-    """Raise an error if a text is only the description of an object.
+    """Raise an error if a setting is only the description of a custom object, and not the object.
 
     Args:
         what: name of the setting.
@@ -49,7 +49,7 @@ def only_described(what: str, text: str, must: str = "be given as an object agai
 
 
 def own_copy(what: str, part: Any) -> Any:
-    """Return a deep copy of an object, so that training does not change the given object.
+    """Return a deep copy of a custom object, so that training does not change the given object.
 
     Args:
         what: name of the setting.
@@ -65,7 +65,7 @@ def own_copy(what: str, part: Any) -> Any:
 
 
 class CallSignature:
-    """Parameters of a callable, from its signature; a callable without a signature accepts everything."""
+    """Parameters of a custom callable, from its signature. A callable without a signature accepts everything."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
@@ -96,7 +96,7 @@ class CallSignature:
 
 
 def check_callable(what: str, part: Any, kinds: str) -> None:
-    """Raise an error if a value is not callable.
+    """Raise an error if a custom object is not callable.
 
     Args:
         what: name of the setting.
@@ -108,10 +108,10 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text on one line; a long text is shortened.
+    """Return the description of a custom object on one line; a long description is shortened.
 
     Args:
-        text: text, such as a description.
+        text: description, or the signature of a custom object.
     """
     shown = "".join(each if each.isprintable() else " " for each in text)
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."

@@ -36,7 +36,7 @@ class Ranker(RowRanker):
         epochs: maximum number of passes over the training lists.
         batch_size: number of lists per batch.
         batch_documents: number of documents per batch, instead of `batch_size`; None to use `batch_size`.
-        list_size: maximum length of training lists; each epoch samples documents of longer lists. None for no limit.
+        list_size: maximum length of training lists; each epoch uses a random part of a longer list. None for no limit.
         optimiser: spec of the optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd.
         lr: learning rate.
         weight_decay: weight decay of the network; it does not apply to parameters of a loss.
@@ -52,8 +52,8 @@ class Ranker(RowRanker):
         data_on: location of the lists during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
         save_steps: number of steps between checkpoints, in addition to the checkpoint after each epoch; needs `out`.
         trackers: names of trackers (tensorboard, mlflow, wandb), in addition to `log.jsonl`; needs `out`.
-        holdout: share of the training lists that `fit` holds out to select the epoch, if there is no `eval_set`. With
-            0, no list is held out, and the last epoch is kept.
+        holdout: share of the training lists that `fit` holds out to select the best epoch, if there is no `eval_set`.
+            With 0, no list is held out, and the last epoch is kept.
         out: new folder, in which `fit` writes checkpoints, log and model; None to write nothing.
         verbose: True to show a progress bar.
 
@@ -140,7 +140,9 @@ class Ranker(RowRanker):
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
-        """Train on labelled lists. After Ctrl-C, the estimator is not fitted; `out`, if given, contains the best epoch.
+        """Train a neural ranker on labelled lists.
+
+        After Ctrl-C, the estimator is not fitted. If `out` is given, it contains the model of the best epoch.
 
         Args:
             X: features, `(rows, f)`, from NumPy, pandas or polars; not sparse.
@@ -148,12 +150,13 @@ class Ranker(RowRanker):
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
             sample_weight: weights of the rows, `(rows,)`, for losses that take weights.
-            eval_set: validation rows `(X, y)`, which select the epoch and stop the training. If it is a list of pairs,
-                only the first pair is used.
-            eval_qid, eval_group: `qid` or `group` of `eval_set`; a list of them if `eval_set` is a list.
+            eval_set: validation rows `(X, y)`, which select the best epoch and may stop the training early. Only the
+                first pair is used if `eval_set` is a list of pairs.
+            eval_qid, eval_group: `qid` or `group` of the validation rows; one entry per pair if `eval_set` is a list.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.
-            init_model: fitted ranker; training starts from its weights and uses its preprocessing unchanged.
+            init_model: fitted ranker. Training starts from the weights of this ranker, and uses its preprocessing
+                without a new fit.
         """
         settings = self._settings()
         if isinstance(init_model, Ranker):
@@ -201,7 +204,7 @@ class Ranker(RowRanker):
             folder: folder of the model.
             device: device to compute on.
             model: network, or function that returns a network, if the ranker was fitted with a custom network.
-            loss, metric: loss and metric of the next `fit`.
+            loss, metric: custom loss and custom metric for the next `fit`.
         """
         if (kind := read_config(Path(folder)).get("kind")) is not None:
             bad_value(str(folder), "contain a neural model", f"a model of kind {kind!r}: use the `load` of its class")
@@ -244,7 +247,7 @@ class Ranker(RowRanker):
         return self.model_.score(X, np.append(np.arange(0, len(X), _ROWS), len(X)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle, with tensors on the CPU, so that a machine without a GPU can read it."""
+        """Return the state for pickle. Its tensors are on the CPU, so that a machine without a GPU can load it."""
         state = super().__getstate__()
         if (model := state.get("model_")) is None or model.device.type == "cpu":
             return state
@@ -252,7 +255,7 @@ class Ranker(RowRanker):
 
 
 def _history(log: Path) -> list[dict[str, Any]]:
-    """Return the rows of a log, up to an incomplete line, which a killed run may leave."""
+    """Return the rows of a training log. Reading stops at an incomplete line, which a killed run may leave."""
     rows = []
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
         try:

@@ -1,12 +1,16 @@
-"""Base class of the estimators: groups rows into lists by query, scores them, and returns scores in row order."""
+"""Base class of the estimators. It groups rows into lists by query, and returns scores in the order of the rows."""
 
+import sys
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator
+from sklearn.metrics import check_scoring
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -16,6 +20,11 @@ from rankgrad.data.splitting import held_out
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
 
+_NO_SCORE = "scikit-learn must pass qid to score; got no qid, because metadata routing is not enabled"
+_ROUTING = (
+    "call sklearn.set_config(enable_metadata_routing=True), "
+    "and set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
+)
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
 
 
@@ -27,7 +36,7 @@ class RowRanker(BaseEstimator):
     _takes_nan = False  # True if X may contain NaN for missing values
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
-        """Return one score per row, in row order; higher is better. Only the order within a list is meaningful.
+        """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
 
         Args:
             X: features, `(rows, f)`.
@@ -52,6 +61,9 @@ class RowRanker(BaseEstimator):
             sample_weight: weights of the rows, `(rows,)`; the weight of a list is the mean weight of its rows.
         """
         check_is_fitted(self)
+        if qid is None and group is None and _is_scikit_learn(sys._getframe(1)):
+            # A search catches the error below, and continues with NaN as the score.
+            warnings.warn(f"{_NO_SCORE}; {_ROUTING}", stacklevel=2)
         data, rows = self._lists(X, y, qid, group, reset=False)
         scores = self.model_.score(data.features, data.offsets)
         values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
@@ -62,13 +74,13 @@ class RowRanker(BaseEstimator):
         return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
 
     def _keep(self, folder: Path) -> None:
-        """Write the values that only the estimator has."""
+        """Write `estimator.json`: the values that the estimator has, but not the model."""
         names = getattr(self, "feature_names_in_", None)
         known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read the values that `_keep` wrote. The file does not exist if a command trained the model."""
+        """Read `estimator.json`, which does not exist if a command trained the model."""
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
@@ -89,7 +101,7 @@ class RowRanker(BaseEstimator):
             qid, group: the lists, as in `fit`.
         """
         check_is_fitted(self)
-        check_lists(qid, group)
+        check_lists_given(qid, group)
         X = validate_data(self, X, reset=False, **self._how())
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
@@ -100,9 +112,11 @@ class RowRanker(BaseEstimator):
         return ranks
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
-        """Group rows by query; also return the original row of each document."""
+        """Return the rows grouped into lists, and the number of the original row of each document."""
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
-        check_lists(qid, group)
+        check_lists_given(qid, group)
+        if reset:
+            _check_search(self, sys._getframe(2))
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
@@ -117,7 +131,7 @@ class RowRanker(BaseEstimator):
         return scores
 
     def _validation(self, eval_set: Any, qid: Any, group: Any) -> Dataset | None:
-        sets = several(eval_set)
+        sets = listed_eval_sets(eval_set)
         if not sets:
             return None
         if len(sets) > 1:
@@ -144,15 +158,32 @@ class RowRanker(BaseEstimator):
         return tags
 
 
-def check_lists(qid: Any, group: Any) -> None:
-    """Raise an error if neither `qid` nor `group` is given."""
+def check_lists_given(qid: Any, group: Any) -> None:
+    """Raise an error if an estimator gets neither `qid` nor `group`."""
     if qid is None and group is None:
-        must = "be given, because ranking is per list (a search or pipeline of scikit-learn forwards qid after "
-        bad_value("qid or group", must + "set_fit_request(qid=True) and set_score_request(qid=True))", "neither")
+        must = f"be given, because ranking is per list (in a search or pipeline of scikit-learn, {_ROUTING})"
+        bad_value("qid or group", must, "neither")
 
 
-def several(eval_set: Any) -> list[tuple[Any, Any]]:
-    """Return `eval_set` as a list of pairs; it is a pair `(X, y)`, or a list of pairs as in LightGBM and XGBoost."""
+def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
+    """Raise an error if a search that calls `fit` will call `score` without query ids.
+
+    The search would catch each error of `score`, and report NaN. It also catches errors of `fit`, but raises an error
+    if all fits fail.
+    """
+    if _is_scikit_learn(caller) and not get_config()["enable_metadata_routing"]:
+        scorer = caller.f_locals.get("scorer")
+        scorers = [scorer, *getattr(scorer, "_scorers", {}).values()]  # cross_val_score has a scorer of scorers
+        if any(type(each) is type(check_scoring(ranker)) for each in scorers):  # a scorer that calls `score`
+            raise ValueError(f"{_NO_SCORE}; {_ROUTING}")
+
+
+def _is_scikit_learn(caller: FrameType) -> bool:
+    return str(caller.f_globals.get("__name__")).partition(".")[0] == "sklearn"
+
+
+def listed_eval_sets(eval_set: Any) -> list[tuple[Any, Any]]:
+    """Return `eval_set` as a list of pairs `(X, y)`; `eval_set` may be one pair, or a list of pairs as in LightGBM."""
     if eval_set is None:
         return []
     one = isinstance(eval_set, tuple) and not all(isinstance(part, tuple) for part in eval_set)
@@ -163,7 +194,7 @@ def several(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return the query ids or list sizes of the first set; `lists` describes one set, or has one entry per set."""
+    """Return `eval_qid` or `eval_group` of the first set. `lists` describes one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:
@@ -172,7 +203,7 @@ def _first(lists: Any, sets: int) -> Any:
 
 
 def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Check the weights of rows; return one weight per document, in the order of the lists."""
+    """Check `sample_weight`, and return one weight per document, in the order of the documents in the lists."""
     weights = np.asarray(sample_weight, dtype=np.float32)
     if weights.shape != rows.shape:
         bad_value("sample_weight", f"have one value per row, ({len(rows)},)", weights.shape)
@@ -186,13 +217,15 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
 def hold_out_rows(
     data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
 ) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
-    """Return training lists, held-out lists (None if there are none), and the weights of the training lists.
+    """Hold out lists for the `fit` of an estimator.
+
+    Return the training lists, the held-out lists (None if there are none), and the weights of the training documents.
 
     Args:
         data: training lists.
         weights: document weights `(documents,)`, or None.
         share: share of the lists to hold out; if this rounds to 0 lists, no list is held out.
-        seed: random seed of the choice.
+        seed: random seed of the choice of held-out lists.
     """
     kept, held = held_out(data, share, seed)
     if not len(held):

@@ -1,7 +1,7 @@
 """Lists of documents in two layouts, padded and flat: conversion, checks and reductions.
 
-**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a real document. Real documents may be at
-any positions. If the mask is None, all documents are real.
+**Padded**: `scores (..., n)` with a boolean `mask (..., n)`, True for a document (a real position). Documents may be
+at any positions. If the mask is None, all positions are real.
 **Flat**: `scores (documents,)` with `offsets (lists + 1,)`; list `l` is `scores[offsets[l]:offsets[l + 1]]`.
 
 A PyTorch jagged nested tensor is in the flat layout and contains its offsets. Lists of length 0 are always allowed.
@@ -29,14 +29,14 @@ _WIDER |= {
 class Lists:
     """Checked lists. Losses and metrics use the padded layout, which is computed when it is first needed.
 
-    `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding is 0 in each of them,
-    independent of the caller's values, and has no gradient. `given` contains the caller's arguments, for kernels that
-    need no padding.
+    `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding is 0 (in the
+    mask: False), independent of the caller's values, and has no gradient. `given` contains the caller's arguments, for
+    kernels that need no padding.
 
     Args:
         scores: scores `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
         labels: labels in the shape of `scores`, in any real dtype.
-        mask: boolean mask in the shape of `scores`; None if all documents are real.
+        mask: boolean mask in the shape of `scores`; None if all positions are real.
         offsets: offsets `(lists + 1,)` of flat lists.
         weights: document weights in the shape of `scores`; None if all are 1.
     """
@@ -64,7 +64,7 @@ class Lists:
 
     @property
     def mask(self) -> Tensor:
-        """Mask, `(..., n)`, True for a real document."""
+        """Mask, `(..., n)`, True for a document."""
         return self._pad()[2]
 
     @property
@@ -89,7 +89,7 @@ class Lists:
 
 
 class ListInputs(NamedTuple):
-    """Arguments of the caller, with checked shapes, dtypes and devices; padding still has the caller's values."""
+    """Lists as the caller gives them, with checked shapes, dtypes and devices; padding has the caller's values."""
 
     scores: Tensor  # scores (..., n), or (documents,) with offsets; in the dtype of computation
     labels: Tensor  # labels in the shape of scores, in any real dtype
@@ -206,11 +206,11 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
 def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Convert padded values `(..., n)` with any mask to flat values `(documents,)` and their offsets `(lists + 1,)`.
 
-    This forces a synchronisation on a GPU, because the number of documents depends on the mask.
+    This function forces a synchronisation on a GPU, because the number of documents depends on the mask.
 
     Args:
         values: padded values, `(..., n)`.
-        mask: boolean mask `(..., n)`, True for a real document.
+        mask: boolean mask `(..., n)`, True for a document.
 
     Example:
         >>> to_flat(torch.tensor([[5., 0.], [6., 7.]]), torch.tensor([[True, False], [True, True]]))
@@ -221,7 +221,7 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of computation for scores of a dtype: at least float32, and float64 for integer dtypes.
+    """Return the dtype in which scores of a given dtype are computed: at least float32, and float64 for integers.
 
     Args:
         dtype: dtype of the given scores.
@@ -232,7 +232,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def values_are_cheap(tensor: Tensor) -> bool:
-    """Return True if Python may read the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
+    """Return True if Python can read the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -255,7 +255,7 @@ def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
 
 
 def _real(name: str, value: Any) -> Tensor:
-    """Return a tensor of real numbers, from a tensor or any value that PyTorch can convert."""
+    """Return an argument as a tensor of real numbers; it may be any value that PyTorch can convert."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
             # Copy the array, because PyTorch cannot use its memory.
@@ -263,24 +263,24 @@ def _real(name: str, value: Any) -> Tensor:
         try:
             value = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
-            bad_type(name, "be a tensor or an array of numbers", _kind(value))
+            bad_type(name, "be a tensor or an array of numbers", _type_name(value))
     if value.dtype == torch.bool or value.is_complex():
         bad_type(name, "be real numbers", value.dtype)
     return value.to(_WIDER.get(value.dtype, value.dtype))
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:
-    """Return True if PyTorch can use the memory of an array (writeable, native byte order, no negative strides)."""
+    """Return True if a tensor can share an array's memory (writeable, native byte order, no negative strides)."""
     return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
 
 
-def _kind(value: Any) -> str:
-    """Return a description of the type of a value, for an error."""
+def _type_name(value: Any) -> str:
+    """Return the type of scores, labels or other arguments as text, for an error."""
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
-    """Return a value as a tensor; check that it has the shape and device of `scores`."""
+    """Return labels or weights as a tensor; check that they have the shape and device of `scores`."""
     value, _ = _unnest(name, value, offsets)
     if isinstance(value, Tensor) and value.dtype == torch.bool:
         value = value.to(torch.uint8)  # binary labels

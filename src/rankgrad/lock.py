@@ -48,7 +48,7 @@ def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
 
 
 def _take(folder: Path) -> int | None:
-    """Return the open lock file; None if locks are not supported."""
+    """Lock a folder, and return the descriptor of its lock file; None if locks are not supported."""
     try:
         import fcntl
     except ModuleNotFoundError:

@@ -38,7 +38,7 @@ MODULES = {
     "data.scan": "data.inspection_scan",
     "data.steps": "data.preprocessing.steps",
     "data.streams": "data.letor.streams",
-    "data.summary": "data.letor.summary",
+    "data.summary": "data.read_summary",
     "experiments.cell": "experiments.runs.cell",
     "experiments.charts": "experiments.report.charts",
     "experiments.compare": "experiments.comparison",

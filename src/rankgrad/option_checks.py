@@ -23,14 +23,14 @@ _LARGEST_OF = {
     "seed": 2**63 - 1,
     "sinkhorn_rounds": 10_000,
 }
-_MOST = 100  # maximum number of values in a list, such as layers of a network
+_MOST = 100  # maximum number of values of an option, such as the widths of a network's layers
 
 
 def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]) -> dict[str, Any]:
-    """Check the options against the annotations of the parameters of `taker`, and return them.
+    """Check that each option has the type that the parameter of `taker` requires, and return the options.
 
-    `what` is the name of `taker` in errors. A number is converted to text if the annotation is text. If the annotation
-    is `Any`, the value must have the type of the default.
+    The type is the annotation of the parameter. `what` is the name of `taker` in errors. A number is converted to text
+    if the annotation is text. If the annotation is `Any`, the value must have the type of the default.
 
     Example:
         >>> def loss(scores, *, sigma: float = 1.0, scheme: str = "ndcg2"): ...
@@ -53,7 +53,7 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
 
 
 def check_sizes(what: str, options: Mapping[str, Any]) -> None:
-    """Check that no option is too large, because a large value could need hours or all memory."""
+    """Check that no option has too many values or a very large number, which could need hours or all memory."""
     for name, value in options.items():
         values = value if isinstance(value, list | tuple) else [value]
         if len(values) > _MOST:
@@ -65,7 +65,7 @@ def check_sizes(what: str, options: Mapping[str, Any]) -> None:
 
 
 def _kinds(parameter: inspect.Parameter) -> list[Any]:
-    """Return the types that a parameter accepts."""
+    """Return the types that the annotation of a parameter accepts."""
     kind = parameter.annotation
     if kind in (Any, parameter.empty):
         kind = type(parameter.default)
@@ -92,19 +92,19 @@ def _all(kind: Any, values: Sequence[Any]) -> bool:
 
 
 def _items(kind: Any) -> tuple[Any, ...]:
-    """Return the types that the values of a list may have."""
+    """Return the types that an annotation accepts for the values of a list or tuple."""
     first = typing.get_args(kind)[0]
     return typing.get_args(first) or (first,)
 
 
 def _length(kind: Any) -> int | None:
-    """Return the number of values of a tuple; None for lists of any length."""
+    """Return the number of values that an annotation requires; None if any number of values is accepted."""
     fixed = typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
     return len(typing.get_args(kind)) if fixed else None
 
 
 def _words(kinds: list[Any]) -> str:
-    """Return the accepted types as text, such as `a whole number or none`."""
+    """Return the accepted types as text for an error, such as `a whole number or none`."""
     known = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
     words = [known[kind] for kind in kinds if kind in known]
     for kind in kinds:

@@ -3,10 +3,11 @@
 A spec is `name[@k][:key=value,...]` or, with the same meaning, `name(key=value, ...)[@k]`. A value is a number, True,
 False, None, numbers joined by `-`, or text. The text may be in quotes, and may itself be a spec: everything inside
 brackets or quotes belongs to the value. A bracket or quote that is never closed is an ordinary character. The value of
-`path` is text up to the next comma, unless it is in quotes or brackets. Nothing in a spec is evaluated as code.
+the key `path` is text up to the next comma, unless the value is in quotes or brackets. Nothing in a spec is evaluated
+as code.
 
-`sequence` reads specs separated by commas. `weighted_terms` reads a sum of specs. The prefix `native:` is reserved for
-the objectives of tree frameworks, which are not read here.
+`sequence` reads specs separated by commas. `weighted_terms` reads a sum of specs. Text that begins with `native:` is
+not a spec: it names an objective of LightGBM or XGBoost.
 """
 
 import math
@@ -35,7 +36,7 @@ _NEXT_TERM = re.compile(rf"[+](?=\s*(?:-?{_DECIMALS}\s*[*]|[A-Za-z_]))")
 
 
 class Spec(NamedTuple):
-    """Content of a spec: a name in lower case, a cutoff, options."""
+    """Content of a spec: name, cutoff (None if there is none) and options."""
 
     name: str
     k: int | None
@@ -43,12 +44,12 @@ class Spec(NamedTuple):
 
 
 def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
-    """Read one spec.
+    """Read one spec, and return its name, cutoff and options.
 
     Args:
         what: name of the argument in errors.
         text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, in upper or lower case.
-        keep_case: True to keep the case of the name, for errors that show it.
+        keep_case: True to keep the upper and lower case of the name, for errors that show the name.
 
     Example:
         >>> spell("loss", "LambdaLoss@5:scheme=ndcg2++,mu=10")
@@ -75,7 +76,9 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
 
 
 def sequence(what: str, text: str) -> list[Spec]:
-    """Read specs separated by commas. `name=value` sets one option without its key; several options need brackets.
+    """Read specs separated by commas.
+
+    `name=value` is a name with one option, whose key is empty. Several options of a name must be in brackets.
 
     Args:
         what: name of the argument in errors.
@@ -99,7 +102,7 @@ def sequence(what: str, text: str) -> list[Spec]:
 
 
 def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
-    """Split a weighted sum of specs, `0.7*softmax+0.3*bce`, into weights and specs; a weight is None if not given.
+    """Split a weighted sum of specs, `0.7*softmax+0.3*bce`, into weights and specs; a missing weight is None.
 
     A `+` separates terms if it is outside brackets, quotes and paths, and is followed by `number*` or by a name.
 
@@ -130,7 +133,7 @@ def weighted_terms(what: str, text: str) -> list[tuple[float | None, str]]:
 
 
 def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
-    """Check that a spec has no cutoff, and return it.
+    """Check that a spec has no cutoff, and return the spec.
 
     Args:
         what: name of the argument in errors.
@@ -143,7 +146,7 @@ def no_cutoff(what: str, spec: Spec, text: str) -> Spec:
 
 
 def check_text(what: str, text: object) -> None:
-    """Check that a value is text that is printable and not too long.
+    """Check that a spec is text that is printable and not too long.
 
     Args:
         what: name of the argument in errors.
@@ -158,7 +161,9 @@ def check_text(what: str, text: object) -> None:
 
 
 def show(value: object) -> str:
-    """Return a value as text for an error: on one line, at most about 80 characters; text is in quotes.
+    """Return the value of an option as text for an error: on one line, with at most about 80 characters.
+
+    Text is in quotes.
 
     Args:
         value: value to show.
@@ -205,7 +210,7 @@ def write_sum(terms: Iterable[tuple[float, str]]) -> str:
 
 
 def write_number(value: float) -> str:
-    """Return a number as short text, such as `3` instead of `3.0`; reading the text gives the same number.
+    """Return a number as short text for a spec, such as `3` instead of `3.0`. Reading the text gives the same number.
 
     Args:
         value: finite number.
@@ -219,7 +224,7 @@ def write_number(value: float) -> str:
 
 
 def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that all given options are known; the error suggests similar names.
+    """Check that a spec contains only known options; the error suggests similar names.
 
     Args:
         what: name of the loss, ranker, ..., for the error.
@@ -233,10 +238,10 @@ def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
 
 def read_number(text: str) -> int | float | None:
-    """Return the decimal number in a text; None if the text is not such a number.
+    """Return the number that a text in a spec contains; None if the text is not a decimal number.
 
     Args:
-        text: text without spaces around it.
+        text: text that does not begin or end with a space.
 
     Example:
         >>> read_number("12"), read_number("-1e-3"), read_number("1_000"), read_number("nan")
@@ -248,10 +253,10 @@ def read_number(text: str) -> int | float | None:
 
 
 def read_value(text: str) -> Any:
-    """Return the value of an option; nothing in the text is evaluated as code.
+    """Convert the text of an option's value in a spec to a Python value; nothing in the text is evaluated as code.
 
     Args:
-        text: text without spaces around it.
+        text: text that does not begin or end with a space.
     """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
@@ -265,23 +270,23 @@ def read_value(text: str) -> Any:
 
 
 def _head(text: str) -> tuple[str, str]:
-    """Split a spec into its name and the rest, which begins with `:`, `(`, `@` or `=`."""
+    """Split a spec into its name and the rest, which is empty or begins with `:`, `(`, `@` or `=`."""
     name = _NAME.match(text)[0]  # type: ignore[index]
     return name, text[len(name) :]
 
 
 def _cutoff(what: str, cutoff: str, text: str) -> int | None:
-    """Return k of `@k`; None if there is no cutoff."""
+    """Return k of `@k` in a spec; None if there is no cutoff."""
     if not cutoff:
         return None
     # Not `isdigit`, which is also true for digits of other scripts and for superscripts.
     if not (re.fullmatch("[0-9]+", digits := cutoff[1:].strip()) and 1 <= int(digits) <= LARGEST_CUTOFF):
-        bad_value(what, f"have a whole number of at least 1 after @, at most {LARGEST_CUTOFF}", show(text))
+        bad_value(what, f"have a whole number from 1 to {LARGEST_CUTOFF} after @", show(text))
     return int(digits)
 
 
 def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
-    """Return the options `key=value,...` as a dictionary."""
+    """Return the options `key=value,...` of a spec as a dictionary."""
     options: dict[str, Any] = {}
     for pair in _split(what, pairs):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
@@ -307,7 +312,7 @@ def _unquoted(text: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """Return a value as text, in quotes if it would otherwise be read as several values."""
+    """Return the value of an option as text, in quotes if `spell` would otherwise read several values."""
     if not isinstance(value, str):
         return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     bare = value == value.strip() and value[:1] not in ("", "'", '"')
@@ -320,14 +325,14 @@ def _written(value: Any) -> str:
 
 
 def _split(what: str, text: str) -> list[str]:
-    """Split a text at the commas outside brackets and quotes; drop empty parts."""
+    """Split a spec at the commas that are outside of brackets, quotes and paths. Leave out empty parts."""
     cuts = [-1, *(at for at in _outside(text, _spans(what, text)) if text[at] == ","), len(text)]
     parts = (text[start + 1 : end].strip() for start, end in pairwise(cuts))
     return [part for part in parts if part]
 
 
 def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
-    """Yield the positions of a text that are outside of all spans."""
+    """Yield the positions of a spec that are outside of all spans."""
     at = 0
     while at < len(text):
         if at in spans:
@@ -338,7 +343,7 @@ def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
 
 
 def _spans(what: str, text: str) -> dict[int, int]:
-    """Return the spans of brackets, quotes and paths: first position -> last position.
+    """Return the spans of brackets, quotes and paths in a spec: first position -> last position.
 
     A quote begins only at the start of an option or value.
     """

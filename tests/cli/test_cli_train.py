@@ -324,7 +324,7 @@ def test_complaints_are_lines_on_standard_error(tmp_path):
     out, err = going.communicate(timeout=120)
     assert going.returncode == 2
     assert out == ""
-    assert [line.split()[1] for line in err.splitlines()] == ["model", "data"]
+    assert [line.split()[1] for line in err.splitlines()] == ["--model", "--data"]
     assert all(line.startswith("rankgrad: ") for line in err.splitlines())
 
 

@@ -119,14 +119,14 @@ def test_a_last_line_that_is_bad_and_has_no_newline_may_be_cut(refused):
 
 def test_a_last_line_shorter_than_all_others_is_cut(refused, tmp_path):
     dense = b"".join(b"1 qid:1 1:1 2:%d 3:3\n" % row for row in range(10))
-    message = f"no feature after 2, {CUT}; expected features 1 to 3, as on every line before"
+    message = f"no feature after 2, {CUT}; expected features 1 to 3, as on all earlier lines"
     assert refused(dense + b"1 qid:1 1:1 2:1") == f"bad.txt:11: {message}"
-    message = f"no feature after 0, {CUT}; expected features 1 to 3, as on every line before"
+    message = f"no feature after 0, {CUT}; expected features 1 to 3, as on all earlier lines"
     assert refused(dense + b"1 qid:9") == f"bad.txt:11: {message}"
     commented = b"".join(b"1 qid:1 1:1 # d%d\n" % row for row in range(10))
     assert (
         refused(commented + b"1 qid:1 1:1")
-        == f"bad.txt:11: no comment, {CUT}; expected a comment, as on every line before"
+        == f"bad.txt:11: no comment, {CUT}; expected a comment, as on all earlier lines"
     )
     # Lines that say less for a reason: ended by a newline, or sparse before.
     for sound in (dense + b"1 qid:1 1:1 2:1\n", dense + b"1 qid:1 2:1\n1 qid:1 1:1", dense + b"1 qid:1 1:1 2:1 # d"):
@@ -136,7 +136,7 @@ def test_a_last_line_shorter_than_all_others_is_cut(refused, tmp_path):
 
 def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
     first = b"1 qid:1 " + b" ".join(b"%d:0.5" % feature for feature in range(1, 13))
-    message = f"no feature after 2, {CUT}; expected features 1 to 12, as on every line before"
+    message = f"no feature after 2, {CUT}; expected features 1 to 12, as on all earlier lines"
     assert refused(first + b"\n1 qid:1 1:1 2:1") == f"bad.txt:2: {message}"
     # Legal without its last newline.
     path = tmp_path / "sound.txt"
@@ -150,9 +150,9 @@ def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"1 qid:1 1:1 2:1\n1 qid:1 1:1", "no feature after 1, {}; expected features 1 to 2, as on every line before"),
-        (b"1 qid:1 1:1 # d\n1 qid:1 1:1", "no comment, {}; expected a comment, as on every line before"),
-        (b"1 qid:1 1:1 7:1\n1 qid:1", "no feature, {}; expected features, as on every line before"),
+        (b"1 qid:1 1:1 2:1\n1 qid:1 1:1", "no feature after 1, {}; expected features 1 to 2, as on all earlier lines"),
+        (b"1 qid:1 1:1 # d\n1 qid:1 1:1", "no comment, {}; expected a comment, as on all earlier lines"),
+        (b"1 qid:1 1:1 7:1\n1 qid:1", "no feature, {}; expected features, as on all earlier lines"),
     ],
 )
 def test_too_little_to_be_sure_of_a_cut_is_a_warning(tmp_path, text, told):
@@ -233,7 +233,7 @@ def test_a_bad_line_in_the_second_file(tmp_path):
 
 
 def test_features_beyond_those_stated(refused):
-    message = "feature id 4 is above features=3; expected ids from 1 to 3"
+    message = "feature id 4 is above the number of features, 3; expected ids from 1 to 3"
     assert refused(b"1 qid:1 3:1\n1 qid:1 1:1 4:1\n", features=3) == f"bad.txt:2: {message}"
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankgrad.data.frames import from_arrays, from_frame, group_rows, read_parquet
+from rankgrad.data.frames import from_arrays, from_frame, read_parquet
+from rankgrad.group_rows import group_rows
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

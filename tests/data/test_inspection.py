@@ -155,7 +155,7 @@ def test_lists_that_teach_nothing():
     labels = np.array([0, 0, 2, 2, 1, 0, 1, 0, 0], dtype=np.float32)
     seen = inspect(Dataset(x, labels, np.array([0, 2, 4, 5, 5, 7, 9]), np.arange(6)))
     assert only(seen, "empty queries").what == "3 of 6 lists (50%) have no relevant document."
-    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) have only one grade, above 0."
+    assert only(seen, "one grade lists").what == "1 of 6 lists (17%) have the same label above 0 for all documents."
     assert only(seen, "single documents").what == "1 of 6 lists (17%) have a single document."
     assert only(seen, "no documents").what == "1 of 6 lists (17%) have no document."
     assert seen.splits[0].empty == 3

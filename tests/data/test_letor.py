@@ -16,7 +16,7 @@ from paths import SHARED
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rankgrad.data.letor import read_letor, streams
-from rankgrad.data.query_groups import regroup, reorder
+from rankgrad.data.query_groups import regroup_runs, reorder
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data folder is not beside the repository")
@@ -188,7 +188,7 @@ def test_regroup_is_stable_and_counts(write):
 def test_regrouped_rows_are_those_of_a_stable_sort(qids, width):
     rows = np.arange(len(qids) * width).reshape(-1, width)
     starts = np.flatnonzero(np.diff(qids, prepend=-1))
-    source, lengths, first = regroup(starts, np.array(qids)[starts], len(qids))
+    source, lengths, first = regroup_runs(starts, np.array(qids)[starts], len(qids))
     order = sorted(range(len(qids)), key=lambda row: (qids.index(qids[row]), row))
     assert source.tolist() == order
     assert lengths.tolist() == [qids.count(qids[starts[run]]) for run in first]

@@ -15,7 +15,7 @@ from rankgrad.cli.compare import _lists
 from rankgrad.cli.compare import compare as command
 from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic
-from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, ranked
+from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, top_documents
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, Settings, train
 
@@ -85,19 +85,19 @@ def test_lists_side_by_side():
     labels, a, b = [2, 0, 1, 0], [0.1, 0.4, 0.3, np.nan], [3.0, 1.0, 1.0, 4.0]
     docids = np.array(["d1", "d2", "d3", "d4"])
     own = Dataset(np.zeros((4, 1), np.float32), np.array(labels, np.float32), np.array([0, 4]), np.array(["q"]), docids)
-    left = ranked(np.array(a), np.array(b), own, 0, depth=3)
+    left = top_documents(np.array(a), np.array(b), own, 0, depth=3)
     assert [(p.rank, p.document, p.label, p.score, p.other) for p in left] == [
         (1, "d2", 0.0, 0.4, 3),
         (2, "d3", 1.0, 0.3, 4),
         (3, "d1", 2.0, 0.1, 2),
     ]
-    nan = ranked(np.array(a), np.array(b), own, 0)[-1]
+    nan = top_documents(np.array(a), np.array(b), own, 0)[-1]
     assert (nan.document, nan.other) == ("d4", 1)
     with pytest.warns(UserWarning, match="NaN"):
         whole = compare(np.array(a), np.array(b), own)
     assert whole.to_dict()["queries"][0]["list_a"][-1]["score"] is None
     without = Dataset(own.features, own.labels, own.offsets, own.qids)
-    assert [p.document for p in ranked(np.array(b), np.array(a), without, 0)] == ["4", "1", "2", "3"]
+    assert [p.document for p in top_documents(np.array(b), np.array(a), without, 0)] == ["4", "1", "2", "3"]
 
 
 def test_a_ranking_against_itself(data):

@@ -15,7 +15,7 @@ from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.report.study import study
 from rankgrad.experiments.runs import run_recipe
 from rankgrad.experiments.runs.process_pool import Pool, Task
-from rankgrad.experiments.runs.results import chosen, pack, read_results, unpack
+from rankgrad.experiments.runs.results import chosen_results, pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
 
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
@@ -123,10 +123,10 @@ def test_what_a_killed_run_left_is_cleared_and_one_run_works_at_a_time(whole, tm
     half.write_text("{")
     other.write_text("mine")
     recipe = parse_recipe(RECIPE)
-    with run_recipe.opened(recipe, tmp_path / "a"):
+    with run_recipe.lock_results(recipe, tmp_path / "a"):
         assert not half.exists()
         assert other.exists()
-        with pytest.raises(ValueError, match="no other run uses"), run_recipe.opened(recipe, tmp_path / "a"):
+        with pytest.raises(ValueError, match="no other run uses"), run_recipe.lock_results(recipe, tmp_path / "a"):
             pass
 
 
@@ -136,7 +136,7 @@ def test_results_of_other_recipes_in_the_folder_are_left_out(whole, tmp_path):
     (tmp_path / "a" / "recipe.yaml").write_text(smaller.dump())
     results = read_results(tmp_path / "a")
     assert (len(results.tuned()), len(results.final())) == (2, 1)
-    assert chosen(smaller, {each.cell.key: each for each in results.tuned()[:1]}) == []
+    assert chosen_results(smaller, {each.cell.key: each for each in results.tuned()[:1]}) == []
 
 
 def test_a_packed_file_holds_the_results_and_is_gone_on_from(whole, tmp_path):

@@ -46,6 +46,7 @@ def test_experiment_shows_the_table_and_the_next_command(recipe_file, whole, tmp
     told = invoke("experiment", recipe_file, "--smoke")
     assert "2 final cells" in told.stdout
     assert Path("results/tiny-smoke/recipe.yaml").is_file()
+    assert "Smoke run (--smoke): a short test of the recipe, not a result." in told.output
 
 
 @pytest.mark.usefixtures("_no_processes")

@@ -22,7 +22,7 @@ from rankgrad.cli import app, main
 from rankgrad.cli.terminal_text import screen, shown
 from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 from rankgrad.experiments.recipes.search_space import draws
-from rankgrad.experiments.runs.packed_results import members
+from rankgrad.experiments.runs.packed_results import archive_members
 from rankgrad.experiments.runs.results import pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
 
@@ -58,11 +58,11 @@ def final(folder):
 def test_a_packed_file_may_unpack_to_so_much_only(tmp_path):
     path = archive(tmp_path / "large.tar.xz", ("cells/0123456789abcdef.npz", bytes(3_000_000)))
     assert path.stat().st_size < 10_000
-    assert len(dict(members(path))["cells/0123456789abcdef.npz"]) == 3_000_000
+    assert len(dict(archive_members(path))["cells/0123456789abcdef.npz"]) == 3_000_000
     with pytest.raises(
         ValueError, match=r"large.tar.xz must unpack to at most 1,000,000 bytes \(.*`tar`.*\); got more bytes"
     ):
-        dict(members(path, limit=1_000_000))
+        dict(archive_members(path, limit=1_000_000))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
@@ -152,14 +152,14 @@ def test_a_result_that_is_damaged_is_named(case, folder):
 def test_a_result_under_another_name_is_packed_under_it(folder):
     final(folder).rename(folder / "cells" / "0123456789abcdef.json")
     pack(folder, folder / "again.tar.xz")
-    assert "cells/0123456789abcdef.json" in dict(members(folder / "again.tar.xz"))
+    assert "cells/0123456789abcdef.json" in dict(archive_members(folder / "again.tar.xz"))
 
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
 )
 FILES = {
-    "laughs": (LAUGHS, "must contain at most 10,000 values (several recipes"),
+    "laughs": (LAUGHS, "must contain at most 10,000 values (divide it into several recipes"),
     "itself": ("a: &a [*a]", "got the error a value contains itself"),
     "deep": ("[" * 5_000, "nested too deeply"),
     "large": ("a: " + "x" * 300_000, "must be at most 250,000 bytes"),
@@ -195,7 +195,8 @@ def test_a_recipe_may_have_so_many_cells_only():
         {"trials": 10**9},
         {"seeds": [*range(9_000)], "folds": [1, 2, 3, 4, 5], "data": ["MQ2008", "MQ2007"]},
     ):
-        with pytest.raises(RecipeError, match=r"recipe must have at most 100,000 cells \(several recipes .*\); got"):
+        message = r"recipe must have at most 100,000 cells \(divide it into several recipes, .*\); got"
+        with pytest.raises(RecipeError, match=message):
             parse_recipe(recipe(**changes))
 
 

@@ -21,7 +21,7 @@ from rankgrad.cli.report import report as command
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import chart_data, writer
-from rankgrad.experiments.report.query_explorer import FIRST, SKIPPED, _coded, explorer
+from rankgrad.experiments.report.query_explorer import FIRST, SKIPPED, _coded, explorer, query_values, ranked_lists
 from rankgrad.experiments.runs import results
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.experiments.tables.table import tables
@@ -143,8 +143,9 @@ def test_a_value_that_is_skipped_stays_skipped():
 
 def test_a_page_keeps_the_queries_that_differ_most(found):
     table = tables(found)[0]
-    whole = explorer(table, found.final(), lists=False)
-    part = explorer(table, found.final(), lists=False, limit=5 * len(table.rows) * 2 * 8 // 3 + 9)
+    queries = query_values(table, found.final())
+    whole = explorer(queries, None)
+    part = explorer(queries, None, limit=5 * len(table.rows) * 2 * 8 // 3 + 9)
     assert (len(whole["queries"]), len(part["queries"]), part["all"]) == (13, 5, 13)
     values = np.stack([np.frombuffer(base64.b64decode(text), "<u2") for text in whole["values"][0]["codes"]])
     apart = dict(zip(whole["queries"], np.ptp(values, axis=0), strict=True))
@@ -157,14 +158,15 @@ def test_a_page_says_why_there_are_no_lists(folder, found, tmp_path):
     assert packed.name == "made"
     assert all(own["lists"] is None and "packed" in own["why"] for own in packed.explorers.values())
     table = tables(found)[0]
-    assert explorer(table, found.final(), lists=False)["why"] == "They were left out of this page."
+    (without,) = writer.gather(folder, lists=False)
+    assert {own["why"] for own in without.explorers.values()} == {"They were left out of this page."}
     moved = [other_data(run, "MQ2008") for run in found.final()]
     named = SimpleNamespace(**{**vars(table), "data": "MQ2008", "short": table.short})
-    assert "was not found" in explorer(named, moved, root=tmp_path)["why"]
+    assert "was not found" in ranked_lists(named, moved, tmp_path)[1]
     # Fewer lists than the runs were tested on: another set under the same name.
     moved = [other_data(run, "synthetic:lists=30,features=10") for run in found.final() if run.cell.data == DATA[0]]
     named.data = "synthetic:lists=30,features=10"
-    assert "differs from the data used to test" in explorer(named, moved)["why"]
+    assert "differs from the data used to test" in ranked_lists(named, moved)[1]
 
 
 def other_data(run, name):
@@ -238,7 +240,15 @@ def test_tables_and_figures_are_written(studies, tmp_path):
     assert written[1].read_text().count(r"\toprule") == len(DATA)
     one = replace(studies[0], models=studies[0].models[:1], tables=studies[0].tables[:1])
     written = writer.write_figures([one], tmp_path / "figures")
-    charts = {"curves", "learned-gain_base", "learned-discount_base", "learned-alpha", "cost", "sensitivity"}
+    charts = {
+        "overview",
+        "curves",
+        "learned-gain_base",
+        "learned-discount_base",
+        "learned-alpha",
+        "cost",
+        "sensitivity",
+    }
     assert {path.name.split("-synthetic")[0] for path in written} == {f"made-{chart}" for chart in charts}
     for path in written:
         content = path.read_bytes()
@@ -271,6 +281,7 @@ def test_the_verb_writes_a_page_of_several_studies(folder, tmp_path):
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["one.md", "one.tex", "two.md", "two.tex"]
     page = (tmp_path / "page.html").read_text()
     assert 'href="#s1"' in page
+    assert "<h1>Results</h1>" in page
     assert page.count('<section class="study"') == 2
 
 

@@ -16,7 +16,41 @@ from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.runs import results
 
-CHARTS = ["curves", "learned-gain_base", "learned-discount_base", "learned-alpha", "cost", "sensitivity", "gains"]
+CHARTS = ["overview", "curves", "learned-gain_base", "learned-discount_base", "learned-alpha", "cost", "sensitivity"]
+CHARTS += ["gains"]
+
+# Run in the page: labels of charts that overlap or are cut, headings of tables that are cut, texts that are too small.
+FAULTS = """(() => {
+  const found = [];
+  for (const chart of document.querySelectorAll(".chart")) {
+    const drawing = chart.querySelector("svg.marks").getBoundingClientRect();
+    const shown = [...chart.querySelectorAll("svg text")].filter((each) =>
+      each.textContent && getComputedStyle(each).visibility !== "hidden" && each.getAttribute("opacity") !== "0");
+    const boxes = shown.map((each) => [`${chart.dataset.chart}: ${each.textContent}`, each.getBoundingClientRect()]);
+    boxes.forEach(([text, a], place) => {
+      if (a.left < drawing.left - 1 || a.right > drawing.right + 1) found.push(`${text} is cut`);
+      for (const [other, b] of boxes.slice(place + 1)) {
+        const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (across > 1 && down > 3) found.push(`${text} overlaps ${other}`);
+      }
+    });
+  }
+  for (const head of document.querySelectorAll("th")) {
+    const cut = head.offsetParent !== null && head.scrollWidth > head.clientWidth + 1;
+    if (cut) found.push(`heading ${head.textContent} is cut`);
+  }
+  for (const each of document.querySelectorAll("main *")) {
+    const text = [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+    const size = parseFloat(getComputedStyle(each).fontSize);
+    if (text && each.checkVisibility() && size < 10.5) found.push(`${each.textContent} is small`);
+  }
+  return found;
+})()"""
+
+# Run in the page: the numbers of the overview, from the top to the bottom of the chart.
+NUMBERS = """[...document.querySelectorAll("[data-chart=overview] .mark-text.role-mark text")]
+  .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).map((each) => each.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +109,11 @@ def test_all_charts_are_drawn_without_an_error(browser, page, width, scheme):
     assert browser.evaluate("[...document.querySelectorAll('.chart')].map((e) => e.dataset.chart)") == CHARTS
     for chart in CHARTS:
         assert drawn(browser, chart) >= 1, chart
+    rows = len(LOSSES) * 2
+    assert drawn(browser, "overview") == 2 * rows  # intervals and points
+    numbers = browser.evaluate(NUMBERS)
+    assert len(numbers) == rows
+    assert numbers == sorted(numbers)[::-1]  # the best row is first
     assert drawn(browser, "curves") == len(LOSSES)
     assert drawn(browser, "cost") >= 2 * len(LOSSES)  # points and bars
     assert drawn(browser, "sensitivity") == 5 * len(LOSSES)  # a line and four points
@@ -82,6 +121,7 @@ def test_all_charts_are_drawn_without_an_error(browser, page, width, scheme):
     assert browser.requests == [page.resolve().as_uri()]
     # Nothing sticks out of the screen; wide tables scroll in their frame.
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(FAULTS) == []
 
 
 def test_a_table_sorts_by_its_headings(opened):

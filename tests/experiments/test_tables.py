@@ -5,9 +5,11 @@ import re
 import numpy as np
 import pytest
 import scipy.stats
+import yaml
 from drawn_results import NDCG, SKILL, Results, entry, recipe, replace_recipe, run, seen
 from made_results import LOSSES, MODELS, make
 
+from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.tables.table import table, tables
 
@@ -164,6 +166,31 @@ def test_the_papers_numbers_stand_beside_ours():
         assert f"{ours.mean * 100:.2f}" in text
         assert f"{ours.gap * 100:+.2f}".replace("-", "$-$" if text.startswith("\\") else "-") in text
         assert "Table 1; diff: ours - paper" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("form", ["quick", "smoke"])
+def test_a_reduced_recipe_is_labelled_and_compares_nothing(form):
+    study = recipe(
+        answers="learndcg-table1", metrics=[NDCG], tests={"against": "Fixed"}, **{form: {"seeds": [0, 1]}},
+        losses={"Fixed": "LearnDCG:learn=none", "Learned": "LearnDCG"},
+    )  # fmt: skip
+    whole = table(run(study), "MQ2008")
+    assert "▲" in whole.markdown()
+    made = table(run(parse_recipe(yaml.safe_load(study.reduced(form).dump()))), "MQ2008")
+    for text in (seen(made), made.markdown(), made.latex()):
+        plain = " ".join(text.replace(r"\\_", "_").split())
+        assert f"{form.capitalize()} run (--{form}): a short test of the recipe, not a result." in plain
+        assert "neither tested nor compared with a paper" in plain
+        assert not set("†▲▼") & set(text)
+        assert "wedge" not in text
+        for word in ("72.27", "diff", "paper:", "AttSets", " p "):
+            assert word not in plain
+    assert {row.loss for row in made.rows} == {"Fixed", "Learned"}
+    assert all(each.p is None and each.printed is None for row in made.rows for each in row.entries.values())
+
+
+def test_a_recipe_without_a_reduced_form_is_not_labelled():
+    assert recipe().reduced("smoke").form is None
 
 
 def test_what_a_reader_must_know():

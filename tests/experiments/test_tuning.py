@@ -24,8 +24,8 @@ def test_a_search_tries_the_default_first_and_keeps_what_is_given():
     assert drawn[0] == {}
     assert len(drawn) == 27
     assert replace(search, budget=40).draws()[:27] == drawn
-    assert search.rungs() == [(27, 10), (9, 30), (3, 90)]
-    assert replace(search, budget=1).rungs() == [(1, 90)]
+    assert search.halving_rounds() == [(27, 10), (9, 30), (3, 90)]
+    assert replace(search, budget=1).halving_rounds() == [(1, 90)]
     assert Search({"model": "lambdaloss-dnn"}, 4).space.keys() == {
         "lr",
         "weight_decay",

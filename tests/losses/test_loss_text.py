@@ -31,7 +31,7 @@ def test_a_text_is_its_loss(text, expected):
         ("rmse", "loss must give levels, as in rmse:levels=...; got 'rmse'"),
         ("approx_ndcg:temprature=1", "did you mean 'temperature'"),
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
-        ("lambdaloss@0", "at least 1 after @"),
+        ("lambdaloss@0", "from 1 to 2147483647 after @"),
         ("ranknet:", "name\\[@k\\]"),
         ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout'; got 'held'"),
         ("lambdaloss@5:adapt=heldout", "have learned parameters if adapt is given; got 'lambdaloss@5:adapt="),

@@ -261,7 +261,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: None, "path must be a folder with weights.safetensors, or such a file; got"),
+        (lambda path: None, "path must be a folder with the file weights.safetensors, or a file of this format; got"),
         (lambda path: path.write_bytes(b"pickle"), "must be a complete, unchanged safetensors file; got"),
         (lambda path: write_tensors(path, {"a": torch.zeros(1)}), "must have format 'rankgrad neural loss', version 1"),
         (

@@ -100,9 +100,9 @@ def test_parse(text, metric):
     ("text", "message"),
     [
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
-        ("nDCG@", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@'"),
-        ("nDCG@-1", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@-1'"),
-        ("nDCG@0", "metric must have a whole number of at least 1 after @, at most 2147483647; got 'nDCG@0'"),
+        ("nDCG@", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@'"),
+        ("nDCG@-1", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@-1'"),
+        ("nDCG@0", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@0'"),
         ("nDCG(gian='exp')", "be an option of nDCG (gain, discount, empty, ties); got 'gian'; did you mean 'gain'?"),
         ("nDCG(threshold=1)", "option must be an option of nDCG (gain, discount, empty, ties); got 'threshold'"),
         ("nDCG(gain='log')", "gain must be one of 'exp', 'linear'; got 'log'"),
@@ -224,6 +224,51 @@ def test_evaluate_errors():
     with pytest.raises(ValueError, match="labels must be at least 0"):
         metrics.evaluate([1.0], [-1], "nDCG")
     assert metrics.evaluate([1.0, 0.0], [-1, 1], "P@1")["P@1"] == 0.0
+
+
+def scattered():
+    """Rows of seven lists in a random order, their query ids, and the same rows grouped by first appearance."""
+    rng = np.random.default_rng(0)
+    qid = rng.permutation(np.repeat(["q7", "q1", "b", "a", "zz", "0", "10"], [5, 1, 3, 8, 2, 4, 6]))
+    scores, labels = rng.integers(0, 6, len(qid)).astype(np.float32), rng.integers(0, 3, len(qid))
+    queries = list(dict.fromkeys(qid.tolist()))
+    order = np.concatenate([np.flatnonzero(qid == query) for query in queries])
+    offsets = np.concatenate([[0], np.cumsum([np.sum(qid == query) for query in queries])])
+    return scores, labels, qid, order, offsets, queries
+
+
+def test_rows_in_any_order_are_grouped_by_query():
+    scores, labels, qid, order, offsets, queries = scattered()
+    docids = np.random.default_rng(1).permutation(len(qid)).astype(str)
+    wanted = ["nDCG@3", "nDCG(ties='trec')", "AP(ties='expected')", lambda scores, labels: labels[scores.argmax()]]
+    expected = metrics.evaluate(scores[order], labels[order], wanted, offsets=offsets, ids=docids[order])
+    found = metrics.evaluate(scores, labels, wanted, qid=qid, ids=docids)
+    assert found.means == expected.means
+    assert found.intervals == expected.intervals
+    for name in expected:
+        np.testing.assert_array_equal(found.values[name], expected.values[name])
+    assert found.queries == tuple(queries)
+    assert json.loads(found.to_json(values=True))["queries"] == queries
+    numbers = torch.tensor([queries.index(query) for query in qid])  # also as a tensor
+    again = metrics.evaluate(torch.tensor(scores), torch.tensor(labels), wanted, qid=numbers, ids=docids)
+    assert again.means == expected.means
+    assert metrics.evaluate([], [], "nDCG", qid=np.zeros(0, int)).lists == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"offsets": [0, 2]}, "at most one of mask, offsets and qid must be given; got offsets and qid"),
+        ({"mask": [True, True]}, "at most one of mask, offsets and qid must be given; got mask and qid"),
+        ({"qid": [1]}, r"qid must have one query id per row, \(2,\); got \(1,\)"),
+        ({"qid": [1, 1.5]}, "qid must be whole numbers or text; got fractions"),
+        ({"ids": ["a"]}, r"ids must have one id per row, \(2,\); got \(1,\)"),
+        ({"scores": [[1.0, 0.0]], "labels": [[1, 0]]}, r"scores must have one dimension, \(rows,\), if qid is given"),
+    ],
+)
+def test_wrong_query_ids(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.evaluate(**{"scores": [1.0, 0.0], "labels": [1, 0], "qid": [1, 1], "metrics": "P@1", **arguments})
 
 
 def test_importing_metrics_is_light():

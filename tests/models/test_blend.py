@@ -1,11 +1,16 @@
 """A ranker made of rankers: normalised scores, fitted weights, one interface, one folder."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from rankgrad.blend_estimator import Blend, blend
@@ -158,7 +163,7 @@ def test_bad_blends(parts, fitted):
         blend([Ranker()]).fit(VX, VY, qid=VQID)
     with pytest.raises(NotFittedError):
         blend(parts).predict(X, QID)
-    with pytest.raises(ValueError, match="rankers must all have 2 features, the number of features of X"):
+    with pytest.raises(ValueError, match="rankers must all have 2 features, the number of features in the lists"):
         blend(parts).fit(VX[:, :2], VY, qid=VQID)
     with pytest.raises(ValueError, match="qid or group must be given, because a blend standardises scores per list"):
         fitted.predict(X)
@@ -166,6 +171,61 @@ def test_bad_blends(parts, fitted):
         blend(parts, even=-1).fit(VX, VY, qid=VQID)
     with pytest.raises(ValueError, match="sample_weight must be None for approx_ndcg"):
         blend(parts, loss="approx_ndcg").fit(VX, VY, qid=VQID, sample_weight=np.ones(len(VY)))
+
+
+def test_any_fitted_estimator_with_predict_is_a_part(parts, fitted, tmp_path):
+    line = LinearRegression().fit(X, Y)
+    both = blend([parts[0], line]).fit(VX, VY, qid=VQID)
+    assert both.weights_.sum() == pytest.approx(1)
+    assert both.score(VX, VY, qid=VQID) > 0.6
+    alone = blend([line]).fit(VX, VY, qid=VQID)
+    for query in range(30):  # the order of one part is that of its predictions
+        rows = query == QID
+        assert np.argsort(alone.predict(X, QID)[rows]).tolist() == np.argsort(line.predict(X[rows])).tolist()
+    again = pickle.loads(pickle.dumps(both))
+    np.testing.assert_array_equal(again.predict(X, QID), both.predict(X, QID))
+    np.testing.assert_array_equal(clone(both).fit(VX, VY, qid=VQID).weights_, both.weights_)
+    for each in (both, blend([fitted, both]).fit(VX, VY, qid=VQID)):
+        with pytest.raises(ValueError, match=r"rankers must all be rankers of rankgrad to be saved.*; got LinearRegr"):
+            each.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="model must be a ranker of rankgrad to be saved"):
+        both.model_.models[1].save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_missing_values_reach_estimators_that_take_them():
+    holes = np.where(VX > 1, np.nan, VX)
+    trees = HistGradientBoostingRegressor(max_iter=5).fit(X, Y)
+    assert np.isfinite(blend([trees]).fit(holes, VY, qid=VQID).predict(holes, VQID)).all()
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        blend([trees, LinearRegression().fit(X, Y)]).fit(holes, VY, qid=VQID)
+
+
+def test_an_estimator_of_a_data_frame_gets_its_columns():
+    pd = pytest.importorskip("pandas")
+    names = ["bm25", "age", "clicks"]
+    table, other = pd.DataFrame(X, columns=names), pd.DataFrame(VX, columns=names)
+    chosen = make_pipeline(ColumnTransformer([("all", "passthrough", ["clicks", "bm25"])]), LinearRegression())
+    both = blend([chosen.fit(table, Y), LinearRegression().fit(table, Y)]).fit(other, VY, qid=VQID)
+    assert both.predict(table, QID).shape == Y.shape
+    with pytest.raises(ValueError, match=r"LinearRegression must have the features of X, clicks, age, bm25; got bm25"):
+        blend([LinearRegression().fit(table, Y)]).fit(other[names[::-1]], VY, qid=VQID)
+
+
+@pytest.mark.parametrize(
+    ("part", "error", "message"),
+    [
+        (LinearRegression(), NotFittedError, "not fitted yet"),
+        (LinearRegression, TypeError, "rankers must be fitted rankers, or fitted estimators with a method predict"),
+        ("runs/a", TypeError, "a method predict; got str"),
+        (LinearRegression().fit(X[:, :2], Y), ValueError, "rankers must all have 3 features"),
+        (LinearRegression().fit(X, np.stack([Y, Y], 1)), ValueError, "predict of LinearRegression must return"),
+    ],
+    ids=["not fitted", "a class", "text", "features", "two outputs"],
+)
+def test_parts_that_cannot_be_blended(part, error, message, parts):
+    with pytest.raises(error, match=message):
+        blend([parts[0], part]).fit(VX, VY, qid=VQID)
 
 
 def test_a_clone_keeps_the_fitted_rankers(fitted):

@@ -92,7 +92,7 @@ def test_a_flipped_bit_in_a_blend_or_in_trees_is_noticed(tmp_path):
     (tmp_path / "blend" / "part-1").rename(tmp_path / "one")
     (tmp_path / "blend" / "part-2").rename(tmp_path / "blend" / "part-1")
     (tmp_path / "one").rename(tmp_path / "blend" / "part-2")
-    with pytest.raises(ValueError, match="must contain the parts that it was saved with"):
+    with pytest.raises(ValueError, match="must contain the parts with which the blend was saved"):
         read_model(tmp_path / "blend")
     pytest.importorskip("lightgbm")
     from rankgrad.trees import TreeRanker

@@ -337,7 +337,7 @@ def test_a_folder_that_is_no_model_says_so(tmp_path):
         Model.load(tmp_path)
     run(out=tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="its training stopped before the end of the first epoch"):
+    with pytest.raises(ValueError, match="the training stopped before the end of the first epoch"):
         Model.load(tmp_path / "run")
     config = tmp_path / "run" / "config.json"
     text = re.sub(',\n "sha256": ".*"', "", config.read_text())

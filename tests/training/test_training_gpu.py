@@ -7,7 +7,7 @@ import torch
 
 from rankgrad.data import load
 from rankgrad.training import Settings, train
-from rankgrad.training.cuda_graphs import GraphStep, rounded
+from rankgrad.training.cuda_graphs import GraphStep, buffer_size
 from rankgrad.training.loop import _TrainingRun
 from rankgrad.training.objective import EagerStep
 
@@ -57,9 +57,9 @@ def test_what_waits_for_the_device_is_not_recorded(loss, recordable, monkeypatch
 
 
 def test_sizes_are_few_and_large_enough():
-    sizes = {rounded(count) for count in range(1, 100_000)}
+    sizes = {buffer_size(count) for count in range(1, 100_000)}
     assert len(sizes) < 50
-    assert all(count <= rounded(count) <= max(64, 1.26 * count + 16) for count in range(1, 100_000, 7))
+    assert all(count <= buffer_size(count) <= max(64, 1.26 * count + 16) for count in range(1, 100_000, 7))
 
 
 @needs_gpu

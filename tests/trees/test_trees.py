@@ -12,7 +12,7 @@ from small_trees import FRAMEWORKS, QID, X, Y, every_framework, quick, rows
 
 from rankgrad import losses
 from rankgrad.trees import TreeRanker
-from rankgrad.trees.settings import ranker as spelled
+from rankgrad.trees.settings import tree_ranker as spelled
 
 NATIVE = [
     ("lightgbm", "native:lambdarank"), ("lightgbm", "native:rank_xendcg"), ("xgboost", "native:rank:ndcg"),

@@ -41,7 +41,7 @@ def test_onnx_gives_the_scores_of_the_model(framework, settings, tmp_path):
 
 def test_thresholds_are_rounded_down():
     exact = np.array([0.1, -0.1, 1e-40, 1e300, -1e300, 0.5])
-    near = tree_arrays.below(exact)
+    near = tree_arrays.rounded_down(exact)
     assert near.dtype == np.float32
     assert (near.astype(np.float64) <= exact).all()
     with np.errstate(over="ignore"):
@@ -142,7 +142,7 @@ def test_trees_that_cannot_be_added_to_are_errors(framework):
     with pytest.raises(TypeError, match="init_model must be a TreeModel; got str"):
         boost(told, TRAIN, None, init_model="model")
     narrow = dataclasses.replace(TRAIN, features=TRAIN.features[:, :3])
-    with pytest.raises(ValueError, match="init_model must have 3 features, the number of the lists; got 4"):
+    with pytest.raises(ValueError, match="init_model must have 3 features, the number of features in the lists; got 4"):
         boost(told, narrow, None, init_model=model)
     dropping = {
         "lightgbm": {"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1},

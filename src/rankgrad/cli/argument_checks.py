@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def together(*checks: Callable[[], object]) -> None:
     """Run all checks, then raise one error with one line per problem."""
-    wrong: dict[str, None] = {}
+    wrong: dict[str, Exception] = {}
     for check in checks:
         try:
             check()
-        except (ValueError, TypeError, OSError) as error:
-            wrong |= dict.fromkeys(str(error).splitlines())
+        except (ValueError, TypeError, OSError, ImportError) as error:
+            wrong |= dict.fromkeys(str(error).splitlines(), error)
     if wrong:
-        raise ValueError("\n".join(wrong))
+        raise ValueError("\n".join(wrong)) from next(iter(wrong.values()))
 
 
 def is_first() -> bool:

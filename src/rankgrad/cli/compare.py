@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -17,7 +19,9 @@ DEFAULT = ["nDCG@10"]
 _ID = 14  # maximum number of characters of a document id, so that two lists fit in 80 columns
 
 
+@with_table_options
 def compare(
+    table: TableOptions,
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
@@ -53,7 +57,11 @@ def compare(
 
     def found() -> None:
         nonlocal source
-        source = _kept(a, b) if data is None else DataSource(data, fold, data_root, missing=missing)
+        if data is None:
+            source = _kept(a, b)
+        else:
+            source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
+            source = source.with_columns_of(a)
         source.check()
 
     together(
@@ -71,7 +79,7 @@ def compare(
             "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
         )
     with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(ours.features))
+        parts = source.hold_out(source.read(ours))
     if split not in parts and not (source.is_single and data):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
     lists = parts[split] if split in parts else parts["train"]
@@ -102,8 +110,10 @@ def _kept(a: Path, b: Path) -> "DataSource":
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
     """Return the values that determine the lists of a source; two sources with equal values have the same lists."""
-    root = None if source.root is None else Path(source.root).resolve()
-    return source.data, source.fold, root, source.missing, source.holdout, source.seed
+    found = source.absolute()
+    root = None if found.root is None else Path(found.root).resolve()
+    table = (source.columns, source.regroup)
+    return found.data, source.fold, root, source.missing, source.holdout, source.seed, *table
 
 
 def _label(source: "DataSource") -> str:
@@ -116,7 +126,7 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
 
     for folder in (a, b):
         kept = DataSource.kept(folder)
-        if kept is None or kept.data != source.data:
+        if kept is None or kept.absolute().data != source.absolute().data:
             continue
         if kept.fold != source.fold:
             yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"

@@ -1,30 +1,36 @@
-"""`rankgrad convert`: converts LETOR text to a cache that opens immediately."""
+"""`rankgrad convert`: converts LETOR text or a table to a cache that opens immediately."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
 if TYPE_CHECKING:
-    from rankgrad.data.letor.summary import ReadSummary
+    from rankgrad.data.read_summary import ReadSummary
 
 
+@with_table_options
 def convert(
+    table: TableOptions,
     files: Annotated[
-        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz); several files are read as one.")
+        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz), which are read as one; or one table.")
     ],
     cache: Annotated[Path, typer.Argument(help="Folder to write; an existing cache is replaced.")],
-    features: Annotated[int | None, typer.Option(help="Number of features (default: the largest feature id).")] = None,
-    regroup: Annotated[bool, typer.Option("--regroup", help="Join the rows of a query that are not adjacent.")] = False,
+    width: Annotated[
+        int | None, typer.Option(help="Number of features of LETOR text (default: the largest feature id).")
+    ] = None,
     missing: Annotated[
         str, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
     ] = "error",
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
     verify: Annotated[bool, typer.Option("--verify", help="Hash complete files to check an existing cache.")] = False,
 ) -> None:
-    """Convert LETOR text to a memory-mapped cache, and print a summary.
+    """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
 
     If the cache is already up to date, it is not written again.
 
@@ -33,25 +39,44 @@ def convert(
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.terminal_text import screen
     from rankgrad.data.letor.reader import read_letor
+    from rankgrad.data.tables.files import format_of
+    from rankgrad.data.tables.reader import read_columns
+    from rankgrad.errors import bad_value
 
+    tables = [file for file in files if format_of(file) is not None]
+    if tables and len(files) > 1:
+        bad_value(
+            "files", "be LETOR text, or one table (a folder of Parquet files is one table)", f"{len(files)} files"
+        )
+    columns = replace(table, features=table.features if tables else None).columns()
+    if columns and not tables:
+        bad_value("columns", "be given only for a table", f"the LETOR file {files[0]}")
     with telling(), _progress() as progress:
         found: list[ReadSummary] = []
-        read_letor(
-            files,
-            features=features,
-            regroup=regroup,
-            missing="error" if missing == "error" else _number(missing),
-            docids=docids,
-            cache=cache,
-            verify=verify,
-            report=found.append,
-            progress=progress,
-        )
+        fill: Any = "error" if missing == "error" else _number(missing)
+        options: dict[str, Any] = {"regroup": table.regroup, "missing": fill, "cache": cache, "verify": verify}
+        options |= {"report": found.append, "progress": progress}
+        if tables:
+            read_columns(tables[0], columns, **options)
+        else:
+            read_letor(files, features=_width(table, width), docids=docids, **options)
     console = screen()
     console.print(str(found[0]), highlight=True, markup=False, soft_wrap=True)
     done = "is up to date" if found[0].cached else "written"
     size = sum(path.stat().st_size for path in cache.iterdir()) / 1e6
     console.print(f"{cache}: {done}, {size:,.1f} MB", markup=False, soft_wrap=True)
+
+
+def _width(table: TableOptions, width: int | None) -> int | None:
+    """Return the number of features of LETOR text; `--features 46` is the spelling of version 0.1."""
+    from rankgrad.errors import bad_value
+
+    if width is not None or not table.features:
+        return width
+    (text, *others) = table.features
+    if others or not text.isdecimal():
+        bad_value("features", "be names of columns of a table, or the number of features of LETOR text", repr(text))
+    return int(text)
 
 
 def _number(text: str) -> float:

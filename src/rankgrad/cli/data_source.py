@@ -1,5 +1,7 @@
-"""Read the data that `--data` names (a data set, folder, LETOR file or cache), and record it in the folder of a run."""
+"""Read the data that `--data` names (data set, folder, LETOR file, table or cache), and record it in a run folder."""
 
+import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rankgrad.cli.argument_checks import is_first
 
 if TYPE_CHECKING:
-    from rankgrad.data import Dataset
+    from rankgrad.data import Columns, Dataset
+    from rankgrad.models.protocol import TrainedModel
 
 KEPT = "data.json"  # file that records the data of a run, in the folder of the run
 PARTS = ("train", "validation", "test")
@@ -22,7 +25,10 @@ _KINDS: dict[str, Any] = {
     "missing": str | None,
     "holdout": int | float,
     "seed": int | None,
+    "columns": dict,
+    "regroup": bool,
 }
+_TEXTS = ("features", "drop")  # columns that are given as several names
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,9 @@ class DataSource:
     missing: str | None = None  # a number, "error", or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
+    columns: "Columns | None" = None  # columns of a table; None for columns with usual names
+    regroup: bool = False  # True to accept the rows of a query in any order
+    format: str | None = None  # format of the file; None to choose it by the ending of its name
 
     def check(self, named_in: Path | None = None) -> None:
         """Check that the data exists; no data is read. Errors name the folder `named_in` of the run, if given."""
@@ -51,28 +60,56 @@ class DataSource:
         check_share(self.holdout)
         _ = self.fill
         if self.is_single:
+            self._check_columns(self.is_table)
             return
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
         except ValueError as error:  # the error names the argument of `load`; the option is `data`
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
-    def read(self, features: int | None = None) -> dict[str, "Dataset"]:
+    def read(self, model: "TrainedModel | None" = None, *, labelled: bool = True) -> dict[str, "Dataset"]:
         """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
-        `features` is the number of features; None for the largest feature id in the file.
+        Args:
+            model: model that scores the data. A table must have its columns; LETOR text gets its number of features.
+            labelled: True if a table must have labels.
         """
-        from rankgrad.data import open_cache, read_letor
         from rankgrad.data.loading import load
 
-        fill = self.fill
-        if self.is_cache:
-            return {"train": open_cache(self.data)}
         if self.is_single:
-            filled: Any = "error" if fill is None else fill
-            return {"train": read_letor(self.data, features=features, cache=self.cache, missing=filled)}
-        found = load(self.data, fold=self.fold, root=self.root, cache=self.cache, missing=fill, holdout=0.0)
+            return {"train": self._read_single(model, labelled)}
+        given: dict[str, Any] = {"fold": self.fold, "root": self.root, "cache": self.cache, "missing": self.fill}
+        names = None if model is None else model.feature_names
+        found = load(self.data, **given, holdout=0.0, columns=self.columns, regroup=self.regroup, feature_names=names)
         return {part: data for part in PARTS if (data := getattr(found, part)) is not None}
+
+    def _read_single(self, model: "TrainedModel | None", labelled: bool) -> "Dataset":
+        from rankgrad.data import Columns, open_cache, read_letor
+        from rankgrad.data.tables.reader import read_columns
+
+        options: dict[str, Any] = {"missing": "error" if self.fill is None else self.fill, "cache": self.cache}
+        if self.is_cache:
+            return open_cache(self.data)
+        if not self.is_table:
+            features = None if model is None else model.features
+            return read_letor(self.data, features=features, regroup=self.regroup, **options)
+        names = None if model is None else model.feature_names
+        options |= {"labelled": labelled, "model": names, "format": self.format, "regroup": self.regroup}
+        return read_columns(self.data, self.columns or Columns(), **options)
+
+    def with_columns_of(self, folder: Path) -> "DataSource":
+        """Return the source with the columns of the training data of a model, unless other columns are given."""
+        if self.columns or not (self.is_table or not self.is_single):
+            return self
+        kept = DataSource.kept(folder)
+        return self if kept is None or kept.columns is None else replace(self, columns=kept.columns)
+
+    def _check_columns(self, table: bool) -> None:
+        from rankgrad.errors import bad_value
+
+        if self.columns and not table:
+            given = next(name for name, value in asdict(self.columns).items() if value)
+            bad_value(given, f"be given only for a table, and {self.data} is none", getattr(self.columns, given))
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
         """Return the parts. If there is no validation part, some lists of `train` become the validation part."""
@@ -94,11 +131,33 @@ class DataSource:
             **{k: v for k, v in parts.items() if k != "train"},
         }
 
+    def absolute(self) -> "DataSource":
+        """Return the source with absolute paths, which are valid in every working directory; names do not change."""
+        from rankgrad.data.loading import is_benchmark, is_generated
+
+        def absolute(path: str | None) -> str | None:
+            return None if path is None else os.path.abspath(path)
+
+        data, root = self.data, self.root
+        if self.is_single or not (is_benchmark(data) or is_generated(data)):
+            data = os.path.abspath(data)
+        elif is_benchmark(data) and root is None and "RANKGRAD_DATA" not in os.environ:
+            root = "."  # `load` searches the current folder
+        return replace(self, data=data, root=absolute(root), cache=absolute(self.cache))
+
     def keep(self, folder: Path) -> None:
-        """Record this source in the folder of a run."""
+        """Record this source in the folder of a run, with absolute paths."""
         from rankgrad.atomic_files import write_json
 
-        write_json(folder / KEPT, asdict(self), seal=True)
+        write_json(folder / KEPT, self.absolute().to_json(), seal=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that determine the data, as JSON values. Options of tables only if they are given."""
+        found = asdict(self)
+        del found["format"]
+        columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}
+        regroup = found.pop("regroup")
+        return {**found, **({"columns": columns} if columns else {}), **({"regroup": True} if regroup else {})}
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
@@ -117,8 +176,10 @@ class DataSource:
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
             bad_value(str(path), "record the data of a run (otherwise use --data)", wrong or record)
+        columns = record.pop("columns", None)
         kept = replace(DataSource(**{"seed": None, **record}), cache=None)
         try:
+            kept = replace(kept, columns=None if columns is None else _columns(columns))
             _ = kept.fill
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
@@ -133,8 +194,24 @@ class DataSource:
 
     @property
     def is_single(self) -> bool:
-        """True if the data is one file or cache, which has no splits."""
-        return self.is_cache or Path(self.data).is_file()
+        """True if the data is one file, table or cache, which has no splits."""
+        return self.is_cache or Path(self.data).is_file() or self.is_table
+
+    @property
+    def is_table(self) -> bool:
+        """True if the data is a table: a file by its ending, or a folder of Parquet files without splits."""
+        from rankgrad.data.folder_layouts import find_files, has_folds
+        from rankgrad.data.loading import is_benchmark, is_generated
+        from rankgrad.data.tables.files import format_of
+
+        path = Path(self.data)
+        if self.format is not None:
+            return self.format != "letor"
+        if not path.is_dir():
+            return path.is_file() and format_of(path) is not None
+        if self.is_cache or is_benchmark(self.data) or is_generated(self.data) or has_folds(path):
+            return False
+        return find_files(path) is None and format_of(path) is not None
 
     @property
     def fill(self) -> Any:
@@ -149,21 +226,40 @@ class DataSource:
             ) from None
 
 
+def _columns(record: dict[str, Any]) -> "Columns":
+    """Return recorded columns of a table; a record of another form is an error."""
+    from rankgrad.data import Columns
+    from rankgrad.errors import bad_value
+
+    known = {name: list if name in _TEXTS else str for name in ("label", "qid", "features", "drop", "docid", "weight")}
+    for name, value in record.items():
+        texts = value if isinstance(value, list) else [value]
+        if not isinstance(value, known.get(name, ())) or not all(isinstance(text, str) for text in texts):
+            bad_value("columns", "be names of columns by purpose", {name: value})
+    return Columns(**record)
+
+
 @contextmanager
 def telling(doing: str | None = None) -> Iterator[None]:
     """Show a status line on a terminal during a block; then print the warnings of the block, one per line."""
     from rich.markup import escape
 
+    from rankgrad.cli.option_names import as_typed
+    from rankgrad.cli.shared_options import detail, options
     from rankgrad.cli.terminal_text import screen
 
     console = screen(stderr=True, soft_wrap=True, quiet=not is_first())
     caught: list[warnings.WarningMessage] = []
+    began = time.perf_counter()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            with console.status(escape(doing)) if doing and console.is_terminal else nullcontext():
+            shows = doing and console.is_terminal and not options.quiet
+            with console.status(escape(doing or "")) if shows else nullcontext():
                 yield
+        detail(f"{doing or 'done'}: {time.perf_counter() - began:.1f} s")
     finally:
         for warning in caught:
             if issubclass(warning.category, UserWarning):
-                console.print(f"warning: {warning.message}", style="yellow", markup=False, highlight=False)
+                text = as_typed(str(warning.message))
+                console.print(f"warning: {text}", style="yellow", markup=False, highlight=False)

@@ -5,10 +5,13 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.cli.terminal_tables import METRICS, print_metrics
 
 
+@with_table_options
 def evaluate(
+    table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
@@ -32,7 +35,10 @@ def evaluate(
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 
-    source = DataSource.kept(model) if data is None else DataSource(data, fold, data_root, missing=missing)
+    source = DataSource.kept(model)
+    if data is not None:
+        source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
+        source = source.with_columns_of(model)
 
     def found() -> None:
         read_config(model)
@@ -44,7 +50,7 @@ def evaluate(
     assert source is not None
     scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(scorer.features))
+        parts = source.hold_out(source.read(scorer))
     # A single file has no splits. With --data, all its lists are evaluated. Without --data, it is the training file.
     if split not in parts and not (source.is_single and data):
         bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))

@@ -113,7 +113,7 @@ def _run(
 ) -> list[tuple[Any, str]]:
     """Run the cells that are not done; return the cells that failed, with their errors."""
     from rankgrad.cli.progress import Progress
-    from rankgrad.experiments.runs.run_recipe import opened, run_recipe
+    from rankgrad.experiments.runs.run_recipe import lock_results, run_recipe
 
     tuning, final = len(part.cells_to_tune()), part.final_count
     console.print(f"{part.title}: {tuning} cells to tune and {final} final cells, {pool.jobs} at a time", markup=False)
@@ -122,7 +122,7 @@ def _run(
     warned: dict[str, None] = {}
     done = None
     try:
-        with pool, opened(whole, folder), Progress("cells") as progress:
+        with pool, lock_results(whole, folder), Progress("cells") as progress:
             for step in run_recipe(part, folder, pool.run, root=root, device=device, cache=cache):
                 done = f"{step.done - len(failed)} of {step.total} cells are done"
                 progress.at(_line(step), step.done, step.total, failed=step.error is not None)

@@ -2,10 +2,11 @@
 
 import json as jsonlib
 import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
+
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rankgrad.data.inspection import Inspection, Overview
@@ -15,8 +16,10 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
 
 
+@with_table_options
 def inspect(
-    data: str = typer.Argument(..., help="LETOR file, folder with a train file, or data set name."),
+    table: TableOptions,
+    data: str = typer.Argument(..., help="Data set name, folder with a train file, LETOR file, table or cache."),
     fold: int | None = typer.Option(None, help="Fold number, for data sets with folds."),
     data_root: str | None = typer.Option(None, help="Folder of data sets (default: $RANKGRAD_DATA)."),
     missing: float | None = typer.Option(None, help="Number that replaces NaN, infinite and too large values."),
@@ -27,17 +30,19 @@ def inspect(
 
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.data import Splits
     from rankgrad.data.inspection import inspect as inspect_data
-    from rankgrad.data.letor.reader import read_letor
-    from rankgrad.data.loading import load
 
+    fill = None if missing is None else str(missing)
+    source = DataSource(data, fold, data_root, missing=fill, columns=table.columns(), regroup=table.regroup)
+    source.check()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if Path(data).is_file():
-            source: Any = read_letor(data, missing="error" if missing is None else missing)
-        else:
-            source = load(data, fold=fold, root=data_root, missing=missing)
-    seen = inspect_data(source)
+        parts = source.read()
+    name = parts["train"].name.removesuffix(" train")
+    splits = Splits(parts["train"], parts.get("validation"), parts.get("test"), name)
+    seen = inspect_data(parts["train"] if source.is_single else splits)
     if json:
         typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
     else:

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,155 +10,170 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
 if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import TrainedModel
 
-FORMATS = ("scores", "trec")
 _ROWS = 16_384  # number of documents per block
 
 
+@with_table_options
 def predict(
+    table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    file: Annotated[Path, typer.Argument(help="LETOR file (plain, gzip or xz) or cache.")],
+    file: Annotated[Path, typer.Argument(help="LETOR file, table or cache; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
-    format: Annotated[str, typer.Option(help="scores (one per line) or trec (a TREC run).")] = "scores",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="scores (one per line), csv, parquet or trec (a TREC run) (default: by the ending of --out).",
+            show_default=False,
+        ),
+    ] = None,
+    input: Annotated[
+        str | None,
+        typer.Option(
+            help="letor, csv, tsv, jsonl, parquet or arrow (default: by the ending of the file, letor for -).",
+            show_default=False,
+        ),
+    ] = None,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Annotated[str, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = "error",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Score every document of a file, in file order; labels are ignored.
+    """Score every document of a file, in the order of its rows; labels are ignored.
 
-    The file is read once, in blocks of lists; it may also be a cache of `rankgrad convert`. An existing output file is
-    replaced only when all scores are written.
+    The file is read once, in blocks of lists. With `--regroup`, the whole file is read first. CSV and Parquet output
+    has the query ids, and document ids if the file has them. An existing output file is replaced only when all scores
+    are written.
 
-    Example: `rankgrad predict runs/a test.txt --out scores.txt`
+    Example: `rankgrad predict runs/a test.parquet --out scores.csv`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.score_files import FORMATS, format_of_scores, writing_scores
+    from rankgrad.data.tables.files import FORMATS as INPUTS
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
 
     def found() -> None:
+        if str(file) == "-":
+            return
         if not file.exists():
-            bad_value("file", "be LETOR text or a cache", f"{file}: no such file")
-        if file.is_dir() and not source.is_cache:
-            bad_value("file", "be LETOR text or a cache", f"the folder {file}")
+            bad_value("file", "be LETOR text, a table or a cache", f"{file}: no such file")
+        if file.is_dir() and not (source.is_cache or source.is_table):
+            bad_value("file", "be LETOR text, a table or a cache", f"the folder {file}")
 
     def fits() -> None:
         if not tag or len(tag.split()) != 1:
             bad_value("tag", "be one word", repr(tag))
         if out != "-" and Path(out).is_dir():
             bad_value("out", "be a file", f"the folder {out}")
+        if input is not None:
+            one_of("input", input, ("letor", *INPUTS))
+        if out == "-" and format == "parquet":
+            bad_value("out", "be a file for parquet", "-")
 
-    source = DataSource(str(file), missing=missing)
+    kind = format if format is not None else format_of_scores(out)
+    columns = table.columns()
+    source = DataSource(str(file), missing=missing, columns=columns, regroup=table.regroup, format=input)
     together(
         lambda: read_config(model),
         found,
         lambda: source.fill,
-        lambda: one_of("format", format, FORMATS),
+        lambda: one_of("format", kind, FORMATS),
         fits,
         lambda: check_device(device),
     )
     scorer = load_model(model, device)
-    with _output(out) as write, telling():
-        seen = _score(scorer, source, format, tag, write)
+    with _from_standard_input(source) as source, telling(), writing_scores(kind, out, tag) as writer:
+        source = source.with_columns_of(model)
+        source.check()
+        for part in _lists(scorer, source, kind != "scores"):
+            writer.write(part, scorer.score(part.features, part.offsets))
     if out != "-":
-        typer.echo(f"{seen:,} scores: {out}")
-
-
-def _score(model: "TrainedModel", source: "DataSource", format: str, tag: str, write: Callable[[str], object]) -> int:
-    """Write the scores of all lists; return the number of documents."""
-    row = 0
-    with _lists(model, source, format == "trec") as parts:
-        for part in parts:
-            scores = model.score(part.features, part.offsets)
-            write(_run(part, scores, row, tag) if format == "trec" else _column(scores))
-            row += len(scores)
-    return row
-
-
-def _column(scores: Any) -> str:
-    return "%.9g\n" * len(scores) % tuple(scores.tolist())  # nine digits distinguish any two float32 values
-
-
-def _run(part: "Dataset", scores: Any, row: int, tag: str) -> str:
-    """Return the lines of a TREC run. A document without an id gets its row number in the file (from 1) as id."""
-    import numpy as np
-
-    lines = []
-    for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
-        for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
-            words = [] if part.docids is None else str(part.docids[place]).split()
-            name = "_".join(words) or f"document-{row + place + 1}"
-            lines.append(f"{qid} Q0 {name} {rank} {scores[place]:.9g} {tag}\n")
-    return "".join(lines)
+        typer.echo(f"{writer.rows:,} scores: {out}")
 
 
 @contextmanager
-def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator[Iterable["Dataset"]]:
-    """Yield the lists to score, in blocks; show a progress bar on a terminal."""
+def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
+    """Copy standard input to a temporary file, if it is the source. So every format can be read from it."""
+    if source.data != "-":
+        yield source
+        return
+    import shutil
+    from dataclasses import replace
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="rankgrad-") as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield replace(source, data=str(path), format=source.format or "letor")
+
+
+def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:
+    """Yield the lists to score, in blocks, and show a progress bar on a terminal.
+
+    If rows were moved to group them by query, the only block contains all lists.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from rankgrad.cli.terminal_text import screen
-    from rankgrad.data.letor.chunks import stream_letor
 
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        if source.is_cache:
-            yield bar.track(*_cached(source.data, model.features))
-            return
-        task = bar.add_task("", total=Path(source.data).stat().st_size)
-        fill: Any = "error" if source.fill is None else source.fill
-        progress = partial(_show, bar, task)
-        yield stream_letor(source.data, model.features, missing=fill, docids=docids, documents=_ROWS, progress=progress)
+        if source.is_cache or source.regroup:
+            yield from bar.track(*_whole(model, source))
+        else:
+            task = bar.add_task("", total=None if source.is_table else Path(source.data).stat().st_size)
+            yield from _streamed(model, source, docids, partial(_show, bar, task))
 
 
 def _show(bar: Any, task: Any, read: int) -> None:
     bar.update(task, completed=read)
 
 
-def _cached(folder: str, features: int) -> tuple[Iterator["Dataset"], int]:
-    """Return the lists of a cache, in blocks, and the number of blocks."""
+def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progress: Any) -> Iterable["Dataset"]:
+    """Return the lists of a file in blocks; the file is read once, with little memory."""
+    from rankgrad.data import Columns
+    from rankgrad.data.letor.chunks import stream_letor
+    from rankgrad.data.tables.reader import stream_table
+
+    options: dict[str, Any] = {"missing": "error" if source.fill is None else source.fill, "documents": _ROWS}
+    if not source.is_table:
+        return stream_letor(source.data, model.features, docids=docids, progress=progress, **options)
+    options |= {"features": model.features, "model": model.feature_names, "format": source.format}
+    return stream_table(source.data, source.columns or Columns(), progress=progress, **options)
+
+
+def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Dataset"], int]:
+    """Return the lists of a cache or of a regrouped file in blocks, and the number of blocks."""
+    from rankgrad.training.model import list_ranges
+
+    data = source.read(model, labelled=False)["train"]
+    named = data.feature_names is not None and model.feature_names is not None
+    if not named and data.features.shape[1] < model.features:
+        needs = f"the model needs {model.features}; the missing features are set to 0"
+        warnings.warn(f"{source.data} has {data.features.shape[1]} features, but {needs}", stacklevel=2)
+    ranges = [(0, len(data))] if data.rows is not None else [*list_ranges(data.offsets, _ROWS)]
+    return (_block(data, first, last, model, named) for first, last in ranges), len(ranges)
+
+
+def _block(data: "Dataset", first: int, last: int, model: "TrainedModel", named: bool) -> "Dataset":
+    """Return consecutive lists with the features of a model; features that LETOR text lacks are 0."""
+    from dataclasses import replace
+
     import numpy as np
 
-    from rankgrad.data import Dataset, open_cache
-    from rankgrad.training.model import chunks
-
-    data = open_cache(folder)
-    offsets, width = data.offsets, data.features.shape[1]
-    parts = [*chunks(offsets, _ROWS)]
-    if width < features:
-        needs = f"the model needs {features}; the missing features are set to 0"
-        warnings.warn(f"{folder} has {width} features, but {needs}", stacklevel=2)
-
-    def read() -> Iterator[Dataset]:
-        for first, last in parts:
-            rows = slice(offsets[first], offsets[last])
-            wide = np.pad(data.features[rows], ((0, 0), (0, max(0, features - width))))
-            docids = None if data.docids is None else data.docids[rows]
-            begins = offsets[first : last + 1] - offsets[first]
-            yield Dataset(wide, data.labels[rows], begins, data.qids[first:last], docids)
-
-    return read(), len(parts)
-
-
-@contextmanager
-def _output(out: str) -> Iterator[Callable[[str], object]]:
-    """Yield a function that writes text to standard output, or to a file that replaces `out` when it is complete."""
-    if out == "-":
-        yield sys.stdout.write
-        sys.stdout.flush()
-        return
-    from rankgrad.atomic_files import clear_leftovers, naming, writing
-
-    path = Path(out)
-    clear_leftovers(path.parent, path.name)
-    with writing(path) as file:
-
-        def write(text: str) -> None:
-            with naming(path):
-                file.write(text.encode())
-
-        yield write
+    rows = slice(data.offsets[first], data.offsets[last])
+    features, docids = data.features[rows], None if data.docids is None else data.docids[rows]
+    if not named:
+        features = np.pad(features, ((0, 0), (0, max(0, model.features - features.shape[1]))))
+    lists = {"labels": data.labels[rows], "offsets": data.offsets[first : last + 1] - data.offsets[first]}
+    lists |= {"qids": data.qids[first:last], "docids": docids, "best": None, "weights": None}
+    part = replace(data, features=features, feature_names=data.feature_names if named else None, **lists)
+    return part.select_features(model.feature_names) if named else part

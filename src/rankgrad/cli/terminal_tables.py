@@ -1,11 +1,17 @@
 """Print tables on the terminal: metrics, and names with descriptions."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 METRICS = ["nDCG@1", "nDCG@5", "nDCG@10", "AP", "RR"]  # default metrics of an evaluation
 
 
-def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: str = "lists") -> None:
+def print_metrics(
+    rows: Sequence[Sequence[str]], notes: Iterable[str], lists: str = "lists", console: "Console | None" = None
+) -> None:
     """Print the rows and notes of an `Evaluation`; `lists` is the header of the column with the number of lists."""
     from rich import box
     from rich.markup import escape
@@ -20,13 +26,15 @@ def print_metrics(rows: Sequence[Sequence[str]], notes: Iterable[str], lists: st
         table.add_column(lists if name == "lists" else name, overflow="fold", no_wrap=place in (1, 2))
     for row in body:
         table.add_row(*map(escape, row))
-    console = screen()
+    console = console or screen()
     console.print(table)
     for note in notes:
         console.print(note, style="yellow", markup=False)
 
 
-def print_names(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> None:
+def print_names(
+    header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = (), console: "Console | None" = None
+) -> None:
     """Print one row per name; the other columns may wrap, but not the names."""
     from rich import box
     from rich.markup import escape
@@ -39,7 +47,7 @@ def print_names(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Ite
         table.add_column(name, no_wrap=place == 0, style="bold" if place == 0 else None, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    console = screen()
+    console = console or screen()
     console.print(table)
     for note in notes:
         console.print(note, highlight=False, markup=False)

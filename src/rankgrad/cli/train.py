@@ -1,5 +1,7 @@
 """`rankgrad train`: trains a ranker on labelled lists and saves it."""
 
+import json
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.argument_checks import is_first
+from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,27 +31,21 @@ def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool 
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
-def _help_all(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        for parameter in context.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
+@with_table_options
 def train(
     context: typer.Context,
+    table: TableOptions,
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
-    data: Annotated[str | None, typer.Option(help="Data set name, folder or LETOR file.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set, folder, LETOR file or table.")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
         float,
-        typer.Option(
-            help="Share of lists for validation, if the data has no validation part (default: 0.2).", show_default=False
-        ),
+        typer.Option(help="Share of lists for validation, if needed (default: 0.2).", show_default=False),
     ] = HOLDOUT,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[
         str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.", hidden=True)
@@ -120,7 +117,7 @@ def train(
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=_help_all)
+        bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
     """Train a ranker, keep the best epoch on validation, evaluate it on test.
@@ -129,10 +126,11 @@ def train(
     """
     from rankgrad.cli.argument_checks import only_run, pair, parse_value
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.cli.terminal_text import screen
+    from rankgrad.cli.json_output import messages
+    from rankgrad.cli.shared_options import one_line
     from rankgrad.models.protocol import NotFinite
 
-    console = screen(quiet=not is_first(), highlight=False, soft_wrap=True)
+    console = messages(as_json)
     given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
@@ -140,24 +138,21 @@ def train(
         # A resumed run keeps the lists that it held out. If the seed is not a number, a later check raises an error.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
-        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by)
+        source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
     elif source is not None:
         source = replace(source, cache=cache)
-    _check(kind, settings, source, out, resume, data is not None, init_model)
+    _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
     assert source is not None
     if added:
         console.print(added, markup=False)
     try:
-        with only_run(out):
-            _check_folder(kind, out, resume)  # check again, because another run may have finished in the meantime
-            _run(console, kind, settings, source, out, resume, init_model)
+        with one_line(NotFinite), only_run(out):
+            _check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
+            _run(console, kind, settings, source, out, resume, overwrite, init_model, as_json)
     except KeyboardInterrupt:
         if is_first():
             typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
         raise typer.Exit(130) from None
-    except NotFinite as error:
-        typer.echo(f"rankgrad: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _given(context: typer.Context) -> dict[str, Any]:
@@ -231,6 +226,7 @@ def _check(
     source: "DataSource | None",
     out: Path,
     resume: bool,
+    overwrite: bool,
     given: bool,
     init_model: Path | None,
 ) -> None:
@@ -250,14 +246,16 @@ def _check(
     together(
         lambda: kind_of(settings.get("model", kind.models[0])),
         lambda: kind.check(settings),
+        kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
-        lambda: _check_folder(kind, out, resume),
+        lambda: _check_folder(kind, out, resume, overwrite),
         lambda: None if init_model is None else read_config(init_model),
     )
 
 
-def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
+def _check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
+    from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
     from rankgrad.models.registry import saved_kind
@@ -266,12 +264,21 @@ def _check_folder(kind: "RankerKind", out: Path, resume: bool) -> None:
         return
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
+    if overwrite:
+        if resume:
+            bad_value("overwrite", "not be given with --resume", "both")
+        if int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1"))) > 1:
+            bad_value(
+                "overwrite", "not be given in a run with several processes", "--overwrite: remove the folder first"
+            )
+        check_overwrite(out)
+        return
     if (out / CONFIG).exists():
         saved = saved_kind(out)  # raises an error if another program wrote the file
         if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
             bad_value("out", "be a new folder", f"{out}, which contains a model of the kind {saved.name}")
     if not resume and kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume to resume it")
+        bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume or --overwrite")
 
 
 def _run(
@@ -281,10 +288,15 @@ def _run(
     source: "DataSource",
     out: Path,
     resume: bool,
+    overwrite: bool,
     init_model: Path | None,
+    as_json: bool,
 ) -> None:
     from rankgrad.atomic_files import write_json
     from rankgrad.cli.data_source import telling
+    from rankgrad.cli.json_output import print_json
+    from rankgrad.cli.overwrite import remove_run
+    from rankgrad.cli.shared_options import detail, options
     from rankgrad.models.registry import load
 
     with telling(f"reading {source.data}"):
@@ -300,27 +312,38 @@ def _run(
     console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
     resumed = resume and kind.resumes(out)
     record = {"settings": {**kind.defaults, **settings}}
+    for name, value in record["settings"].items():
+        detail(f"  {name}: {value}")
+    start = None if init_model is None else load(init_model)
+    if overwrite:
+        remove_run(out)
     if is_first() and not resumed:
         source.keep(out)
         write_json(out / RUN, record, seal=True)
-    start = None if init_model is None else load(init_model)
+    fitting: dict[str, Any] = {"out": out, "resume": resume, "progress": not options.quiet, "init_model": start}
     with telling():
-        model = kind.fit(settings, parts["train"], parts.get("validation"), out=out, resume=resume, init_model=start)
+        model = kind.fit(settings, parts["train"], parts.get("validation"), **fitting)
     if is_first():
         if resumed:  # `fit` has checked that the run has the same data
             source.keep(out)
             write_json(out / RUN, record, seal=True)
         if not kind.has_run(out):
             model.save(out)
-        _report(console, model, parts.get("test"), out)
+        sizes = {name: len(part) for name, part in parts.items()}
+        result = _report(console, model, parts.get("test"), out)
+        if as_json:
+            print_json({"model": out, "kind": kind.name, "lists": sizes, "features": features, **result, **record})
 
 
-def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> None:
+def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> dict[str, Any]:
+    """Evaluate the model on the test lists, print the result, and return it for `--json`."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.folder import write_metrics
 
     total, history = len(model.history), model.history
     seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in history)
+    found: dict[str, Any] = {"unit": model.unit, "kept": model.kept, "trained": total, "seconds": round(seconds, 4)}
+    found |= {"validation": model.metrics.get("validation"), "loss": model.metrics.get("loss"), "test": None}
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
     if total:
         console.print(f"best after {model.kept} of {total} {model.unit}s{best}; {seconds:.1f} s", markup=False)
@@ -331,6 +354,8 @@ def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", o
         result = model.evaluate(test, METRICS)
         write_metrics(out, {**model.metrics, "test": result.means})
         console.print(f"\non {len(test):,} test lists:")
-        print_metrics(result.rows(), result.notes())
+        print_metrics(result.rows(), result.notes(), console=console)
+        found["test"] = json.loads(result.to_json())
     console.print(f"model: {out}", markup=False)
     console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    return found

@@ -1,10 +1,13 @@
 """`rankgrad tune`: searches for good settings for a data set, and saves the best model."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,15 +26,17 @@ def _option(help: str, default: str = "", kind: str | None = None, *names: str) 
     return typer.Option(*names, help=text, metavar=kind, show_default=False)
 
 
+@with_table_options
 def tune(
-    data: Annotated[str, typer.Option(help="Data set name, folder or LETOR file.", show_default=False)],
+    table: TableOptions,
+    data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
     model: Annotated[str, _option("Ranker; options in its spec are fixed", "mlp")] = "mlp",
     loss: Annotated[str | None, _option("Loss", "default loss of the model")] = None,
     budget: Annotated[int, _option("Number of settings to try", "40")] = 40,
     out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, _option("Share of lists for validation, if needed", "0.2")] = 0.2,
+    holdout: Annotated[float, _option("Validation share, if needed", "0.2")] = 0.2,
     epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
     metric: Annotated[str, _option("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
     fix: Annotated[list[str] | None, _option("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
@@ -39,24 +44,30 @@ def tune(
         list[str] | None, _option("Range of a setting, or choices: model.norm=none|layer", "", "lr=0.01..1", "--vary")
     ] = None,
     seed: Annotated[int, _option("Random seed of the search", "0")] = 0,
-    jobs: Annotated[int | None, _option("Number of processes", "one per core")] = None,
+    jobs: Annotated[int | None, _option("Processes", "one per core")] = None,
     device: Annotated[str, _option("cpu or cuda", "cpu")] = "cpu",
+    overwrite: Annotated[bool, _option("Replace the search in --out", "", None, "--overwrite")] = False,
+    as_json: Annotated[bool, _option("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
     """Try random settings, train the best third of them longer (in two rounds), save the best model.
 
     After an interruption, the same command resumes. With a larger `--budget` it tries more settings.
 
-    Example: `rankgrad tune --data MQ2008 --fold 1 --model mlp --loss lambdaloss@10 --budget 40`
+    Example: `rankgrad tune --data MQ2008 --fold 1 --loss lambdaloss@10 --budget 40`
     """
     from rankgrad.cli.argument_checks import check_device, only_run, pair, parse_value, together
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.cli.terminal_text import screen
+    from rankgrad.cli.json_output import messages, print_json
+    from rankgrad.cli.overwrite import remove_run
+    from rankgrad.cli.shared_options import one_line
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tuning import Search
     from rankgrad.models.registry import kind_of, kind_or_default
 
     kept = dict(pair("set", text, parse_value) for text in fix or ())
-    source = _as_begun(DataSource(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0)), out)
+    source = DataSource(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
+    source = replace(source, columns=table.columns(), regroup=table.regroup)
+    source = source if overwrite else _as_begun(source, out)
     kind, given = (
         kind_or_default(model),
         {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
@@ -68,25 +79,28 @@ def tune(
         bad_value("jobs", "be at least 1", jobs)
     together(
         lambda: kind_of(model),
+        kind.check_installed,
         search.check,
         source.check,
         lambda: check_device(device),
-        lambda: _check_folder(out, search, source),
+        lambda: _check_folder(out, search, source, overwrite),
     )
-    console = screen(highlight=False, soft_wrap=True)
+    console = messages(as_json)
     _state(console, search)
     try:
-        with only_run(out):
-            _check_folder(out, search, source)  # check again, because another run may have finished
-            rounds = _run(console, search, source, out, jobs)
-            _report(console, search, rounds)
-            _save(console, search.better(rounds[-1])[0], source, out)
+        with one_line(RuntimeError), only_run(out):
+            _check_folder(out, search, source, overwrite)  # check again, because another run may have finished
+            if overwrite:
+                remove_run(out)
+            rounds = _run(search, source, out, jobs)
+            found = _report(console, search, rounds)
+            found["test"] = _save(console, search.best_first(rounds[-1])[0], source, out)
     except KeyboardInterrupt:
-        typer.echo("\nStopped. To resume, run the same command again.", err=True)
+        again = " without --overwrite" if overwrite else ""
+        typer.echo(f"\nStopped. To resume, run the same command again{again}.", err=True)
         raise typer.Exit(130) from None
-    except RuntimeError as error:
-        typer.echo(f"rankgrad: {error}", err=True)
-        raise typer.Exit(1) from None
+    if as_json:
+        print_json({"model": out, "metric": search.metric, "space": search.space, **found})
 
 
 def _choices(text: str) -> Any:
@@ -101,9 +115,10 @@ def _choices(text: str) -> Any:
     return {**ends, "log": bool(numbers and 0 < 10 * ends["low"] <= ends["high"])}
 
 
-def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
+def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: bool) -> None:
     """Check that the folder does not contain a different search, or a model of another command."""
     from rankgrad.atomic_files import check_plain, read_json
+    from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
 
@@ -111,23 +126,23 @@ def _check_folder(out: Path, search: "Search", source: "DataSource") -> None:
         if folder.is_dir():
             check_plain(folder)
     path = out / TRIALS / "search.json"
-    if path.is_file():
+    if overwrite:
+        check_overwrite(out)
+    elif path.is_file():
         then, now = read_json(path), _record(search, source)
         for name in now:
             if then.get(name) != now[name]:
                 bad_value(
                     "out",
                     f"be a new folder, or the folder of a search with {name} {now[name]}",
-                    f"{out}, a search with {name} {then.get(name)}",
+                    f"{out}, a search with {name} {then.get(name)}: --overwrite replaces it",
                 )
     elif (out / CONFIG).exists() or search.kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which contains a model")
+        bad_value("out", "be a new folder", f"{out}, which contains a model: --overwrite replaces it")
 
 
 def _as_begun(source: "DataSource", out: Path) -> "DataSource":
     """Return the source. Its seed becomes None if the folder has a search of version 0.1, which recorded no seed."""
-    from dataclasses import replace
-
     from rankgrad.atomic_files import read_json
 
     path = out / TRIALS / "search.json"
@@ -138,10 +153,9 @@ def _as_begun(source: "DataSource", out: Path) -> "DataSource":
 def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
     """Return the values that must be equal to resume a search. They do not include the budget."""
     import json
-    from dataclasses import asdict
 
     settings = {**search.kind.defaults, **search.base}
-    lists = {name: value for name, value in asdict(source).items() if name != "seed" or value is not None}
+    lists = {name: value for name, value in source.to_json().items() if name != "seed" or value is not None}
     record = {"settings": settings, "space": search.space, "seed": search.seed, "data": lists}
     return dict(json.loads(json.dumps(record)))
 
@@ -159,15 +173,13 @@ def _state(console: "Console", search: "Search") -> None:
         else:
             shown = ", ".join(str(choice).replace(",", " then ") for choice in choices)
         console.print(f"  {name:<18} {shown}", markup=False)
-    rungs = search.rungs()
+    rungs = search.halving_rounds()
     rounds = ", then the best ".join(f"{count} for {epochs} {kind.unit}s" for count, epochs in rungs)
     halving = f"successive halving: {rounds}" if kind.length else f"{rungs[0][0]} trials"
     console.print(f"{halving}. The first trial has the default settings.", markup=False)
 
 
-def _run(
-    console: "Console", search: "Search", source: "DataSource", out: Path, jobs: int | None
-) -> list[list["Trial"]]:
+def _run(search: "Search", source: "DataSource", out: Path, jobs: int | None) -> list[list["Trial"]]:
     """Run all rounds; return the trials of each round."""
     from rankgrad.atomic_files import write_json
     from rankgrad.cli.experiment import cores
@@ -176,7 +188,7 @@ def _run(
     from rankgrad.experiments.runs.process_pool import Pool
 
     write_json(out / TRIALS / "search.json", _record(search, source), seal=True)
-    counts = [count for count, _ in search.rungs()]
+    counts = [count for count, _ in search.halving_rounds()]
     rounds: list[list[Any]] = [[] for _ in counts]
     # Relative paths are also valid in the started processes, which have the same current folder.
     with Pool(jobs or cores()) as pool, Progress("trials") as progress:
@@ -188,27 +200,28 @@ def _run(
     return rounds
 
 
-def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> None:
-    """Print the best trials and the importance of the settings."""
+def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> dict[str, Any]:
+    """Print the best trials and the importance of the settings; return them for `--json`."""
     from rankgrad.cli.terminal_tables import print_names
     from rankgrad.experiments.setting_importance import importance
 
     last = {trial.name: trial for turn in rounds for trial in turn}
-    finalists = search.better(rounds[-1])
-    order = finalists + [trial for trial in search.better(last.values()) if trial not in finalists]
+    finalists = search.best_first(rounds[-1])
+    order = finalists + [trial for trial in search.best_first(last.values()) if trial not in finalists]
     rows = []
     for trial in order[:_SHOWN]:
         settings = ", ".join(f"{name} {value}" for name, value in trial.drawn.items()) or "the default"
         rows.append((trial.name, f"{trial.value:.4f}", f"{trial.epoch} of {trial.epochs}", settings))
-    print_names(("trial", search.metric, search.kind.unit, "settings"), rows)
+    print_names(("trial", search.metric, search.kind.unit, "settings"), rows, console=console)
+    found: dict[str, Any] = {"trials": [trial._asdict() for trial in order], "importance": None}
     drawn = [trial for trial in rounds[0] if trial.drawn]
     if len(drawn) < 10 or len({trial.value for trial in drawn}) < 2:
         console.print("importance of settings: needs at least 10 trials with different results")
-        return
+        return found
     weights, fit = importance([trial.drawn for trial in drawn], [trial.value for trial in drawn])
     shown = [(w.setting, f"{w.share:.0%}", "" if w.trend is None else f"{w.trend:+.2f}") for w in weights]
-    print_names(("setting", "importance", "trend"), shown)
-    after = f"{search.rungs()[0][1]} {search.kind.unit}s"
+    print_names(("setting", "importance", "trend"), shown, console=console)
+    after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
         f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
         f"importance: drop of its fit when the values of a setting are shuffled, as share of all drops;\n"
@@ -217,21 +230,29 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
         f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),
         markup=False,
     )
+    return {**found, "importance": {w.setting: {"share": w.share, "trend": w.trend} for w in weights}, "fit": fit}
 
 
-def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> None:
-    """Evaluate the model of the best trial on the test lists, if there are any, and save this model in the folder."""
+def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> Any:
+    """Evaluate the model of the best trial on the test lists, save it in the folder, and return the evaluation.
+
+    The result is a dictionary as in JSON, or None if there are no test lists.
+    """
+    import json
+
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)
-    test = source.read().get("test")
+    test, result = source.read().get("test"), None
     if test is not None:
         found = model.evaluate(test, METRICS)
         model.metrics = {**model.metrics, "test": found.means}
         console.print(f"the best trial on {len(test):,} test lists, which were not used in the search:")
-        print_metrics(found.rows(), found.notes())
+        print_metrics(found.rows(), found.notes(), console=console)
+        result = json.loads(found.to_json())
     source.keep(out)
     model.save(out)
     console.print(f"model: {out}; trials: {out / TRIALS}", markup=False)
     console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    return result

@@ -1,4 +1,4 @@
-"""Published facts about the benchmark sets, and a comparison of a set with these facts."""
+"""Published facts about the benchmark sets, and a comparison of the data with these facts."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ class BenchmarkWarning(UserWarning):
 
 @dataclass(frozen=True)
 class BenchmarkFacts:
-    """Published facts about a set; a field is None if no reliable number is published.
+    """Published facts about a benchmark set; a field is None if no reliable number is published.
 
     `queries`, `documents`, `empty` and `labels` are counts over all splits together.
     """
@@ -117,7 +117,7 @@ BENCHMARKS = (
 
 
 def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
-    """Return one description per difference between a set and its published facts; warn if there is a difference.
+    """Return one description per difference between a benchmark set and its published facts; warn if there is any.
 
     Args:
         facts: published facts about the set.
@@ -157,7 +157,7 @@ def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fo
 
 
 def empty_lists(dataset: Dataset) -> int:
-    """Return the number of lists without a relevant document (label above 0)."""
+    """Return the number of lists without a relevant document (label above 0), one fact about a benchmark set."""
     relevant = np.concatenate([[0], np.cumsum(dataset.labels > 0)])[dataset.offsets]
     return int((np.diff(relevant) == 0).sum())
 

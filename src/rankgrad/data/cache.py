@@ -8,13 +8,16 @@ code, because arrays are loaded without pickle, and the manifest is JSON.
 
 import errno
 import hashlib
+import logging
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +25,26 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import aside as name_aside
 from rankgrad.atomic_files import clear_leftovers, naming, read_json, write_json
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.data.read_summary import ReadSummary
 
+New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]  # name, shape and dtype -> an array of zeros
+Hashes: TypeAlias = list[Callable[[bytes], object]]
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
-ARRAYS = ("features", "labels", "offsets", "qids", "docids")
+ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows")  # the first four are always present
 _END = 1 << 20
 _LARGEST_MANIFEST = 64 << 20
-_ADVICE = "a folder that `rankgrad convert` or read_letor(..., cache=) wrote"
+_KINDS = {  # dtypes of each array
+    "features": "f4",
+    "labels": "f4",
+    "offsets": "i8",
+    "qids": "i8 U",
+    "docids": "U",
+    "weights": "f4",
+    "rows": "i8",
+}
+_ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
+_log = logging.getLogger(__name__)
 
 
 class CacheError(ValueError):
@@ -67,6 +82,53 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
     return load_cache(folder, manifest, verify)[0]
 
 
+def through_cache(
+    folder: Path,
+    files: Sequence[Path],
+    options: dict[str, Any],
+    name: str,
+    verify: bool,
+    read: Callable[[New, Hashes], tuple[ReadSummary, Sequence[str] | None]],
+) -> tuple[Dataset, ReadSummary]:
+    """Return the data set of a cache. If the cache is absent, damaged or out of date, it is written first.
+
+    Args:
+        folder: path of the cache.
+        files: source files.
+        options: options of the reader, as JSON values.
+        name: name of the data set.
+        verify: True to compare a hash of each complete file.
+        read: function that reads the files into arrays that its first argument allocates, and returns a summary and
+            the names of the features. Its second argument has one function per file, which `read` calls with each
+            piece of the file; otherwise, the files are read again for their hashes.
+    """
+    begun = time.perf_counter()
+    try:
+        manifest = read_manifest(folder)
+        if manifest["options"] != options:
+            raise CacheError(folder, "made with different options", "the options of this call")
+        if not all_match(files, manifest["sources"], verify):
+            raise CacheError(folder, "made from different files, or the files have changed", "the files of this call")
+        data, summary = load_cache(folder, manifest, verify)
+        return data, replace(summary, seconds=time.perf_counter() - begun)
+    except (CacheError, FileNotFoundError) as why:
+        if folder.exists():
+            _log.warning("%s; writing the cache again", why)
+    with writing_cache(folder) as writer:
+        hashes = [hashlib.sha256() for _ in files]
+        empty = hashlib.sha256().digest()
+        summary, names = read(writer.new, [digest.update for digest in hashes])
+        whole = [None if digest.digest() == empty else digest.hexdigest() for digest in hashes]
+        sources = [
+            {"path": str(path.absolute()), **file_fingerprint(path, known)}
+            for path, known in zip(files, whole, strict=True)
+        ]
+        writer.finish(name, options, sources, summary, names)
+        # Map the arrays before the rename. Afterwards, another process could replace the cache; a map remains valid.
+        data, _ = load_cache(writer.folder, read_manifest(writer.folder), verify=False)
+    return data, summary
+
+
 def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Dataset, ReadSummary]:
     """Check and map the arrays of a cache; return the data set and its summary."""
     arrays: dict[str, Any] = {}
@@ -77,8 +139,9 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
         if not matches(path, fingerprint, verify):
             raise CacheError(folder, f"{path.name} is damaged", "the content that the manifest describes")
         arrays[name] = _map(folder, name)
+    names = manifest.get("feature_names")
     try:
-        data = Dataset(**arrays, name=manifest["name"])
+        data = Dataset(**arrays, name=manifest["name"], feature_names=None if names is None else tuple(names))
     except ValueError as error:
         raise CacheError(folder, f"the arrays are inconsistent ({error})") from error
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
@@ -94,7 +157,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
             size = file.tell() + math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise CacheError(folder, f"{path.name} is not a NumPy array ({error})") from error
-    kinds = {"features": "f4", "labels": "f4", "offsets": "i8", "qids": "i8 U", "docids": "U"}[name].split()
+    kinds = _KINDS[name].split()
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
     if not (known and flat and size == path.stat().st_size):
@@ -131,6 +194,7 @@ def _complete(manifest: dict[str, Any]) -> bool:
         return (
             {"name", "options"} <= manifest.keys()
             and isinstance(manifest["name"], str)
+            and all(isinstance(name, str) for name in manifest.get("feature_names") or ())
             and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS}
             and all(keys <= array.keys() for array in manifest["arrays"].values())
             and all(keys | {"path", "mtime_ns"} <= source.keys() for source in manifest["sources"])
@@ -197,13 +261,22 @@ class Writer:
         self._names.append(name)
         return np.asarray(array)
 
-    def finish(self, name: str, options: dict[str, Any], sources: Sequence[Any], summary: ReadSummary) -> None:
+    def finish(
+        self,
+        name: str,
+        options: dict[str, Any],
+        sources: Sequence[Any],
+        summary: ReadSummary,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
         """Write the manifest. It is written last, because a folder without a manifest is not a cache."""
         arrays = {}
         for key in self._names:
             arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
             del arrays[key]["mtime_ns"]  # a copy of a cache has new modification times, but is valid
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
+        if feature_names is not None:
+            contents["feature_names"] = [*feature_names]
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 

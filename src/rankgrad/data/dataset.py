@@ -1,22 +1,43 @@
 """A data set in memory or mapped from disk: one row of features per document; the rows of a query are consecutive."""
 
+import mmap
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from multiprocessing.context import get_spawning_popen
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
+
+_ENDS = (slice(1000), slice(-1000, None))
+
+
+class DocumentList(NamedTuple):
+    """The documents of one query: an element of a `Dataset`. Arrays are views, and may be read-only."""
+
+    features: NDArray[np.float32]  # (n, f)
+    labels: NDArray[np.float32]  # (n,)
+    qid: Any  # query id, a whole number or text
+    docids: NDArray[Any] | None = None  # (n,), text
+    weights: NDArray[np.float32] | None = None  # (n,), document weights
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Labelled lists in the flat layout. Arrays may be read-only and mapped from files.
 
+    `dataset[i]` is one list, a `DocumentList`. So a `torch.utils.data.DataLoader` accepts a data set; pass
+    `rankgrad.data.collate` as its `collate_fn`.
+
     Example:
         >>> features, labels = np.eye(3, dtype=np.float32), np.array([1., 0., 2.])
         >>> Dataset(features, labels, offsets=np.array([0, 1, 3]), qids=np.array(["a", "b"]))
         Dataset(lists=2, documents=3, features=3)
+        >>> _[1].labels, _[1].qid
+        (array([0., 2.]), 'b')
     """
 
     features: NDArray[np.float32]  # (documents, f)
@@ -26,6 +47,9 @@ class Dataset:
     docids: NDArray[Any] | None = None  # (documents,), text
     name: str = ""  # name in messages and reports
     best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, if known
+    feature_names: tuple[str, ...] | None = None  # (f,), names of the columns, if known
+    weights: NDArray[np.float32] | None = None  # (documents,), weights of the documents, for losses that take weights
+    rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
@@ -40,14 +64,46 @@ class Dataset:
             bad_value("offsets", "not decrease", f"{self.offsets[at + 1]} after {self.offsets[at]}")
         if len(self.qids) != len(self.offsets) - 1:
             bad_value("qids", f"have {len(self.offsets) - 1} ids, one per list", len(self.qids))
-        if self.docids is not None and self.docids.shape != (documents,):
-            bad_value("docids", f"have one id per document, ({documents},)", self.docids.shape)
-        if self.best is not None and self.best.shape != (documents,):
-            bad_value("best", f"have one score per document, ({documents},)", self.best.shape)
+        for name, what in (("docids", "id"), ("best", "score"), ("weights", "weight"), ("rows", "row number")):
+            values = getattr(self, name)
+            if values is not None and values.shape != (documents,):
+                bad_value(name, f"have one {what} per document, ({documents},)", values.shape)
+        if self.feature_names is not None and len(self.feature_names) != self.features.shape[1]:
+            bad_value("feature_names", f"have {self.features.shape[1]} names, one per feature", len(self.feature_names))
 
     def __len__(self) -> int:
         """Return the number of lists."""
         return len(self.qids)
+
+    def __getitem__(self, index: int) -> DocumentList:
+        """Return one list. A negative index counts from the end."""
+        try:
+            place = operator.index(index)
+        except TypeError:
+            bad_type("index", "be a whole number (use `take` for several lists)", type(index).__name__)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"index must be below {len(self)}, the number of lists; got {place}")
+        place %= len(self)
+        rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        docids, weights = self.docids, getattr(self, "weights", None)
+        return DocumentList(
+            features=np.asarray(self.features[rows]),
+            labels=np.asarray(self.labels[rows]),
+            qid=self.qids.item(place),
+            docids=None if docids is None else np.asarray(docids[rows]),
+            weights=None if weights is None else np.asarray(weights[rows]),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickle. For a process that starts now, files that are mapped are given by path."""
+        state = dict(self.__dict__)
+        if get_spawning_popen() is not None:
+            state = {name: _MappedFile.of(value) or value for name, value in state.items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        opened = {name: value.open() if isinstance(value, _MappedFile) else value for name, value in state.items()}
+        self.__dict__.update(opened)
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
@@ -91,7 +147,63 @@ class Dataset:
             qids=self.qids if qids is None else qids,
             docids=None if self.docids is None else self.docids[rows],
             best=None if self.best is None else self.best[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            rows=None,
         )
+
+    def select_features(self, names: Sequence[str] | None) -> "Dataset":
+        """Return the data set with the features of these names, in this order. A name that is missing is an error.
+
+        If the names of this data set are unknown, or `names` is None, the data set is returned unchanged.
+
+        Args:
+            names: names of features, for example those of a model.
+        """
+        if names is None or self.feature_names is None or tuple(names) == self.feature_names:
+            return self
+        places = {name: place for place, name in enumerate(self.feature_names)}
+        if missing := [name for name in names if name not in places]:
+            more = "" if len(missing) == 1 else f" and {len(missing) - 1} more"
+            bad_value("features", f"contain {names[0]!r} to {names[-1]!r}", f"no feature {missing[0]!r}{more}")
+        columns = [places[name] for name in names]
+        return replace(self, features=self.features[:, columns], feature_names=tuple(names))
+
+    def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return one value per document in the order of the rows of the file.
+
+        Args:
+            values: one value per document, `(documents,)`, such as scores.
+        """
+        if self.rows is None:
+            return values
+        ordered = np.empty_like(values)
+        ordered[self.rows] = values
+        return ordered
+
+
+class _MappedFile(NamedTuple):
+    """A mapped `.npy` file. A worker of a data loader maps it again, instead of receiving a copy of its content."""
+
+    path: str
+
+    @staticmethod
+    def of(array: Any) -> "_MappedFile | None":
+        """Return the file of an array, or None if the array is not the whole content of a `.npy` file."""
+        # A slice of a map is also an `np.memmap`, but its base is an array.
+        if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or array.filename is None:
+            return None
+        file = _MappedFile(str(array.filename))
+        try:
+            found = file.open()
+        except (OSError, ValueError):
+            return None
+        same = found.dtype == array.dtype and found.shape == array.shape
+        # The file may have been replaced after it was mapped. Comparing both ends detects this in most cases.
+        return file if same and all(found[end].tobytes() == array[end].tobytes() for end in _ENDS) else None
+
+    def open(self) -> NDArray[Any]:
+        """Map the file."""
+        return np.load(self.path, mmap_mode="r", allow_pickle=False)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankgrad.data.benchmarks import FOLD_PARTS
+from rankgrad.data.tables.files import ENDINGS as TABLES
 from rankgrad.errors import bad_value
 
 SPLITS = ("train", "validation", "test")
@@ -14,8 +15,8 @@ _STEMS = {
     "validation": ("vali", "valid", "val", "validation", "validationset", "dev", "set1.valid", "set1.vali"),
     "test": ("test", "testset", "set1.test"),
 }
-_ENDINGS = (".txt", ".letor", ".svm", ".dat", "")
-_COMPRESSED = ("", ".gz", ".xz")  # plain files come first: they are faster to read
+_ENDINGS = (".txt", ".letor", ".svm", ".dat", "", *TABLES)
+_COMPRESSED = ("", ".gz", ".xz", ".bz2", ".zst")  # plain files come first: they are faster to read
 _PARTS = range(1, 6)
 
 
@@ -35,7 +36,8 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_t
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
     and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file may also be called `valid.txt`, `val.txt`,
     `validation.txt` or `dev.txt`. It is optional; so is the test file, unless `needs_test` is True. Every file may be
-    plain, `.gz` or `.xz`. Names may be in upper or lower case. Two files of one split are an error.
+    plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`. Names may be in upper or lower case. Two
+    files of one split are an error.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
@@ -88,7 +90,8 @@ def _splits_in(folder: Path) -> SplitFiles | None:
 def _files_in(folder: Path) -> dict[str, Path]:
     try:
         with os.scandir(folder) as entries:
-            return {entry.name.lower(): Path(entry.path) for entry in entries if entry.is_file()}
+            # Spark writes a Parquet table as a folder `train.parquet`.
+            return {e.name.lower(): Path(e.path) for e in entries if e.is_file() or e.name.lower().endswith(".parquet")}
     except PermissionError:
         return {}
 

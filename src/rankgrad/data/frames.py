@@ -9,35 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.errors import bad_type, bad_value, mistyped
-
-
-def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Group rows by query. Queries are in the order of their first rows; the rows of a query keep their order.
-
-    `values[order]` groups values; `restored[order] = scores` restores the original order of grouped scores.
-
-    Args:
-        qid: query id of each row, `(rows,)`, whole numbers or text, in any order.
-
-    Returns:
-        order `(rows,)`, offsets `(lists + 1,)`, and the query ids `(lists,)`.
-
-    Example:
-        >>> group_rows(["b", "a", "b"])
-        (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
-    """
-    qid = _ids("qid", qid)
-    changes = np.flatnonzero(qid[1:] != qid[:-1]) + 1
-    starts = np.concatenate([[0], changes]) if len(qid) else np.zeros(0, dtype=np.int64)
-    unique, first, inverse = np.unique(qid, return_index=True, return_inverse=True)
-    if len(unique) == len(starts):  # already grouped
-        return np.arange(len(qid)), np.append(starts, len(qid)).astype(np.int64), qid[starts]
-    appearance = np.argsort(first, kind="stable")
-    place = np.empty_like(appearance)
-    place[appearance] = np.arange(len(unique))
-    order = np.argsort(place[inverse], kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(place[inverse], minlength=len(unique)))]).astype(np.int64)
-    return order, offsets, unique[appearance]
+from rankgrad.group_rows import group_rows
 
 
 def from_arrays(
@@ -251,21 +223,6 @@ def _labels(y: NDArray[Any]) -> NDArray[np.float32]:
     if len(y) and not (np.isfinite(y).all() and y.min() >= 0):
         bad_value("labels", "be finite and at least 0", y[~(np.isfinite(y) & (y >= 0))][0])
     return y.astype(np.float32)
-
-
-def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
-    ids = np.asarray(values)
-    if ids.ndim != 1:
-        bad_value(name, "have one dimension, (rows,)", ids.shape)
-    if ids.dtype.kind == "f":
-        if not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):
-            bad_value(name, "be whole numbers or text", "fractions, NaN or infinities")
-        return ids.astype(np.int64)
-    if ids.dtype.kind == "O":
-        if any(value is None or value != value for value in ids):
-            bad_value(name, "have a value in every row", "None or NaN")
-        return ids.astype(str)
-    return ids
 
 
 def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:

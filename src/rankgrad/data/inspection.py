@@ -24,7 +24,7 @@ _BINS = 16
 
 @dataclass(frozen=True)
 class Overview:
-    """Statistics of one split."""
+    """Statistics of one split of an inspected data set."""
 
     name: str
     lists: int
@@ -46,7 +46,7 @@ class Inspection:
 
     @property
     def errors(self) -> int:
-        """Number of findings that would make a result invalid."""
+        """Number of findings of the inspection that would make a result invalid."""
         return sum(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -55,10 +55,11 @@ class Inspection:
 
 
 def inspect(data: Splits | Dataset) -> Inspection:
-    """Inspect a data set or its splits. This needs only a few bytes of memory per document, even if the data is mapped.
+    """Inspect a data set or its splits. Mapped data is read in blocks, so little memory is needed.
 
     Counts and duplicates are exact. Statistics of values (fill values, heavy tails, features that reveal the label) are
-    computed from at most 50,000 rows and 50,000 pairs per split. `Overview.sampled` is True if there are more rows.
+    computed from at most 50,000 rows and 50,000 pairs per split. `Overview.sampled` is True if the split has
+    more rows.
 
     Args:
         data: a `Dataset`, or `Splits`; splits are also compared with each other.

@@ -1,4 +1,4 @@
-"""Checks of an inspection. Each check yields findings. A finding describes a problem and gives advice."""
+"""Find problems of a data set, for `inspect`. Each finding describes one problem and gives advice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missin
 
 @dataclass(frozen=True)
 class Finding:
-    """Problem of a data set, or a note about it. Features are numbered from 1, as in LETOR files."""
+    """Problem of a data set, or a note about the data set. Features are numbered from 1, as in LETOR files."""
 
     severity: str  # "error", "warning" or "note"
     kind: str
@@ -33,7 +33,7 @@ def only_grade(labels: np.ndarray) -> float | None:
 
 
 def label_findings(data: Dataset, where: str) -> Iterator[Finding]:
-    """Yield findings about labels and list lengths."""
+    """Yield findings about the labels and the list lengths of a split."""
     if len(data.labels) == 0:
         yield Finding("error", "no documents", where, "There is no document.", "Check the files.")
         return
@@ -66,7 +66,7 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
     flat = np.maximum.reduceat(data.labels, starts) == np.minimum.reduceat(data.labels, starts)
     same = int((flat & (np.maximum.reduceat(data.labels, starts) > 0) & (lengths[lengths > 0] > 1)).sum())
     if same:
-        what = f"{_of(same, lists, 'lists')} have only one grade, above 0."
+        what = f"{_of(same, lists, 'lists')} have the same label above 0 for all documents."
         yield Finding(
             "note",
             "one grade lists",
@@ -84,7 +84,7 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
 
 
 def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
-    """Yield findings about features that are useless, reveal the label, or need preprocessing."""
+    """Yield findings about features of a split that are useless, reveal the label, or need preprocessing."""
     width = len(scan.low)
     bad = np.flatnonzero(scan.not_finite)
     if len(bad):
@@ -127,7 +127,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
 
 
 def document_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding]:
-    """Yield findings about documents that occur twice in a list, with the same label or with different labels."""
+    """Yield findings about documents of a split that occur twice in a list, with equal or with different labels."""
     owner = np.repeat(np.arange(len(data)), data.lengths)
     order = np.lexsort((data.labels, scan.rows, owner))
     hashes, labels, lists = scan.rows[order], data.labels[order], owner[order]

@@ -27,7 +27,7 @@ class Scan:
 
 
 def scan(dataset: Dataset, seed: int = 0) -> Scan:
-    """Scan a data set. Rows and columns are compared by 64-bit hashes with random multipliers.
+    """Scan a data set for an inspection. Rows and columns are compared by 64-bit hashes with random multipliers.
 
     Example:
         >>> x = np.array([[1, 1, 0], [2, 2, 0], [2, 2, 0]], dtype=np.float32)
@@ -63,9 +63,10 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 
 
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
-    """Return the share of pairs that each feature puts in the order of their labels, and the number of pairs.
+    """Return the share of document pairs that each feature orders as the labels do, and the number of pairs.
 
-    A pair with equal values counts as half. If there are no pairs, the share is 0.5.
+    The labels of a pair differ. A pair with equal values of the feature counts as half. If there are no pairs, the
+    share is 0.5.
     """
     documents, width = dataset.features.shape
     agreed = np.full(width, 0.5)

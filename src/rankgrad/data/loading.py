@@ -2,21 +2,32 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, verify
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
-from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
+from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.splitting import hold_out
+from rankgrad.data.tables.columns import Columns
+from rankgrad.data.tables.files import format_of
+from rankgrad.data.tables.reader import read_columns
 from rankgrad.errors import bad_value, mistyped, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import no_cutoff, show, spell
+
+
+class TableForm(NamedTuple):
+    """Columns of the tables in a folder."""
+
+    columns: Columns  # columns that the user gave
+    feature_names: Sequence[str] | None  # names of the features of a model; None for those of the training table
+
 
 GENERATED = ("synthetic", "web30k-shape")
 _LONGEST_PATH = 4096
@@ -47,6 +58,9 @@ def load(
     missing: float | Literal["error"] | None = None,
     holdout: float | None = None,
     seed: int = 0,
+    columns: Columns | None = None,
+    regroup: bool = False,
+    feature_names: Sequence[str] | None = None,
 ) -> Splits:
     """Load the splits of a data set; warn if a benchmark set differs from its published facts.
 
@@ -54,6 +68,7 @@ def load(
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
             `synthetic:lists=200,seed=1`; or the path of a folder. The folder contains `train.txt`, and may contain
             `vali.txt` (or `valid`, `val`, `validation`, `dev`) and `test.txt`; an absent part is None in the result.
+            The files may also be tables: `train.csv`, `train.parquet`, ...
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
@@ -63,6 +78,9 @@ def load(
         holdout: share of the training lists that becomes the validation part, if the files have no such part. None
             means 0.2 for Istella and 0 for all other sets. If lists are held out, the lists of both parts are copied.
         seed: random seed of the choice of held-out lists.
+        columns: columns of tables; None for columns with usual names, see `Columns`.
+        regroup: True to accept the rows of a query in any order.
+        feature_names: names of the columns that are features, for tables; None for the columns of the training table.
 
     Example:
         >>> load("synthetic:lists=30,features=12").train
@@ -72,11 +90,12 @@ def load(
         return generate()
     facts = _known(name)
     if facts is None:
-        return hold_out(_load_folder(Path(name), fold, cache, missing), holdout or 0.0, seed)
+        form = TableForm(columns or Columns(), feature_names)
+        return hold_out(_load_folder(Path(name), fold, cache, missing, regroup, form), holdout or 0.0, seed)
     title = facts.name if fold is None else f"{facts.name} fold {fold}"
     files = _locate(facts, fold, root)
     fill = facts.missing if missing is None else missing
-    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None)
+    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup)
     verify(facts, splits, fold=fold)
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
@@ -101,6 +120,17 @@ def check_source(
         _locate(facts, fold, root)
 
 
+def is_benchmark(name: str) -> bool:
+    """Return True for the name of a benchmark set, in upper or lower case."""
+    return any(_key(name) in {_key(known) for known in (facts.name, *facts.aliases)} for facts in BENCHMARKS)
+
+
+def is_generated(name: str) -> bool:
+    """Return True for the spec of a generated set; an existing folder is not a spec."""
+    kind = re.split("[:(]", name, maxsplit=1)[0].strip()
+    return _key(kind) in map(_key, GENERATED) and not os.path.isdir(name)
+
+
 def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
@@ -123,9 +153,9 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
     kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
-    if _key(kind) not in map(_key, GENERATED) or os.path.isdir(name):
+    if not is_generated(str(name)):
         return None
-    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k, web30k_shape
+    from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k_options, web30k_shape
 
     options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options
     shaped = _key(kind) == _key("web30k-shape")
@@ -133,7 +163,7 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     for option in options:
         one_of(f"option of {kind}", option, ("scale", "seed") if shaped else OPTIONS)
     options = fit_options(kind, options, make)
-    check_synthetic(**(web30k(**options) if shaped else options))
+    check_synthetic(**(web30k_options(**options) if shaped else options))
     return partial(make, **options)
 
 
@@ -173,21 +203,55 @@ def _folder_files(folder: Path, fold: int | None, needs_test: bool = False) -> S
     return files
 
 
-def _load_folder(folder: Path, fold: int | None, cache: Any, missing: float | Literal["error"] | None) -> Splits:
-    files, title = _folder_files(folder, fold), folder.resolve().name
-    return _read(files, f"{title} fold {fold}" if fold else title, cache, "error" if missing is None else missing, None)
+def _load_folder(
+    folder: Path,
+    fold: int | None,
+    cache: Any,
+    missing: float | Literal["error"] | None,
+    regroup: bool,
+    form: TableForm,
+) -> Splits:
+    files, name = _folder_files(folder, fold), folder.resolve().name
+    title, fill = f"{name} fold {fold}" if fold else name, "error" if missing is None else missing
+    tables = {path: format_of(path) is not None for part in SPLITS for path in getattr(files, part)}
+    if not any(tables.values()):
+        if form.columns:
+            bad_value("columns", f"be given only for tables, and {folder} contains none", form.columns)
+        return _read(files, title, cache, fill, None, regroup)
+    if not all(tables.values()):
+        must = "contain tables only, or LETOR text only"
+        bad_value(str(folder), must, " and ".join(path.name for path in tables))
+    return _read_tables(files, title, cache, fill, regroup, form)
 
 
-def _read(files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None) -> Splits:
+def _read_tables(
+    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], regroup: bool, form: TableForm
+) -> Splits:
+    """Read the tables of a folder. The features of all parts are the features of the training table, or of a model."""
+    parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
+    names = form.feature_names
+    for split in SPLITS:
+        for path in getattr(files, split)[:1]:
+            place = None if cache is None else Path(cache) / title.replace(" ", "-") / split
+            data = read_columns(path, form.columns, model=names, regroup=regroup, missing=missing, cache=place)
+            names = data.feature_names
+            parts[split] = replace(data, name=f"{title} {split}")
+    assert parts["train"] is not None
+    return Splits(parts["train"], parts["validation"], parts["test"], title)
+
+
+def _read(
+    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None, regroup: bool
+) -> Splits:
     sizes: dict[str, int] = {}
-    parts = {split: _read_split(files, split, title, cache, missing, width, sizes) for split in SPLITS}
+    parts = {split: _read_split(files, split, title, cache, missing, width, regroup, sizes) for split in SPLITS}
     # The number of features of a sparse file is its largest id. All splits get the maximum of these numbers.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
             if too_sparse(len(part.labels), widest, sizes[split]):
                 raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
-            parts[split] = _read_split(files, split, title, cache, missing, widest, sizes)
+            parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sizes)
     train = parts["train"]
     assert train is not None
     return Splits(train, parts["validation"], parts["test"], title)
@@ -200,6 +264,7 @@ def _read_split(
     cache: Any,
     missing: float | Literal["error"],
     width: int | None,
+    regroup: bool,
     sizes: dict[str, int],
 ) -> Dataset | None:
     from rankgrad.data.letor.reader import read_letor
@@ -215,5 +280,5 @@ def _read_split(
     def note(summary: ReadSummary) -> None:
         sizes[split] = summary.bytes
 
-    data = read_letor(paths, features=width, missing=missing, cache=place, report=note)
+    data = read_letor(paths, features=width, regroup=regroup, missing=missing, cache=place, report=note)
     return replace(data, name=f"{title} {split}")

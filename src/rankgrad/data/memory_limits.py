@@ -1,4 +1,4 @@
-"""Limits on the memory of a data set: the memory of the machine, and a multiple of the size of the text."""
+"""Limits on the memory that a data set may need: the memory of the machine, and a multiple of the size of its text."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ RATIO = 200
 
 
 def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> None:
-    """Check that an array fits in the memory of the machine; the error message recommends `advice`."""
+    """Check that an array of a data set fits in the memory of the machine; the error message recommends `advice`."""
     need = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
     if need > have:
@@ -25,7 +25,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
 
 
 def too_sparse(documents: int, features: int, text: int) -> bool:
-    """Return True if a float32 matrix is too large for a text of `text` bytes.
+    """Return True if the feature matrix (float32) needs too much memory for a file with `text` bytes of text.
 
     Example:
         >>> too_sparse(4_000, 1_000_000, 79_000), too_sparse(500_000, 700, 10**9), too_sparse(10**6, 5_000, 10**9)
@@ -35,7 +35,7 @@ def too_sparse(documents: int, features: int, text: int) -> bool:
 
 
 def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -> LetorError:
-    """Return the error about a matrix that is too large for its text; `line` is the first line with the largest id."""
+    """Return the error about a feature matrix that is too large for its file; `line` has the largest feature id."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
     expected = f"smaller ids, or features={features} if this is intended (rankgrad convert --features {features})"
     return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

@@ -1,34 +1,46 @@
 """Make lists from rows of documents: join the runs of a query, and find or regroup queries with several runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.letor.blocks import ParsedBlock
 from rankgrad.data.letor.errors import LetorError
+from rankgrad.data.list_chunks import join_qids
 
 _MOST_PARTS = 16
 _SLAB = 64 << 20  # number of bytes that `reorder` moves at a time
 
 
 class QueryRuns:
-    """Runs of consecutive documents with the same query id, in the order of the files."""
+    """Runs of consecutive documents with the same query id, in the order of the files.
 
-    def __init__(self) -> None:
+    `error(path, line, problem, expected)` makes the error about a query that occurs again. For a table, lines are rows.
+    """
+
+    def __init__(self, error: Callable[[Path, int, str, str], Exception] = LetorError) -> None:
+        self._error = error
         self._paths: list[Path] = []
         self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
-    def add(self, path: Path, parsed: ParsedBlock) -> None:
-        """Add the runs of the next block. A first run that continues the last run so far is not added."""
-        continues = bool(self._parts and len(parsed.qids)) and str(self._parts[-1][3][-1]) == str(parsed.qids[0])
-        if len(parsed.rows) == continues:
+    def add(self, path: Path, rows: NDArray[np.int64], lines: NDArray[np.int64], qids: NDArray[Any]) -> None:
+        """Add the runs of the next block. A first run that continues the last run so far is not added.
+
+        Args:
+            path: path of the file.
+            rows: first document of each run, counted over all files.
+            lines: line of each of these documents in the file.
+            qids: query id of each run.
+        """
+        continues = bool(self._parts and len(qids)) and str(self._parts[-1][3][-1]) == str(qids[0])
+        if len(rows) == continues:
             return
         if self._paths[-1:] != [path]:
             self._paths.append(path)
-        files = np.full(len(parsed.rows), len(self._paths) - 1)
-        self._parts.append([part[continues:] for part in (parsed.rows, parsed.lines, files, parsed.qids)])
+        files = np.full(len(rows), len(self._paths) - 1)
+        self._parts.append([part[continues:] for part in (rows, lines, files, qids)])
         # Join the small arrays, because small arrays between freed blocks fragment the memory.
         if len(self._parts) == _MOST_PARTS:
             self._parts = [self._joined()]
@@ -46,18 +58,17 @@ class QueryRuns:
         if not len(moved):
             return
         again, first = int(moved[0]), int(origin[moved[0]])
-        place = f"{self._paths[files[first]]}:{lines[first]}"
-        wrong = f"qid {qids[again]} occurs again after qid {qids[again - 1]} (first at {place})"
-        expected = "the documents of a query on consecutive lines, or regroup=True"
-        raise LetorError(self._paths[files[again]], int(lines[again]), wrong, expected)
+        letor = self._error is LetorError
+        place = f"at {self._paths[files[first]]}:{lines[first]}" if letor else f"in row {lines[first]}"
+        wrong = f"qid {qids[again]} occurs again after qid {qids[again - 1]} (first {place})"
+        expected = f"the documents of a query on consecutive {'lines' if letor else 'rows'}, or regroup=True"
+        raise self._error(self._paths[files[again]], int(lines[again]), wrong, expected)
 
     def _joined(self) -> list[NDArray[Any]]:
         if not self._parts:
             return [np.empty(0, dtype=np.int64)] * 4
         *counts, qids = (list(parts) for parts in zip(*self._parts, strict=True))
-        if any(part.dtype.kind == "U" for part in qids):
-            qids = [part.astype(np.str_) for part in qids]
-        return [np.concatenate(parts) for parts in (*counts, qids)]
+        return [*(np.concatenate(parts) for parts in counts), join_qids(qids)]
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
@@ -71,7 +82,7 @@ def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
     return first[group].astype(np.int64)
 
 
-def regroup(
+def regroup_runs(
     starts: NDArray[np.int64], qids: NDArray[Any], documents: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Group runs by query. Queries are in the order of their first runs; the documents of a query keep their order.
@@ -81,7 +92,7 @@ def regroup(
         the first run of each query, `(queries,)`.
 
     Example:
-        >>> source, lengths, first = regroup(np.array([0, 2, 3]), np.array([7, 9, 7]), 4)
+        >>> source, lengths, first = regroup_runs(np.array([0, 2, 3]), np.array([7, 9, 7]), 4)
         >>> source.tolist(), lengths.tolist(), first.tolist()
         ([0, 1, 3, 2], [3, 1], [0, 1])
     """

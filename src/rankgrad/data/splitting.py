@@ -20,7 +20,7 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
 
     The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
     not depend on the order of the lists, and it changes little when lists are added. Only lists in which the labels
-    differ are held out, because all other lists have the same metric in every order. The number of held-out lists
+    differ are held out, because in any other list, every order has the same metric. The number of held-out lists
     is rounded. At least one list is kept.
 
     Args:
@@ -48,7 +48,7 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """Hold out training lists as the validation part, if the splits have no such part; return the splits.
+    """Hold out training lists as the validation part, if the splits have none, and return the resulting splits.
 
     Args:
         splits: splits with or without a validation part.
@@ -96,5 +96,5 @@ def _split(splits: Splits, kept: Lists, held: Lists) -> Splits:
 
 
 def _sort_key(seed: int, query: object) -> bytes:
-    """Return the sort key of a query for this seed."""
+    """Return the key by which `held_out` sorts a query, for this seed."""
     return hashlib.blake2b(f"{seed} {query}".encode(), digest_size=8).digest()

@@ -40,12 +40,12 @@ def synthetic(
     query_effect: float = 0.8,
     seed: int = 0,
 ) -> Splits:
-    """Generate train, validation and test lists; validation and test have `lists / 3` lists each.
+    """Generate synthetic train, validation and test lists; validation and test have `lists / 3` lists each.
 
     List lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or
     bounded, and their means differ per query. More than half of the features are useless, or noisy copies of other
-    features. Every split has `best`, the utility without noise. These scores give the best achievable order (see
-    `achievable`). The same seed gives the same set.
+    features. Every split has `best`: the utility of each document, without noise. The order by `best` is the best
+    achievable order (see `achievable`). The same seed gives the same data set.
 
     Args:
         lists: number of training lists.
@@ -87,7 +87,7 @@ def synthetic(
 
 
 def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
-    """Generate a set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
+    """Generate a data set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
 
     Args:
         scale: number of lists relative to WEB30K; 1.0 needs 2 GB of memory.
@@ -97,10 +97,10 @@ def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
         >>> web30k_shape(0.001).train
         Dataset('synthetic train', lists=19, documents=..., features=136)
     """
-    return synthetic(**web30k(scale, seed=seed))
+    return synthetic(**web30k_options(scale, seed=seed))
 
 
-def web30k(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
+def web30k_options(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
     """Return the options of `synthetic` that `web30k_shape` uses."""
     if not scale > 0:
         bad_value("scale", "be above 0", scale)
@@ -118,7 +118,7 @@ def check_synthetic(**options: Any) -> None:
 
 
 def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -> float:
-    """Return the value of `metric` for the best achievable order, as a reference for results.
+    """Return the value of `metric` for the best achievable order of synthetic lists, as a reference for results.
 
     Args:
         dataset: data set with `best`, for example a split from `synthetic`.
@@ -144,10 +144,10 @@ def achievable(dataset: Dataset, metric: str | Callable[..., Any] = "nDCG@10") -
 
 @dataclass(frozen=True)
 class _Simulator:
-    """Parameters that all splits share: the order of the columns, and the formula of the utility."""
+    """Generator of synthetic documents. All splits share its column order and its formula of the utility."""
 
     shown: NDArray[np.int64]  # (features,), index of the generated column for each column of the result
-    copied: NDArray[np.int64]  # (copies,), index of the signal of each noisy copy
+    copied: NDArray[np.int64]  # (copies,), index of the signal that each noisy copy repeats
     weights: NDArray[np.float64]  # (7,), weights of the terms of the utility
     scale: float = 1.0  # number by which the utility is multiplied
 
@@ -164,7 +164,7 @@ class _Simulator:
     def documents(
         self, rng: np.random.Generator, lengths: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Draw the features, `(documents, features)`, and compute the utility, `(documents,)`."""
+        """Draw synthetic documents: the features, `(documents, features)`, and the utility, `(documents,)`."""
         width, owner = len(self.shown), np.repeat(np.arange(len(lengths)), lengths)
         offsets = 0.7 * rng.standard_normal((width, len(lengths)), dtype=np.float32)
         x = np.empty((len(owner), width), dtype=np.float32)
@@ -182,8 +182,8 @@ class _Simulator:
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the utility, `(rows,)`, of the signals, `(10, rows)`. They are rounded, as in the features."""
-        a, w = _unshaped(shown.astype(np.float64)), self.weights
+        """Compute the utility, `(rows,)`, from the signals, `(10, rows)`, which are rounded as in the features."""
+        a, w = _undo_shapes(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
         either: NDArray[np.float64] = w[5] * np.minimum(a[7], a[8]) + w[6] * np.maximum(a[9], 0.0)
@@ -191,19 +191,19 @@ class _Simulator:
 
 
 def _heavy(column: NDArray[np.float32]) -> None:
-    """Make a column heavy-tailed, like numbers of links or clicks."""
+    """Make a synthetic feature heavy-tailed, like numbers of links or clicks."""
     column *= 1.5
     np.exp(column, out=column)
 
 
 def _counted(column: NDArray[np.float32]) -> None:
-    """Convert a column to small whole numbers, like term frequencies."""
+    """Convert a synthetic feature to small whole numbers, like term frequencies."""
     column += 1.5
     np.floor(np.exp(column, out=column), out=column)
 
 
 def _bounded(column: NDArray[np.float32]) -> None:
-    """Convert a column to numbers between 0 and 1, like ratios or probabilities."""
+    """Convert a synthetic feature to numbers between 0 and 1, like ratios or probabilities."""
     np.negative(column, out=column)
     np.exp(column, out=column)
     column += 1
@@ -211,7 +211,7 @@ def _bounded(column: NDArray[np.float32]) -> None:
 
 
 def _scaled(column: NDArray[np.float32]) -> None:
-    """Shift and scale a column, like scores of BM25 or of language models."""
+    """Shift and scale a synthetic feature, like scores of BM25 or of language models."""
     column *= 5
     column += 20
 
@@ -220,8 +220,8 @@ def _scaled(column: NDArray[np.float32]) -> None:
 _SHAPES = (_heavy, _counted, _bounded, _scaled)
 
 
-def _unshaped(shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the signals before `_SHAPES` was applied, `(signals, rows)`; the rounding is not undone."""
+def _undo_shapes(shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo `_SHAPES`: return the normal values of the signals, `(signals, rows)`; the rounding is not undone."""
     a = np.empty_like(shown)
     a[0::4] = np.log(shown[0::4]) / 1.5
     a[1::4] = np.log(shown[1::4] + 0.5) - 1.5
@@ -231,7 +231,7 @@ def _unshaped(shown: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _lengths(rng: np.random.Generator, lists: int, mean: float) -> NDArray[np.int64]:
-    """Draw log-normal lengths with this mean, at least 1 and at most 10 times the mean."""
+    """Draw log-normal lengths of synthetic lists with this mean; the minimum is 1, the maximum is `10 * mean`."""
     spread = 0.6
     drawn = np.exp(np.log(mean) - spread**2 / 2 + spread * rng.standard_normal(lists))
     return np.clip(np.round(drawn), 1, max(1, 10 * mean)).astype(np.int64)

@@ -14,9 +14,9 @@ POLICIES = ("none", "top", "random")
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
     """Return the data set with at most `k` documents per list, for training only; the order of documents is kept.
 
-    `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest `by`.
-    `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a relevant
-    document replaces the last drawn document.
+    `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest values
+    of `by`. `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a
+    relevant document replaces the last drawn document.
 
     Args:
         dataset: data set to truncate; if no list is longer than `k`, it is returned unchanged.
@@ -39,21 +39,21 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
         return dataset
     if policy == "random":
         return dataset.take_rows(*draw_rows(dataset.labels, dataset.offsets, int(k), np.random.default_rng(seed)))
-    keep = _ranks(-_scores(dataset, by), dataset.offsets) < k
+    keep = _ranks_by_key(-_scores(dataset, by), dataset.offsets) < k
     return dataset.take_rows(np.flatnonzero(keep), _truncated_offsets(dataset.offsets, int(k)))
 
 
 def draw_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], k: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows that the policy `"random"` keeps, and the offsets of the truncated lists."""
+    """Return the rows that `truncate` keeps with the policy `"random"`, and the offsets of the truncated lists."""
     relevant = labels > 0
     keys = rng.random(len(relevant))
     # The relevant document with the smallest key becomes the first of its list. A draw that contains a relevant
     # document also contains this document. So only a draw without a relevant document changes.
-    first = _ranks(np.where(relevant, keys, 2.0), offsets) == 0
+    first = _ranks_by_key(np.where(relevant, keys, 2.0), offsets) == 0
     keys[first & relevant] = -1.0
-    return np.flatnonzero(_ranks(keys, offsets) < k), _truncated_offsets(offsets, k)
+    return np.flatnonzero(_ranks_by_key(keys, offsets) < k), _truncated_offsets(offsets, k)
 
 
 def _truncated_offsets(offsets: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -74,8 +74,8 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
     return scores
 
 
-def _ranks(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ranks by increasing key within each list, from 0; ties are ranked by position, and NaN is last."""
+def _ranks_by_key(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rank of each row in its list by increasing key, from 0; equal keys by position, and NaN last."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

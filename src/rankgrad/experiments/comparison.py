@@ -1,4 +1,4 @@
-"""Compare two rankers on the same lists: tests of their difference, and the queries that differ most."""
+"""Compare two rankers on the same lists: test their difference, and find the queries with the largest difference."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -35,18 +35,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class RankedDocument:
-    """A document in a ranked list."""
+    """A document in a ranked list of a comparison."""
 
     rank: int  # from 1
     document: str  # document id; if there are no ids, the number of the document in the unranked list, from 1
     label: float
     score: float
-    other: int  # rank of the document in the other list, from 1
+    other: int  # rank of the document by the other ranker, from 1
 
 
 @dataclass(frozen=True)
 class ComparedQuery:
-    """A query with the first documents of both lists."""
+    """A query with the first documents of the list of each ranker."""
 
     query: str
     a: float  # value of the first metric for ranker a
@@ -58,7 +58,7 @@ class ComparedQuery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences in all metrics, and the queries that differ most in the first metric."""
+    """Differences in all metrics, and the queries with the largest difference in the first metric."""
 
     metrics: tuple[Difference, ...]
     queries: tuple[ComparedQuery, ...]
@@ -89,10 +89,10 @@ def compare(
     """Compare two rankings of the same lists.
 
     Args:
-        a, b: scores of the documents, `(documents,)`.
+        a, b: scores of ranker a and of ranker b, `(documents,)`.
         data: lists that were ranked.
-        metrics: specs of metrics; queries are sorted by the difference in the first metric.
-        most: maximum number of queries to show; only queries that differ are shown.
+        metrics: specs of metrics; the queries to show have the largest difference in the first metric.
+        most: maximum number of queries to show; queries without a difference are not shown.
         depth: number of documents to show per list.
         rounds, confidence, seed: settings of the bootstrap interval and the randomisation test.
 
@@ -138,16 +138,18 @@ def compare(
             a=float(ours.values[first][place]),
             b=float(theirs.values[first][place]),
             documents=int(data.lengths[place]),
-            list_a=ranked(a, b, data, place, depth),
-            list_b=ranked(b, a, data, place, depth),
+            list_a=top_documents(a, b, data, place, depth),
+            list_b=top_documents(b, a, data, place, depth),
         )
         for place in chosen
     ]
     return Comparison(tuple(found), tuple(queries), len(data), confidence)
 
 
-def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10) -> tuple[RankedDocument, ...]:
-    """Return the first documents of one list, with their ranks in another ranking."""
+def top_documents(
+    scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10
+) -> tuple[RankedDocument, ...]:
+    """Return the first documents of one list of a comparison, with their ranks by the other ranker."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
     labels = data.labels[rows]
@@ -160,7 +162,7 @@ def ranked(scores: Scores, other: Scores, data: Dataset, place: int, depth: int 
 
 
 def _order(scores: Scores) -> NDArray[np.int64]:
-    """Return the order in which metrics rank the documents: by score, highest first; ties by position; NaN last."""
+    """Return the order in which metrics rank a list: highest score first, ties by position, NaN last."""
     import torch
 
     from rankgrad.metrics.sort_order import order

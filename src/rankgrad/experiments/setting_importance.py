@@ -1,4 +1,4 @@
-"""Compute the importance of each setting from the trials of a search."""
+"""Compute the importance of each setting from the trials of a search (`rankgrad tune`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,18 +7,18 @@ import numpy as np
 
 
 class SettingWeight(NamedTuple):
-    """Importance of one setting."""
+    """Importance of one setting of a search."""
 
     setting: str
-    share: float  # decrease of the forest's R² when the setting is shuffled, divided by the sum over settings
-    trend: float | None  # rank correlation of the setting with the value; None for text values, which have no order
+    share: float  # decrease of the forest's R² when the setting's values are shuffled, as a share of all decreases
+    trend: float | None  # rank correlation of the setting with the metric; None for text or equal values
 
 
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
-    """Return the importance of each setting, highest first, and the out-of-bag R² of the random forest.
+    """Return the importance of each setting of a search, highest first, and the out-of-bag R² of a random forest.
 
-    The forest predicts the value of a trial from its settings. If R² is near or below 0, the forest cannot predict the
-    value, because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only
+    The forest predicts the metric of a trial from its settings. If R² is near or below 0, the forest cannot predict the
+    metric, because there are too few trials or no setting matters. Then the shares are noise. Shares are valid only
     inside the ranges that were tried. The best value of one setting may depend on the other settings.
 
     Args:

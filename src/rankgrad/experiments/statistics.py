@@ -68,7 +68,7 @@ def align(queries_a: Any, values_a: Any, queries_b: Any, values_b: Any) -> tuple
 
 
 def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
-    """Return the query ids and the mean of each query over runs with the same queries, in the order of the first run.
+    """Return the query ids in the order of the first run, and the mean value of each query over the runs (seeds).
 
     Example:
         >>> over_seeds([["x", "y"], ["y", "x"]], [[0.1, 0.2], [0.4, 0.3]])
@@ -82,7 +82,7 @@ def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
 
 
 def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, Values]:
-    """Concatenate the queries of all folds; a query in the test part of two folds is an error.
+    """Concatenate the queries of all folds and their values; a query in the test part of two folds is an error.
 
     Example:
         >>> over_folds([["x", "y"], ["z"]], [[0.1, 0.2], [0.4]])
@@ -216,8 +216,9 @@ def bonferroni(p: Any) -> Values:
 def holm(p: Any) -> Values:
     """Adjust m p-values by Holm's method: the i-th smallest is multiplied by `m - i + 1`.
 
-    Adjusted values are at most 1, and at least as large as those of smaller p-values. The probability of any false
-    positive has the same bound as in Bonferroni's method, and at least as many tests are significant.
+    An adjusted value is at most 1. It is never smaller than the adjusted value of a smaller p-value. The probability of
+    any false positive has the same bound as in Bonferroni's method. At least as many tests are significant as in
+    Bonferroni's method.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -283,7 +284,7 @@ def _flipped(d: Values, flips: NDArray[Any]) -> Values:
 
 
 def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
-    """Return the two quantiles of the drawn means that are the ends of the BCa interval."""
+    """Return the two quantile levels of the drawn means at which the BCa interval begins and ends."""
     from scipy.special import ndtr, ndtri
 
     apart = d - d.mean()

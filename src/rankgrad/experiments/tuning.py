@@ -1,4 +1,7 @@
-"""Search for good settings: draw settings at random, and train the better settings longer (successive halving)."""
+"""Search for good settings, for `rankgrad tune`: draw settings at random, and train the better trials longer.
+
+This is successive halving: after each round, only the best trials are trained further.
+"""
 
 import hashlib
 import json
@@ -24,7 +27,7 @@ _HALVINGS, _LEAST = 2, 3  # maximum number of halvings; minimum number of epochs
 
 
 class ListSource(Protocol):
-    """Source of lists, which can be sent to another process."""
+    """Object that reads the lists of a search; it can be sent to another process."""
 
     def __hash__(self) -> int: ...
     def read(self) -> dict[str, Dataset]: ...
@@ -32,13 +35,13 @@ class ListSource(Protocol):
 
 
 class Trial(NamedTuple):
-    """Result of one drawn setting."""
+    """Result of one combination of settings that a search has drawn."""
 
     drawn: dict[str, Any]  # values of the settings
     name: str  # name of the folder of the trial
     epochs: int  # number of epochs or trees; 0 for a kind of ranker without a length
     value: float  # best value on the validation lists; NaN if the loss was not finite
-    epoch: int  # epoch, or number of trees, with that value
+    epoch: int  # number of the epoch, or number of trees, with the best value
     seconds: float  # seconds of training and validation
 
 
@@ -50,7 +53,7 @@ class Search:
         >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
         >>> "model.widths" in search.space, "model.dropout" in search.space
         (False, True)
-        >>> search.rungs()
+        >>> search.halving_rounds()
         [(27, 10), (9, 30), (3, 90)]
         >>> search.settings({"lr": 0.01, "model.dropout": 0.2})["model"]
         'mlp:widths=64-32,dropout=0.2'
@@ -59,12 +62,12 @@ class Search:
     base: Mapping[str, Any]  # settings of a run, including `model`
     budget: int  # maximum number of trials
     fixed: tuple[str, ...] = ()  # settings that are not varied; options in the spec of `model` are also not varied
-    vary: tuple[tuple[str, Any], ...] = ()  # lists or ranges that replace those in the search space of the kind
+    vary: tuple[tuple[str, Any], ...] = ()  # settings with choices or ranges, instead of those of the kind
     seed: int = 0  # random seed of the draw
 
     @property
     def kind(self) -> RankerKind:
-        """Kind of the ranker."""
+        """Kind of the ranker whose settings are searched."""
         return kind_or_default(self.base["model"])
 
     @property
@@ -79,7 +82,7 @@ class Search:
         return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
 
     def check(self) -> None:
-        """Check all settings; this needs no data, and an invalid setting is an error."""
+        """Check all settings of the search without reading data; an invalid setting is an error."""
         self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
@@ -89,17 +92,17 @@ class Search:
 
     @property
     def space(self) -> dict[str, Any]:
-        """Search space: a list of choices or a range for each setting."""
+        """Settings that the search varies: a list of choices or a range for each setting."""
         usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """Return the settings to try. The first entry is empty, so that `base` itself is also tried."""
+        """Return the drawn settings of each trial. The first entry is empty: the first trial uses `base`."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
-    def rungs(self) -> list[tuple[int, int]]:
-        """Return, for each round, the number of trials, and the number of epochs or trees at which the round ends."""
+    def halving_rounds(self) -> list[tuple[int, int]]:
+        """Return, for each round of successive halving, the number of trials and their length in epochs or trees."""
         trials, length = len(self.draws()), self.length
         halvings = max(0, min(_HALVINGS, _log(trials), _log(length / _LEAST)))
         return [
@@ -108,13 +111,13 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Return the settings of a run with these drawn values; `length` is the number of epochs or trees."""
+        """Return all settings of a trial with these drawn values; `length` is the number of epochs or trees."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
-    def better(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return the trials, best first. Equal trials keep their order; failed trials are last."""
+    def best_first(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Return the trials of a search, best first. Equal trials keep their order; failed trials are last."""
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
@@ -122,8 +125,8 @@ class Search:
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
     """Run a search; yield each finished trial, the index of its round, and the number of trials left in the round.
 
-    Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint, and so does a search
-    that was stopped. Trials that are done are yielded, but not run again.
+    Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint. A search that
+    was stopped also resumes from the checkpoints. Trials that are done are yielded, but not run again.
 
     Args:
         search: search to run.
@@ -132,16 +135,16 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
         runner: function that runs the tasks, such as `Pool.run`.
     """
     drawn = search.draws()
-    for turn, (count, epochs) in enumerate(search.rungs()):
+    for turn, (count, epochs) in enumerate(search.halving_rounds()):
         drawn = drawn[:count]
         tasks, known = {}, []
         for values in drawn:
             name = hashlib.sha256(_canonical(values).encode()).hexdigest()[:8]
             arguments = (search.settings(values, epochs), source, str(folder / name), values, epochs, search.metric)
             tasks[name] = Task(name, run_trial, arguments, affinity="data")
-            path = _file(folder / name, epochs)
+            path = _trial_file(folder / name, epochs)
             if path.is_file():
-                known.append(_read(path))
+                known.append(_read_trial(path))
                 del tasks[name]
         for place, trial in enumerate(known):
             yield trial, turn, len(tasks) + len(known) - place - 1
@@ -151,18 +154,18 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
                 if re.match(r"ValueError: .* must .*; got ", last):  # wrong data: a traceback says nothing more
                     raise ValueError(last.removeprefix("ValueError: "))
                 raise RuntimeError(f"a trial failed; run the same command to try it again:\n{done.error.strip()}")
-            known.append(_read(_file(folder / done.task.name, epochs)))
+            known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
         order = [_canonical(values) for values in drawn]
         known.sort(key=lambda trial: order.index(_canonical(trial.drawn)))
-        drawn = [trial.drawn for trial in search.better(known)]
+        drawn = [trial.drawn for trial in search.best_first(known)]
 
 
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train a trial up to `epochs` epochs or trees, and write its result; resume from a checkpoint if there is one."""
-    parts, kind = _parts(source), kind_of(settings["model"])
+    """Train one trial up to `epochs` epochs or trees, and write its result; resume from its checkpoint if present."""
+    parts, kind = _read_lists(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
         model = kind.fit(settings, parts["train"], parts["validation"], out=folder, resume=True, progress=False)
@@ -174,11 +177,11 @@ def run_trial(
         seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in model.history)
         value = model.validated(parts["validation"], metric)[metric]
         found |= {"value": None if math.isnan(value) else value, "epoch": model.kept, "seconds": seconds}
-    write_json(_file(Path(folder), epochs), found, seal=True)
+    write_json(_trial_file(Path(folder), epochs), found, seal=True)
 
 
 @lru_cache(maxsize=1)
-def _parts(source: ListSource) -> dict[str, Dataset]:
+def _read_lists(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
         bad_value("data", "have a validation part, given or held out from the training lists", "none")
@@ -189,11 +192,11 @@ def _canonical(drawn: Mapping[str, Any]) -> str:
     return json.dumps(drawn, sort_keys=True)
 
 
-def _file(folder: Path, epochs: int) -> Path:
+def _trial_file(folder: Path, epochs: int) -> Path:
     return folder / f"after-{epochs}.json"
 
 
-def _read(path: Path) -> Trial:
+def _read_trial(path: Path) -> Trial:
     found = read_json(path)
     try:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})

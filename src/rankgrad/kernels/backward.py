@@ -1,4 +1,4 @@
-"""Parts of the backward pass that all devices share."""
+"""Parts of the backward pass of fused losses that are the same on the CPU and on a GPU."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ from torch.autograd.function import FunctionCtx
 
 
 class OnceOnly(torch.autograd.Function):
-    """Returns a gradient unchanged, and raises an error if the gradient is differentiated again."""
+    """Returns the gradient of a fused loss unchanged. Raises an error if this gradient is differentiated again."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """Return the gradient unchanged. In the graph, the result depends on `source`."""
+        """Return the gradient unchanged. It depends on `source`, so that a second derivative calls `backward`."""
         return gradient.view_as(gradient)
 
     @staticmethod
     def backward(ctx: FunctionCtx, *_: Tensor) -> Any:
-        """Raise an error."""
+        """Raise the error that a fused loss has no second derivative."""
         raise RuntimeError("a fused loss has no second derivative; compute it inside `with rg.backend('plain')`")
 
 
 def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
-    """Multiply the slope of each document, `slopes (D,)`, by the factor of its list, `factors (L,)`."""
+    """Multiply the slopes of a fused loss, `(D,)`, by the upstream gradients of the lists, `factors (L,)`."""
     if offsets is None:
         return (slopes.view(-1, n) * factors[:, None]).view(-1)
     return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
 
 
 def is_source(node: Any, function: type, scores: Tensor) -> bool:
-    """Return True if `node` belongs to this autograd function, and the first input of the function is `scores`."""
+    """Return True if `node` is a call of this autograd function, and the first input of the call is `scores`."""
     if getattr(node, "_forward_cls", None) is not function:
         return False
     return getattr(node.next_functions[0][0], "variable", None) is scores

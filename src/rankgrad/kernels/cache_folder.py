@@ -5,8 +5,8 @@ if it is a symbolic link. If an entry has a wrong checksum, the code is compiled
 code cannot be stored, every process compiles the code again, and prints the reason to stderr once.
 
 The folder is in `$RANKGRAD_CACHE` if this variable is set, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in
-`~/.cache/rankgrad`. This file imports only the standard library, because `native` runs it as a program that compiles a
-file and stores the result.
+`~/.cache/rankgrad`. This file imports only the standard library, because `cuda/native.py` runs it as a program that
+compiles a C++ file and stores the result.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _reported = False
 
 
 class CacheFolder:
-    """A folder of entries. Each entry has a name and contains bytes.
+    """Folder of compiled code on disk. An entry of the folder has a name and contains bytes.
 
     No method raises `OSError`, because code that cannot be read or stored is compiled again.
     """
@@ -36,7 +36,7 @@ class CacheFolder:
 
     @classmethod
     def of(cls, kind: str, *contents: bytes) -> "CacheFolder":
-        """Return the folder for code that is compiled from sources with these contents."""
+        """Return the cache folder for code that is compiled from sources with these contents."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
         try:
             return cls(_root() / f"{kind}-{digest[:16]}")
@@ -45,7 +45,7 @@ class CacheFolder:
             return cls(None)
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of the entry with this name, or None if the entry is missing or damaged."""
+        """Return the compiled code in the entry with this name, or None if the entry is missing or damaged."""
         if self.path is None:
             return None
         try:
@@ -60,7 +60,7 @@ class CacheFolder:
         return content if digest == _digest(name, content) else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an entry atomically. An earlier entry with the same name is replaced."""
+        """Store compiled code as an entry, atomically. An earlier entry with the same name is replaced."""
         self.kept = False
         if self.path is None:
             return
@@ -75,6 +75,7 @@ class CacheFolder:
 
 
 def _root() -> Path:
+    """Return the folder that contains all cache folders of compiled code."""
     if chosen := os.environ.get("RANKGRAD_CACHE"):
         return Path(chosen).absolute()
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
@@ -82,14 +83,16 @@ def _root() -> Path:
 
 
 def _digest(name: str, content: bytes) -> bytes:
+    """Return the checksum of an entry of compiled code."""
     return hashlib.sha256(name.encode() + b"\0" + content).digest()
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """Yield a descriptor of the folder. It always refers to this folder, even if another folder gets the same path.
+    """Check that a cache folder is private, and yield a descriptor of the folder.
 
-    On Windows, yields None: folders have no such descriptors there, and the profile of a user is private.
+    The descriptor always refers to this folder, even if another folder gets the same path later. On Windows, folders
+    have no such descriptors, and the profile of a user is private. So nothing is checked there, and None is yielded.
     """
     if os.name != "posix":
         yield None
@@ -107,36 +110,37 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """Return the content of a file, or empty bytes if the file cannot be read."""
+    """Return the content of the file of an entry, or empty bytes if the file cannot be read."""
 
-    def opener(place: str, flags: int) -> int:
+    def opener(file_name: str, flags: int) -> int:
         # Do not follow a link, and do not wait for the writer of a pipe.
-        return os.open(place, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=parent)
+        return os.open(file_name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=parent)
 
-    with suppress(OSError), open(_place(path, name, parent), "rb", opener=opener) as file:
+    with suppress(OSError), open(_entry_file(path, name, parent), "rb", opener=opener) as file:
         return file.read()
     return b""
 
 
 def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
-    """Write a temporary file and rename it to `name`."""
-    part = _place(path, f"{uuid.uuid4().hex}.part", parent)
+    """Write the file of an entry: write a temporary file in the cache folder, and rename it to `name`."""
+    part = _entry_file(path, f"{uuid.uuid4().hex}.part", parent)
     try:
         with open(part, "xb", opener=partial(os.open, mode=0o600, dir_fd=parent)) as file:
             file.write(content)
-        os.replace(part, _place(path, name, parent), src_dir_fd=parent, dst_dir_fd=parent)
+        os.replace(part, _entry_file(path, name, parent), src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         with suppress(OSError):
             os.unlink(part, dir_fd=parent)
         raise
 
 
-def _place(path: Path, name: str, parent: int | None) -> str:
+def _entry_file(path: Path, name: str, parent: int | None) -> str:
+    """Return the path of an entry's file. With a descriptor `parent` of the folder, the path is the name only."""
     return str(path / name) if parent is None else name
 
 
 def _report(error: Exception) -> None:
-    """Print the reason why compiled code cannot be stored, once per process."""
+    """Print the reason why compiled code cannot be stored in a cache folder, once per process."""
     global _reported
     if not _reported:
         _reported = True
@@ -145,7 +149,10 @@ def _report(error: Exception) -> None:
 
 
 def main() -> None:
-    """Run a compiler and store its output. The arguments are FOLDER NAME COMMAND...; COMMAND is run with `-o FILE`."""
+    """Run a compiler and store its output in a cache folder.
+
+    The arguments of the program are FOLDER NAME COMMAND... The COMMAND is run with the additional arguments `-o FILE`.
+    """
     folder, name, *command = sys.argv[1:]
     with tempfile.TemporaryDirectory() as made:
         built = Path(made) / name

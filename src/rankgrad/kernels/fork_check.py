@@ -10,10 +10,11 @@ later fork is recorded.
 import os
 
 child = False  # True if this process was forked after rankgrad was imported
-started = False  # True if a kernel has run in several threads
+started = False  # True if a kernel has run in several threads of this process or, before the fork, of its parent
 
 
-def _after() -> None:
+def _after_fork() -> None:
+    """Record that this process is a forked child. Set PyTorch to one thread if kernels had started threads."""
     global child
     child = True
     if started:
@@ -23,4 +24,4 @@ def _after() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_after)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -2,7 +2,7 @@
 
 Numba's built-in cache has three problems. It runs any code that its files contain. It raises an error if a file is
 damaged or the disk is full. It numbers its files, so two processes that compile at the same time can use the same
-number. Here each file has a checksum, and each signature has a separate file.
+number. In a `CacheFolder`, each file has a checksum, and each signature of a function has a separate file.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from rankgrad.kernels.cache_folder import CacheFolder
 
 
 def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
-    """Return the folder for the compiled functions of these source files.
+    """Return the cache folder for the functions that Numba compiles from these source files.
 
-    The name of the folder contains a hash of all files, because Numba's key of a function does not depend on the
-    functions that it calls.
+    The name of the folder contains a hash of all files, because Numba's key of a function does not depend on other
+    functions that the function calls.
     """
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
     return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
 
 
 def keep(compiled: Any, folder: CacheFolder) -> Any:
-    """Make a Numba function load its compiled code from the folder, and store new compiled code there."""
+    """Make a Numba function load its compiled code from a cache folder, and store new compiled code there."""
     compiled._cache = _FolderCache(compiled.py_func, folder)
     return compiled
 
@@ -46,12 +46,14 @@ class _FolderCache(FunctionCache):
 
     @property
     def cache_path(self) -> Path | None:
+        """Path of the cache folder, or None if there is no folder."""
         return self._folder.path
 
     def flush(self) -> None:
         """Do nothing, because an entry is replaced when its function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the stored code of the Numba function for one signature, or None if no usable code is stored."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         content = self._folder.read(self._entry(key)) if self._enabled else None
@@ -64,11 +66,13 @@ class _FolderCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the code that Numba compiled for one signature."""
         if self._enabled and not data.library.has_dynamic_globals:
             key = self._index_key(sig, data.codegen)
             self._folder.write(self._entry(key), dumps((key, data._reduce())))
 
     def _entry(self, key: Any) -> str:
+        """Return the name of the entry for one key of the Numba function."""
         function = self._py_func
         identity = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
         return f"{function.__name__}-{hashlib.sha256(repr((identity, key)).encode()).hexdigest()[:32]}"

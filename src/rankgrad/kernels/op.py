@@ -6,7 +6,7 @@ returns
 
 - `values (L,)`: value of each list,
 - `signal (L,)`: True if the list has signal,
-- `slopes (D,)`: derivative of the value of a list by the score of each of its documents, 0 for masked documents,
+- `slopes (D,)`: derivative of the value of a document's list by the score of the document, 0 for masked documents,
 - `extras (L, P)`: derivatives of the value of each list by the P `params` of the loss.
 
 So the backward pass is one product. Computing a second derivative raises an error, because the slopes have no autograd
@@ -60,17 +60,22 @@ _SCHEMA = (
 
 @cache
 def _module(device: str, family: str) -> Any:
+    """Import a module of `kernels/cpu` or `kernels/cuda`, usually the module of a family."""
     return import_module(f"rankgrad.kernels.{device}.{family}")
 
 
 def on_cpu(name: str, *arguments: Any) -> Outputs:
-    """Run the operator on the CPU. The caller has checked the arguments. The options have the class of the family."""
+    """Run the kernel of a fused loss on the CPU. The caller has checked the arguments.
+
+    `arguments` are the arguments of the operator after the name. But the options are an object of a class in
+    `options.py`, not numbers.
+    """
     outputs: Outputs = _module("cpu", FAMILIES[name]).run(name, *arguments)
     return outputs
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the operator on the CPU for compiled code. First check the offsets, because compiled code does not."""
+    """Run the registered operator on the CPU, for `torch.compile`. First check the offsets: compiled code does not."""
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
@@ -82,7 +87,7 @@ def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
 
 
 def _registered_on_cuda(name: str, *others: Any) -> Outputs:
-    """Run the operator on a GPU for compiled code."""
+    """Run the registered operator on a GPU, for `torch.compile`."""
     *inputs, numbers, gradient = others
     outputs: Outputs = _module("cuda", "calls").registered(FAMILIES[name], name, *inputs, tuple(numbers), gradient)
     return outputs
@@ -90,6 +95,7 @@ def _registered_on_cuda(name: str, *others: Any) -> Outputs:
 
 @lru_cache(maxsize=256)  # a compiled step uses the same options in each call
 def _options(family: str, numbers: tuple[float, ...]) -> KernelOptions:
+    """Convert numbers in the schema of the operator to the options of a family."""
     return OPTIONS[family].of(numbers)
 
 
@@ -105,6 +111,7 @@ def _fake(
     options: list[float],
     gradient: bool,
 ) -> Outputs:
+    """Return uninitialised tensors with the shapes of the operator's outputs, for `torch.compile`."""
     lists = scores.shape[0] // n if offsets is None else offsets.shape[0] - 1
     values = scores.new_empty(lists)
     slopes = scores.new_empty(scores.shape[0] if gradient else 0)
@@ -113,6 +120,7 @@ def _fake(
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
+    """Save the tensors that the backward pass of the registered operator needs."""
     _, _, slopes, extras = output
     ctx.save_for_backward(slopes, extras, inputs[5])
     ctx.n = inputs[6]
@@ -120,6 +128,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
 
 
 def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tuple[Any, ...]:
+    """Return the gradients of the registered operator by the scores and by the params."""
     if upstream is None:
         return (None,) * 10
     slopes, extras, offsets = ctx.saved_tensors
@@ -129,7 +138,7 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
 
 
 class Loss(torch.autograd.Function):
-    """The operator and the reduction in one autograd function, for eager mode on the CPU.
+    """Autograd function of a fused loss for eager mode on the CPU. It includes the operator and the reduction.
 
     This function has a third of the overhead of the registered operator. `params` are numbers or tensors. The caller
     does not need to flatten the input tensors.
@@ -137,7 +146,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, reduction: str, name: str, *inputs: Any) -> Tensor:
-        """Run the kernel and save its slopes."""
+        """Run the CPU kernel, reduce the values of the lists, and save the slopes."""
         scores, labels, weights, mask, offsets, n, options, gradient, *params = inputs
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
         arguments = (*flat, offsets, n, _as_tensor(params, scores), options, gradient)
@@ -152,7 +161,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Multiply the slopes by the upstream gradient."""
+        """Multiply the saved slopes by the upstream gradient."""
         slopes, extras, offsets, scores, *params = ctx.saved_tensors
         if ctx.reduction == "none":
             by_scores = scale(slopes, upstream, offsets, ctx.n)
@@ -171,9 +180,9 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss by the leaf `scores`. The graph already contains this gradient.
+    """Return the gradient of a fused, reduced loss by the leaf `scores`, without a backward pass.
 
-    Returns None if there are other operations between `scores` and the loss.
+    The graph already contains this gradient. Returns None if other operations are between `scores` and the loss.
     """
     if value.is_cuda:
         from rankgrad.kernels.cuda.calls import held_slopes
@@ -187,11 +196,12 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
 
 
 def _flat(tensor: Tensor | None) -> Tensor | None:
+    """Return an input of the operator as a vector, or None if there is no such input."""
     return None if tensor is None else tensor.reshape(-1)
 
 
 def _as_tensor(params: Sequence[Any], scores: Tensor) -> Tensor:
-    """Return the params as one tensor. Numbers become a float64 tensor on the CPU, where kernels can read it."""
+    """Return the params of a fused loss as one tensor. If they are numbers, the tensor is float64 on the CPU."""
     if not params:
         return scores.new_empty(0)
     if isinstance(params[0], Tensor):
@@ -218,9 +228,10 @@ def loss(
     params: Sequence[Any],
     options: KernelOptions,
 ) -> Tensor:
-    """Return the reduced loss of padded or flat lists, differentiable by `scores` and by `params`.
+    """Compute a fused loss of padded or flat lists, and reduce it over the lists.
 
-    The params are all numbers or all tensors. With reduction `"none"`, the result has one value per list, `(L,)`.
+    The result is differentiable by `scores` and by `params`. The params are all numbers or all tensors. With reduction
+    `"none"`, the result has one value per list, `(L,)`.
     """
     gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
     n = scores.shape[-1] if offsets is None else 0
@@ -241,4 +252,5 @@ def loss(
 
 
 def _learned(param: Any) -> bool:
+    """Return True if a gradient by this param of a fused loss is needed."""
     return isinstance(param, Tensor) and param.requires_grad

@@ -84,10 +84,11 @@ Self = TypeVar("Self", bound="KernelOptions")
 
 
 class KernelOptions:
-    """Base class of all options. It checks the type of each field, and converts the fields to numbers and back.
+    """Base class of the options of all kernels.
 
-    A number may also have a NumPy type, or be a tensor with one element. Only `settled` and `flat` read the value of a
-    tensor, because reading may wait for the device.
+    It checks the type of each field, and converts the fields to numbers and back. A number may also have a NumPy type,
+    or be a tensor with one element. Only `settled` and `flat` read the value of a tensor, because reading may wait for
+    the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -119,12 +120,13 @@ class KernelOptions:
     def exact(self) -> bool:
         """Return True if each field has exactly its declared type. Return False while `torch.compile` traces the code.
 
-        Each call of a loss calls this method, which takes less than a microsecond. `torch.compile` cannot trace `vars`.
+        Each call of a loss calls this method, so it must be fast: it takes less than a microsecond. `torch.compile`
+        cannot trace `vars`.
         """
         return not torch.compiler.is_compiling() and tuple(map(type, vars(self).values())) == self.kinds
 
     def settled(self: Self) -> Self:
-        """Return equal options in which each field has exactly its declared type."""
+        """Return options with the same values, in which each field has exactly its declared type."""
         return self if self.exact() else self.of(self.flat())
 
     def flat(self) -> tuple[float, ...]:
@@ -134,7 +136,7 @@ class KernelOptions:
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
-        """Convert numbers that `flat` returned back to options.
+        """Return the options of a kernel for numbers that `flat` returned.
 
         Args:
             numbers: one number per field.

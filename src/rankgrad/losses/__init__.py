@@ -6,15 +6,15 @@ values, including NaN, and gets no gradient. A list may have one document or no 
 
 **One value per list.** `reduction="none"` returns one value per list, `"sum"` adds these values, `"mean"` averages
 them over the lists that have signal. A list has signal if it has a document (pointwise losses), two different labels
-(pairwise losses, ListMLE) or a relevant document (all other losses). The value of a list without signal is 0. So the
-size of the gradient does not depend on the batch size or the padding.
+(pairwise losses, ListMLE) or a relevant document (all other losses). The value of a list without signal is 0. With
+`"mean"`, the size of the gradient does not depend on the batch size or the padding.
 
 **Weights** are one number per document. Not every loss takes weights. In a pairwise loss, the weight of a pair is the
 weight of its document with the higher label. In a softmax loss, the weight multiplies the document's part of the
 target.
 
-**Numbers.** Half-precision inputs are computed in float32, float64 inputs in float64. Values and gradients are finite
-for finite scores, up to 1e30 in float32.
+**Numbers.** Losses are computed in float64 if the scores are float64, and in float32 if the scores are float32 or in
+half precision. Values and gradients are finite for all finite scores; in float32, for scores from -1e30 to 1e30.
 
 **Transforms.** Every loss works in `torch.compile(fullgraph=True)` and in `torch.func.vmap` and `grad`.
 

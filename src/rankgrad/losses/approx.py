@@ -1,4 +1,4 @@
-"""Losses that are minus a metric computed from sigmoid ranks (Qin, Liu and Li 2010): ApproxNDCG and others."""
+"""Losses that are the negative of a metric computed from sigmoid ranks (Qin, Liu and Li 2010), such as ApproxNDCG."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ def approx_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxNDCG: minus NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without the term j = i).
+    r"""ApproxNDCG: negative NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without the term j = i).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_i \frac{2^{y_i} - 1}{\log_2(1 + \pi_i)}\,
               \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
@@ -34,7 +34,7 @@ def approx_ndcg(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
-        temperature: tau; a smaller value is closer to NDCG, and fewer pairs have a gradient.
+        temperature: tau; with a smaller value, the loss is closer to negative NDCG, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
 
     Example:
@@ -64,14 +64,14 @@ def approx_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Approximate precision: minus precision at k, with sigmoid ranks and a sigmoid cutoff.
+    r"""Approximate precision: negative precision at k, with sigmoid ranks and a sigmoid cutoff.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; k is also the divisor.
-        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -103,7 +103,7 @@ def approx_mrr(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxMRR: minus the reciprocal rank, which is a softmax-weighted mean of 1 / rank over the relevant documents.
+    r"""ApproxMRR: negative reciprocal rank, as a softmax-weighted mean of 1 / rank over the relevant documents.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
@@ -114,7 +114,7 @@ def approx_mrr(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
-        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -149,7 +149,7 @@ def approx_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxAP: minus average precision. Sigmoids count all documents and the relevant documents before each one.
+    r"""ApproxAP: negative average precision. Sigmoids count the documents that are ranked before a relevant document.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
@@ -157,7 +157,7 @@ def approx_ap(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
-        temperature: tau; a smaller value is closer to the exact ranks, and fewer pairs have a gradient.
+        temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
         threshold: t; a document is relevant if its label is above this value.
 

@@ -42,7 +42,7 @@ class WeightedSum(nn.Module):
         weights: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Compute the weighted sum; the arguments are those of every loss."""
+        """Compute the weighted sum of the losses; the arguments are those of every loss."""
         lists = {"mask": mask, "offsets": offsets, "reduction": reduction}
         if weights is not None:
             if not self.takes_weights:
@@ -85,15 +85,15 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
 
 
 def learned_scalars(loss: nn.Module) -> dict[str, float]:
-    """Return the learned scalars of a loss, or of the first learned loss inside it; most losses have none.
+    """Return the learned scalars of the first learned loss in a module, by name; empty for most losses.
 
     Args:
-        loss: any module.
+        loss: any loss that is a module.
     """
     learning = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
     return {} if learning is None else learning.learned()
 
 
 def _name(loss: Any) -> str:
-    """Return the spec or the name of a loss, for `print`."""
+    """Return the spec or the name of a loss, for `print` and for errors."""
     return str(getattr(loss, "text", None) or getattr(loss, "__name__", None) or type(loss).__name__)

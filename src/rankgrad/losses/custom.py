@@ -39,7 +39,7 @@ def as_loss(loss: Any) -> TextLoss:
     - `(scores, labels)`: one list at a time, `(n,)`.
 
     The function returns one value per list. With padded lists, it may also return a single value, the mean over the
-    lists. A loss with a parameter `weights` also receives the weights of the documents, in the same layout.
+    lists. A loss with a parameter `weights` also receives the weights of the documents, in the layout of the scores.
 
     Args:
         loss: a spec, a function, `functools.partial`, an `nn.Module` or any other callable object.
@@ -65,7 +65,7 @@ def as_loss(loss: Any) -> TextLoss:
 
 
 def loss_text(loss: Any) -> str:
-    """Return the spec of a loss, or a description if the loss cannot be made from a spec.
+    """Return the spec of a loss, or a description if the loss is custom and cannot be made from a spec.
 
     Args:
         loss: a spec, a function or a module; see `as_loss`.
@@ -144,7 +144,7 @@ class CustomLoss(TextLoss):
         return self.form == "flat" and _packaged(self.function)
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
-        """Compute the loss; the arguments are those of every loss."""
+        """Compute the custom loss; the arguments are those of every loss."""
         if lists.get("weights") is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self}, which takes no weights", "weights")
         layout = lists.get("offsets") is not None or self._takes("mask")
@@ -155,7 +155,7 @@ class CustomLoss(TextLoss):
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 
     def learned(self) -> dict[str, float]:
-        """Return the learned values by name: from the module's `learned()`, otherwise all scalar parameters."""
+        """Return the learned values by name: from the module's method `learned`, otherwise all scalar parameters."""
         methods = [getattr(part, "learned", None) for part in self.modules() if part is not self]
         found = next((values for each in methods if callable(each) and (values := each())), None)
         if found is None:
@@ -183,7 +183,7 @@ class CustomLoss(TextLoss):
         weights = None if lists.weights is None else lists.weights.reshape(-1, n)
         values = self._call(scores, labels, mask=mask, weights=weights, reduction="none")
         if values.shape not in ((), scores.shape[:1]):
-            self._wrong_shape(f"{tuple(scores.shape[:1])} or their mean ()", scores, values)
+            self._wrong_shape(f"{tuple(scores.shape[:1])}, or () for their mean,", scores, values)
         return values.expand(scores.shape[:1]).reshape(shape)
 
     def _each(self, lists: Lists) -> Tensor:
@@ -206,7 +206,7 @@ class CustomLoss(TextLoss):
         return value.reshape(()).to(scores.dtype)
 
     def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """Call the loss with the arguments that it takes, except those that are None."""
+        """Call the custom loss with the arguments that it takes, except arguments that are None."""
         given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
         found = self.function(scores, labels, **self.options, **given)
         if not isinstance(found, Tensor):
@@ -225,12 +225,12 @@ class CustomLoss(TextLoss):
         return values + 0.0 * scores.sum()
 
     def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
-        must = f"return one value per list, {expected} for scores {tuple(scores.shape)}"
-        bad_value("loss", must, f"{tuple(values.shape)} from {self}")
+        must = f"return one value per list, of shape {expected} for scores of shape {tuple(scores.shape)}"
+        bad_value("loss", must, f"shape {tuple(values.shape)} from {self}")
 
 
 def _flattened(lists: Lists) -> ListInputs:
-    """Return the lists in the flat layout."""
+    """Return lists in the flat layout, for a custom loss with `offsets` or for one list at a time."""
     given = lists.given
     if given.offsets is not None:
         return given
@@ -245,13 +245,13 @@ def _known_name(loss: Any) -> str | None:
 
 
 def _about(loss: Any) -> str:
-    """Return the description of a loss; the description of a module includes its `extra_repr`."""
+    """Return the description of a custom loss; the description of a module includes its `extra_repr`."""
     extra = loss.extra_repr() if isinstance(loss, nn.Module) else ""
     return on_one_line(f"{describe(loss)}({extra})" if extra else describe(loss))
 
 
 def _packaged(part: Any) -> bool:
-    """Return True if a callable and all callables in it belong to this package or are modules of PyTorch."""
+    """Return True if a loss and all callables in it belong to this package or are modules of PyTorch."""
     if isinstance(part, list | tuple):
         return all(map(_packaged, part))
     if isinstance(part, functools.partial):

@@ -26,7 +26,7 @@ KNOWN: dict[str, Callable[..., Any]] = {}
 
 
 class TextLoss(nn.Module):
-    """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights`: True if the loss takes weights.
+    """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if the loss takes weights.
 
     `adapt` is an option of the training, not of the loss: `"joint"` or `"heldout"`, for losses with parameters.
     """
@@ -71,12 +71,12 @@ def parse_loss(text: str) -> TextLoss:
     """Make a loss from a spec: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
-    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator with its options. A loss
-    with parameters takes `adapt=joint` or `adapt=heldout`. `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss
-    may have a cutoff and options.
+    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; the other options are
+    those of the operator. A loss with learned parameters takes `adapt=joint` or `adapt=heldout`. `0.7*softmax+0.3*bce`
+    is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:
-        text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, each after `weight*`.
+        text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, `weight*spec+...`.
 
     Example:
         >>> loss = parse_loss("lambdaloss@5")
@@ -99,12 +99,12 @@ def parse_loss(text: str) -> TextLoss:
 
 
 def _one(text: str) -> TextLoss:
-    """Make a loss from a spec that is not a sum."""
+    """Make a loss from the spec of a single loss, not of a sum."""
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
     one_of("loss", name, (*KNOWN, "relaxed"))
     samples, adapt = _samples(options), options.pop("adapt", None)
-    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _known(KNOWN[name], k, options)
+    function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
     weights = takes_weights(function)
     with backend("plain"), torch.no_grad():  # this call on two documents makes the loss check its options
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
@@ -116,7 +116,7 @@ def _one(text: str) -> TextLoss:
         if not any(parameter.requires_grad for parameter in loss.parameters()):
             bad_value("loss", "have learned parameters if adapt is given", repr(canonical))
     if samples is not None:
-        loss.only_joint("gumbel")  # finite differences of the loss would measure its noise
+        loss.only_joint("gumbel")  # finite differences of the loss would measure the noise
     return loss
 
 
@@ -131,8 +131,8 @@ def _samples(options: dict[str, Any]) -> int | None:
     return samples
 
 
-def _known(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """Return the function and the options of its calls; a loss with parameters is made here with its options."""
+def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """Return the function of a loss and the options of each call. A loss with parameters is made here."""
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)

@@ -1,4 +1,4 @@
-"""Call a fused kernel for a loss, if there is one for its device, options and inputs."""
+"""Call the fused kernel of a loss, if a kernel exists for the device, the options and the inputs of the call."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ def fused(
     params: Sequence[float | Tensor] = (),
     lacking: str | None = None,
 ) -> Tensor | None:
-    """Return the reduced loss from the kernel of this name, or None if the plain loss must be used.
+    """Return the reduced loss from the fused kernel with this name, or None if the plain loss must be used.
 
     `lacking` is an option for which there is no kernel. With backend `"auto"`, the result is None in four cases: there
     is no kernel for the device; `lacking` is given; labels, weights or an option require a gradient; the call is inside

@@ -12,14 +12,14 @@ from rankgrad.relax import gumbel_noise
 
 
 class gumbel(nn.Module):
-    r"""The mean of a loss over scores with Gumbel noise, `loss(scores + scale * noise, labels)`.
+    r"""Mean of a loss over scores with Gumbel noise, `loss(scores + scale * noise, labels)`.
 
     .. math:: \ell(s, y) = \frac{1}{S} \sum_{g} \mathrm{loss}(s + \beta g, y), \quad g_i \sim \mathrm{Gumbel}(0, 1)
 
     `gumbel(approx_ndcg)` is GumbelApproxNDCG (LambdaLoss@K paper, Eq. 9-10).
 
     Args:
-        loss: any function or module of `rankgrad.losses`; it receives the keywords of the call.
+        loss: any function or module of `rankgrad.losses`.
         samples: number of noisy copies to average.
         scale: beta, the scale of the noise.
         seed: random seed of a separate generator; None for PyTorch's default generator.

@@ -1,4 +1,4 @@
-"""Compute gains divided by the ideal DCG, without overflow for large labels."""
+"""Gains and ideal DCG for the plain losses, without overflow for large labels."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Return the gains of labels, `(..., n)`. The gain `"exp"` is `2^y - 1`, divided by 2^max(y) if `scaled`."""
+    """Return the gains of labels for a loss, `(..., n)`. `"exp"` is 2^y - 1, divided by 2^max(y) if `scaled`."""
     if callable(gain):
         return torch.where(mask, gain(labels), 0.0)
     one_of("gain", gain, ("exp", "linear"))
@@ -19,7 +19,7 @@ def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True)
 
 
 def ideal_dcg(gains: Tensor, k: int | None = None, discount: Discount = "log2") -> Tensor:
-    """Return the largest possible DCG@k of these gains, `(...)`."""
+    """Return the ideal DCG@k for a loss: the largest possible DCG@k of these gains, `(...)`."""
     best = gains.sort(-1, descending=True).values[..., :k]
     ranks = torch.arange(1, best.shape[-1] + 1, dtype=gains.dtype, device=gains.device)
     return (best / rank_discounts(ranks, discount)).sum(-1)
@@ -32,7 +32,7 @@ def share_of_ideal(
     gain: Gain = "exp",
     discount: Discount = "log2",
 ) -> Tensor:
-    """Return `G(y_i) / ideal DCG@k`, `(..., n)`; 0 for a list without gain."""
+    """Return each document's gain divided by the ideal DCG@k of its list, `(..., n)`; 0 for a list without gain."""
     gained = gains(labels, mask, gain)
     ideal = ideal_dcg(gained, k, discount)[..., None]
     return torch.where(ideal > 0, gained / torch.where(ideal > 0, ideal, 1.0), 0.0)

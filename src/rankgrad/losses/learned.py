@@ -26,15 +26,17 @@ class LearnDCG(nn.Module):
     .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
-    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). The ln(b_d) cancels in the ratio: the loss does not
+    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). ln(b_d) cancels in the ratio: the loss does not
     depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
-    / ln(b_d), can be learned: it is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
+    / ln(b_d), can be learned: d(r) is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
 
     Args:
-        gain_base, discount_base, alpha: initial values of b_g and b_d, above 1, and of alpha, above 0.
+        gain_base: initial value of b_g, above 1.
+        discount_base: initial value of b_d, above 1.
+        alpha: initial value of alpha, above 0.
         discount: form of the discount, `"log"` or `"curved"`.
-        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. If `learn` is empty, the loss with
-            default values equals `approx_ndcg`.
+        learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. If `learn` is empty and
+            all other arguments have their defaults, the loss equals `approx_ndcg`.
         k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
         beta: sharpness of the soft cutoff; not used without `k`.
 
@@ -90,7 +92,7 @@ class LearnDCG(nn.Module):
         return softplus(self.raw_alpha)
 
     def learned(self) -> dict[str, float]:
-        """Return the current values of b_g, b_d and alpha."""
+        """Return the current values of b_g, b_d and alpha by name."""
         return {name: float(getattr(self, name).detach()) for name in ("gain_base", "discount_base", "alpha")}
 
     def forward(
@@ -130,7 +132,7 @@ class LearnDCG(nn.Module):
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """Return d(r). For `"log"`, the divisor ln(b_d) is left out, because it cancels."""
+        """Return the discount d(r). For `"log"`, the divisor ln(b_d) is left out, because it cancels in the loss."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
@@ -147,6 +149,6 @@ _TINY = 1e-30
 
 
 def _raw(value: float, learned: bool) -> nn.Parameter:
-    """Return the parameter whose softplus is `value`."""
+    """Return the raw parameter of LearnDCG whose softplus is `value`."""
     inverse = value + math.log(-math.expm1(-value))
     return nn.Parameter(torch.tensor(inverse), requires_grad=learned)

@@ -9,7 +9,7 @@ from rankgrad.metrics.sort_order import order
 
 
 def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) -> Tensor:
-    """Return each document's term of the negative log-likelihood, highest label first, `(..., n)`; 0 for padding."""
+    """Return the terms of the negative log-likelihood in descending order of labels, `(..., n)`; 0 for padding."""
     by_label = order(lists.labels, lists.mask)
     real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
     chosen = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
@@ -24,7 +24,7 @@ def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) ->
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weight of each term in `p_listmle`, `(..., n)`; `first` is the start of each run of equal labels."""
+    """Return the weights of the terms in `p_listmle`, `(..., n)`; `first` is the start of each term's group of ties."""
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
@@ -37,7 +37,7 @@ def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) ->
 
 
 def _first_tied(labels: Tensor) -> Tensor:
-    """Return the start of the run of equal labels at each position, `(..., n)`."""
+    """Return the start of the group of equal labels that contains each position, `(..., n)`; labels are sorted."""
     position = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
@@ -63,5 +63,5 @@ def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lowest(scores: Tensor) -> float:
-    """Return the lowest finite number. It replaces -inf, which would make the derivative NaN."""
+    """Return the lowest finite number of the scores' dtype. It replaces -inf, which would make the derivative NaN."""
     return torch.finfo(scores.dtype).min

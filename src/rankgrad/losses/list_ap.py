@@ -21,7 +21,7 @@ def list_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListAP: minus average precision on a histogram; a document is divided between its two nearest score levels.
+    r"""ListAP: negative average precision on a histogram. A document is divided between its two nearest score levels.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_b h^+_b \, \frac{\sum_{c \le b} h^+_c}{\sum_{c \le b} h_c}, \quad
               h_b = \sum_i \max\bigl(0, 1 - |x_i - b|\bigr)
@@ -31,7 +31,7 @@ def list_ap(
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        bins: number of score levels, at least 2; the cost is n x bins.
+        bins: number of score levels, at least 2; the cost is proportional to n * bins.
         threshold: a document is relevant if its label is above this value.
 
     Example:

@@ -1,6 +1,6 @@
 """Losses over whole lists: softmax cross entropies, Plackett-Luce likelihoods, and the cosine of RankCosine.
 
-A document's weight multiplies its part of the target, before the target is normalised.
+The weight of a document multiplies the document's part of the target, before the target is normalised.
 """
 
 from typing import Any
@@ -240,8 +240,8 @@ def p_listmle(
     .. math:: \ell(s, y) = -\sum_i v_i\, w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
 
-    Unlike in the paper, the loss is divided by the weight of the first rank. Otherwise 2^n would overflow float32 for
-    128 or more documents, and the loss would double with each document.
+    Unlike the loss in the paper, this loss is divided by the weight of the first rank. Otherwise 2^n would overflow
+    float32 for 128 or more documents, and the loss would double with each document.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -321,7 +321,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """Scale the values of each list to a vector of length 1.
 
-    The values are first divided by the largest absolute value, so that the square of 1e30 does not overflow.
+    Values are first divided by the largest absolute value of their list, so that the square of 1e30 does not overflow.
     """
     largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)
@@ -330,8 +330,8 @@ def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     return torch.where(squares > 0, scaled / torch.where(squares > 0, squares, 1.0).sqrt(), 0.0 * scaled)
 
 
-def _top(values: Tensor) -> Tensor:
-    """Return the largest entry of each list, `(..., 1)`; 0 for a list without documents."""
-    if values.shape[-1] == 0:
-        return values.new_zeros((*values.shape[:-1], 1))
-    return values.amax(-1, keepdim=True)
+def _top(labels: Tensor) -> Tensor:
+    """Return the largest label of each list, `(..., 1)`; 0 for a list without documents."""
+    if labels.shape[-1] == 0:
+        return labels.new_zeros((*labels.shape[:-1], 1))
+    return labels.amax(-1, keepdim=True)

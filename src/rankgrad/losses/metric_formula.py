@@ -25,11 +25,11 @@ class MetricFormula(NamedTuple):
     max_label: float = 4.0
 
     def discounted(self, ranks: Tensor) -> Tensor:
-        """Return the divisor of a gain at each of these ranks."""
+        """Return the discounts of these ranks, by which a loss divides the gains."""
         return rank_discounts(ranks, self.discount)
 
     def gains(self, lists: Lists) -> Tensor:
-        """Return the gains of the documents, `(..., n)`; for nDCG, they are divided by the ideal DCG."""
+        """Return the gains of the documents for a loss, `(..., n)`; for nDCG, they are divided by the ideal DCG."""
         if self.name == "nDCG":
             return share_of_ideal(lists.labels, lists.mask, self.k, self.gain, self.discount)
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
@@ -47,14 +47,14 @@ class MetricFormula(NamedTuple):
         return relevant
 
     def loss(self, lists: Lists, value: Tensor, reduction: str) -> Tensor:
-        """Return the reduced loss: minus `value` (no minus for ARP), or 0 for a list without a relevant document."""
+        """Return the reduced loss: `-value` (`value` for ARP), or 0 for a list without a relevant document."""
         signal = self.relevant(lists).any(-1)
         worse = value if self.name == "ARP" else -value
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
-    """Return the formula of a metric. The name of the metric must be in `known`; `k`, if given, replaces the cutoff."""
+    """Return the formula of a metric for a loss. `known` has the names of allowed metrics; `k` replaces the cutoff."""
     metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)

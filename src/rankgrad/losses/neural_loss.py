@@ -17,7 +17,7 @@ GRADES = (3, 5)
 
 
 class NeuralLoss(nn.Module):
-    r"""NeuralLoss: minus the NDCG that a frozen network, pretrained on generated lists, estimates.
+    r"""NeuralLoss: negative NDCG, estimated by a frozen network that was pretrained on generated lists.
 
     .. math:: \ell_{mended}(s, y) = -\sum_i \frac{2^{y_i} - 1}{\mathrm{ideal}} f_i(s), \quad
               \ell_{published}(s, y) = -\frac{f(\sigma(s), y)}{f(y / G, y) + 10^{-6}}
@@ -31,7 +31,7 @@ class NeuralLoss(nn.Module):
     Args:
         grades: G of the published form, 3 or 5; labels are 0 to G - 1.
         form: form of the loss, `"mended"` or `"published"`.
-        path: folder written by `rankgrad pretrain-loss`; the form and grades in it replace `form` and `grades`.
+        path: folder that `rankgrad pretrain-loss` wrote; its form and grades replace the arguments `form` and `grades`.
 
     Example:
         >>> loss = NeuralLoss()
@@ -114,7 +114,7 @@ class NeuralLoss(nn.Module):
         return found
 
     def _check_grades(self, lists: Lists) -> None:
-        """Check the labels on the CPU. On a GPU labels are only rounded and clamped, to avoid a synchronisation."""
+        """Check labels on the CPU. Labels on a GPU are not checked, to avoid a synchronisation, but clamped."""
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
             must = f"be whole numbers from 0 to {self.grades - 1} for a network with {self.grades} grades"

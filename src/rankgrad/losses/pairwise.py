@@ -37,7 +37,7 @@ def ranknet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; only some pairs with documents in the top k count, see `pairs`. With None, all pairs count.
+        k: cutoff; only pairs with documents in the top k count, see `pairs`. With None, all pairs count.
         pairs: pairs that count if `k` is given. `"any"`: at least one document of the pair is in the top k. `"both"`:
             both documents are in the top k.
         sigma: steepness of the logistic function.
@@ -100,13 +100,13 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: a pair's weight is the change of the metric if its documents swap ranks (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: the weight of a pair is the metric's change if both documents swap ranks (LambdaLoss@K, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
               \left|\frac{[\pi_i \le k]}{D(\pi_i)} - \frac{[\pi_j \le k]}{D(\pi_j)}\right|
 
-    The weights of the pairs are constants in the gradient. Tied scores are ranked by position.
+    The weights of the pairs are constants in the gradient. Documents with equal scores are ranked by input position.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -157,9 +157,9 @@ def lambdaloss(
         scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (the formula above),
             `"ndcg2pp"` (LambdaRank's weight plus `mu` times the weight of `"ndcg2"`), `"arp1"` (y_i, over all pairs),
             `"arp2"` (|y_i - y_j|).
-        truncation: rule for documents beyond k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair with
-            such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all other
-            schemes): pairs of two such documents do not count.
+        truncation: rule for documents beyond rank k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair
+            with such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all
+            other schemes): pairs of two such documents do not count.
         metric: `nDCG`, `P@k`, `AP` or `RR`. Only `nDCG` uses a scheme; other metrics use the weights of `lambdarank`.
         mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
         sigma: steepness of the logistic function.
@@ -223,7 +223,7 @@ def _gain(form: MetricFormula) -> Gains:
 
 
 def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> str | None:
-    """Return the option that no kernel supports; None if a kernel supports all options."""
+    """Return the option of a pairwise loss that no kernel supports; None if a kernel supports all options."""
     if metric is not None and metric.name != "nDCG":
         return f"metric={metric.name}"
     if metric is not None and (callable(metric.gain) or callable(metric.discount)):
@@ -233,7 +233,7 @@ def option_without_kernel(sigma: float, metric: MetricFormula | None = None) -> 
 
 
 def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation: Truncation, mu: float) -> Tensor:
-    """Return the weight of each pair, `(..., n, n)`. The gradient treats the weights as constants."""
+    """Return the weight of each pair in `lambdaloss`, `(..., n, n)`. The gradient treats the weights as constants."""
     k, labels = metric.k, lists.labels
     rank = ranks(lists.scores, lists.mask).to(labels.dtype)
     share = metric.gains(lists)

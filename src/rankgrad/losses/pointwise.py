@@ -1,4 +1,4 @@
-"""Pointwise losses: each document is compared with its label. The value of a list is the mean over its documents."""
+"""Pointwise losses: each score is compared with its label. The value of a list is the mean over its documents."""
 
 from typing import Any
 
@@ -101,6 +101,6 @@ def bce(
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Return the weighted sum over the documents of each list, divided by the number of its documents, `(...)`."""
+    """Return the weighted sum over the documents of each list, divided by the number of documents, `(...)`."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

@@ -18,7 +18,7 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 @dataclass(frozen=True)
 class relaxed:
-    r"""A loss from a metric and a differentiable ranking: minus the soft value of the metric (no minus for ARP).
+    r"""A loss from a metric and a differentiable ranking: the negative soft metric (for ARP, the soft metric).
 
     If the operator defines a soft permutation P, the value at rank r is the mean over the documents, weighted by row r
     of P. If the operator defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use the soft
@@ -74,7 +74,7 @@ def relaxed_loss(
 
 
 def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
-    """Return the metric, `(...)`; row r of `permutation (..., n, n)` contains each document's share of rank r + 1."""
+    """Return the metric, `(...)`, of a soft permutation: row r contains each document's share of rank r + 1."""
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
         return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
@@ -97,11 +97,11 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
         return found.sum(-1) / total
     if metric.name == "AP":
         return (found * found.cumsum(-1) / rank).sum(-1) / total
-    return (found * _still_looking(found) / rank).sum(-1)  # RR, ERR
+    return (found * _reach_probability(found) / rank).sum(-1)  # RR, ERR
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
-    """Return the metric computed from soft ranks `(..., n)`, `(...)`; RR, AP and ERR use a lifted permutation."""
+    """Return the metric, `(...)`, of soft ranks `(..., n)`. For RR, AP and ERR, `lift` makes a permutation of them."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may have rank 0, and its discount would be 0
     if metric.name == "ARP":
         if metric.k is None:
@@ -123,18 +123,18 @@ def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
-def _still_looking(chance: Tensor) -> Tensor:
+def _reach_probability(chance: Tensor) -> Tensor:
     """Return the probability that a reader reaches each rank, `(..., k)`; after `lift`, `chance` may be above 1."""
     missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 
 
 def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
-    """Return the divisor of precision: k, or without k the length of the list."""
+    """Return the divisor of precision: k or, if k is None, the length of each list."""
     return lists.mask.sum(-1).clamp(min=1) if metric.k is None else metric.k
 
 
 def _arp(lists: Lists, ranks: Tensor) -> Tensor:
-    """Return the mean rank weighted by the labels. With a cutoff, `ranks` beyond k are already k + 1."""
+    """Return ARP, the mean rank weighted by the labels. With a cutoff k, ranks beyond k are already set to k + 1."""
     total = lists.labels.sum(-1)
     return (lists.labels * ranks).sum(-1) / torch.where(total > 0, total, 1.0)

@@ -1,4 +1,4 @@
-"""Losses that are minus a metric computed from SmoothI's rank indicators, as in the SmoothI paper."""
+"""Losses that are the negative of a metric computed from SmoothI's rank indicators, as in the SmoothI paper."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ def smooth_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth NDCG: minus NDCG@k, computed from the expected label at each rank.
+    r"""Smooth NDCG: negative NDCG@k, computed from the expected label at each rank.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 
     As in the paper, the loss uses the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain.
-    Both tend to minus NDCG@k for large alpha.
+    Both tend to negative NDCG@k for large alpha.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -76,13 +76,13 @@ def smooth_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth precision: minus precision at k, with smooth rank indicators.
+    r"""Smooth precision: negative precision at k, with smooth rank indicators.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff, also the divisor; the cost is k softmaxes over the list.
+        k: cutoff, which is also the divisor; the cost is k softmaxes over the list.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -116,7 +116,7 @@ def smooth_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth AP: minus average precision, with smooth rank indicators. Each rank needs one softmax.
+    r"""Smooth AP: negative average precision, with smooth rank indicators. Each rank needs one softmax.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
               \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
@@ -147,12 +147,12 @@ def smooth_ap(
 def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
-    """Return the kernel's loss, or None; there is no kernel for `stop_gradient=False`."""
+    """Return the loss from the SmoothI kernel, or None; there is no kernel for `stop_gradient=False`."""
     options = SmoothIOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 
 
 def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:
-    """Return the indicators of the first k ranks, `(..., min(k, n), n)`."""
+    """Return SmoothI's indicators of the first k ranks, `(..., min(k, n), n)`."""
     n = lists.scores.shape[-1]
     return operator.indicators(shifted(lists.scores, lists.mask), lists.mask, n if k is None else min(k, n))

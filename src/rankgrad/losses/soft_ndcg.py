@@ -1,4 +1,4 @@
-"""Losses that are minus NDCG computed from soft permutations (NeuralNDCG, SoftRank) or soft ranks (the others)."""
+"""Losses that are negative NDCG of soft permutations (NeuralNDCG, SoftRank) or soft ranks (all other losses)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def neural_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NeuralNDCG: minus NDCG of gains sorted by NeuralSort with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
+    r"""NeuralNDCG: negative NDCG, gains sorted by NeuralSort with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
@@ -35,7 +35,7 @@ def neural_ndcg(
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
         temperature: tau of NeuralSort.
-        transposed: True to scale the transpose of P; then discounts are summed over documents (NeuralNDCG^T).
+        transposed: True to scale the transpose of P. Then the discounts are summed over the documents (NeuralNDCG^T).
         sinkhorn_rounds: number of rounds of scaling; each round scales columns, then rows. 0 for no scaling.
 
     The stochastic form is `gumbel(neural_ndcg)`.
@@ -65,7 +65,7 @@ def softrank_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftRank: minus the expected NDCG if every score has Gaussian noise of standard deviation sigma.
+    r"""SoftRank: negative expected NDCG if every score has Gaussian noise of standard deviation sigma.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
@@ -74,7 +74,8 @@ def softrank_ndcg(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; None for the whole list.
-        sigma: standard deviation of the noise, in units of the score; a smaller value is closer to NDCG.
+        sigma: standard deviation of the noise, in units of the score. With a smaller value, the loss is closer to
+            negative NDCG.
 
     Example:
         >>> softrank_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -99,14 +100,14 @@ def softsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftSort: minus NDCG computed from SoftSort's mean ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""SoftSort: negative NDCG of SoftSort's mean ranks by ApproxNDCG's formula, as in the SmoothI paper.
 
     `relaxed(nDCG, soft_sort())` uses the soft permutation instead of the ranks.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: tau of `rankgrad.relax.soft_sort`; a smaller value is closer to the exact ranks.
+        temperature: tau of `rankgrad.relax.soft_sort`; with a smaller value, ranks are closer to the exact ranks.
         p: power of the distance between scores, 1 or 2.
 
     Example:
@@ -134,15 +135,15 @@ def fastsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""FastSort: minus NDCG computed from FastSort's soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""FastSort: negative NDCG of FastSort's soft ranks by ApproxNDCG's formula, as in the SmoothI paper.
 
     The cost is O(n log n).
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: epsilon of `rankgrad.relax.fast_sort`; a smaller value is closer to the exact ranks, and fewer
-            documents have a gradient.
+        temperature: epsilon of `rankgrad.relax.fast_sort`; with a smaller value, ranks are closer to the exact ranks,
+            but fewer documents have a gradient.
         regularisation: kind of regularisation, `"l2"` or `"entropic"`.
 
     Example:
@@ -158,7 +159,7 @@ def fastsort_ndcg(
     device = lists.given.scores.device.type
     chosen = Regularisation[regularisation.upper()]
     options = SoftNDCGOptions(k or 0, BETA, temperature, regularisation=chosen)
-    # The kernel pools violators sequentially, which does not suit a GPU.
+    # The kernel pools adjacent violators one after the other, which is slow on a GPU.
     lacking = None if device == "cpu" else f"fastsort_ndcg on {device}"
     loss = fused("fastsort_ndcg", lists, reduction, options, lacking=lacking)
     return _at_ranks(operator, k, lists, reduction) if loss is None else loss
@@ -175,13 +176,13 @@ def ot_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Optimal transport: minus NDCG computed from soft ranks with ApproxNDCG's formula, as SmoothI's authors do.
+    r"""Optimal transport: negative NDCG of soft ranks by ApproxNDCG's formula, as in the SmoothI paper.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
-        temperature: epsilon of `rankgrad.relax.optimal_transport`; a smaller value is closer to the exact ranks and
-            needs more rounds.
+        temperature: epsilon of `rankgrad.relax.optimal_transport`; with a smaller value, ranks are closer to the exact
+            ranks, but more rounds are needed.
         rounds: number of Sinkhorn rounds, at least 1.
 
     Example:
@@ -197,6 +198,6 @@ def ot_ndcg(
 
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
-    """Compute ApproxNDCG's formula from the soft ranks of any operator."""
+    """Compute the loss by ApproxNDCG's formula from the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

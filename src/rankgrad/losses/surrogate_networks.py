@@ -36,7 +36,7 @@ class PublishedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return DCG, `(lists,)`. Labels are rounded to grades; higher labels count as the highest grade."""
+        """Return estimates of DCG, `(lists,)`. Labels are rounded and limited to the grades of the network."""
         grades = labels.round().long().clamp(0, self.config["grades"] - 1)
         rows = self.score(scores[..., None]) + self.grade(grades)  # (lists, n, width)
         # A list without documents attends to its padding; otherwise its softmax would be NaN.
@@ -48,12 +48,12 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Network that computes nDCG with exponential gain from labels and scores of any scale. It estimates discounts.
+    r"""Network that estimates discounts from scores of any scale. It computes nDCG with exponential gain from them.
 
     The input of a document is the number of documents with higher scores, the number of documents with lower scores,
     and the length of the list. Documents are counted with sigmoids at a few temperatures, in units of the standard
-    deviation of the list's scores. The network can learn the discount of the exact rank from this input, because the
-    counts at several temperatures show the limit at temperature 0.
+    deviation of the list's scores. The network can learn the discount of the exact rank from this input, because
+    the counts at several temperatures show their limit at temperature 0.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -64,7 +64,7 @@ class MendedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return nDCG, `(lists,)`."""
+        """Return nDCG with the estimated discounts, `(lists,)`."""
         return (share_of_ideal(labels, mask) * self.discounts(scores, mask)).sum(-1)
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class _Layer(nn.Module):
 
 
 def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return scores minus their mean, divided by their standard deviation, `(lists, n)`; 0 in the padding."""
+    """Standardise the scores of each list (mean 0, standard deviation 1) for `MendedNetwork`, `(lists, n)`."""
     # The square of 1e30 overflows float32, so scores are divided by `largest`, which cancels and needs no derivative.
     largest = scores.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
     scaled, count = scores / largest, mask.sum(-1, keepdim=True).clamp(min=1)
@@ -107,23 +107,23 @@ def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
     return centred / (centred.square().sum(-1, keepdim=True) / count + least).sqrt()
 
 
-def make(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | MendedNetwork:
-    """Make a network of this form with new weights; only the published form uses `grades`."""
+def make_network(form: str, grades: int = 5, **options: Any) -> PublishedNetwork | MendedNetwork:
+    """Make a network of NeuralLoss with new weights; only the published form uses `grades`."""
     one_of("form", form, ("mended", "published"))
     return MendedNetwork(**options) if form == "mended" else PublishedNetwork(grades, **options)
 
 
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
-    """Read a network written by `rankgrad pretrain-loss`, and the facts about its training."""
+    """Read a network of NeuralLoss that `rankgrad pretrain-loss` wrote, and the facts about its training."""
     path = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(path):  # unlike Path.is_file, this function never raises an error
-        bad_value("path", f"be a folder with {WEIGHTS}, or such a file", path)
+        bad_value("path", f"be a folder with the file {WEIGHTS}, or a file of this format", path)
     try:
         tensors, facts = read_tensors(path)
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
             got = f"{facts.get('format')!r}, version {facts.get('version')}"
             bad_value(str(path), f"have format {FORMAT!r}, version {VERSION}", got)
-        network = make(**facts["network"])
+        network = make_network(**facts["network"])
         network.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]

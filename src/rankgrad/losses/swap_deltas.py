@@ -13,7 +13,7 @@ METRICS = ("nDCG", "P", "AP", "RR")
 
 
 def difference(lists: Lists, metric: MetricFormula) -> Tensor:
-    """Return `|metric - metric with i and j swapped|` for every pair, `(..., n, n)`, without a gradient."""
+    """Return the swap delta of every pair, `|metric - metric with i and j swapped|`, `(..., n, n)`, as constants."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)
     inside = within(rank, metric.k)
@@ -30,7 +30,7 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
 
 
 def gaps(values: Tensor) -> Tensor:
-    """Return `|v_i - v_j|`, `(..., n, n)`."""
+    """Return the difference of every pair, `|v_i - v_j|`, `(..., n, n)`."""
     return (values[..., :, None] - values[..., None, :]).abs()
 
 
@@ -39,7 +39,7 @@ def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor
 
     Let c(r) be the number of relevant documents up to rank r. The swap changes c by 1 at every rank from a to b - 1. So
     `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`, where c(a) counts the document
-    at rank a as relevant. `worth` is 1 / rank up to rank k, then 0.
+    at rank a as relevant. `worth` is 1 / rank up to rank k, and 0 beyond rank k.
     """
 
     def down_to(values: Tensor) -> Tensor:

@@ -54,14 +54,14 @@ class UnpaddedLists(NamedTuple):
         return _reduce_segments(values.detach(), self.offsets, "max", initial=0.0)
 
     def each(self, per_list: Tensor) -> Tensor:
-        """Repeat the value of each list, `(...)`, for all its documents."""
+        """Repeat the value of each list, `(...)`, for all documents of the list."""
         if self.offsets is None:
             return per_list[..., None]
         return torch.repeat_interleave(per_list, self.lengths, output_size=self.scores.shape[0])
 
 
 class _Total(torch.autograd.Function):
-    """Sum of segments. PyTorch's segment sum has no second derivative."""
+    """Sum of values over each flat list, with a second derivative, which PyTorch's segment sum does not have."""
 
     @staticmethod
     def forward(values: Tensor, offsets: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Save the offsets."""
+        """Save the offsets for `backward`."""
         ctx.save_for_backward(inputs[1])
         ctx.documents = inputs[0].shape[0]
 
@@ -82,6 +82,6 @@ class _Total(torch.autograd.Function):
 
 
 def _reduce_segments(values: Tensor, offsets: Tensor, how: str, initial: float) -> Tensor:
-    """Reduce segments. PyTorch checks the lengths only on the CPU: on another device the check would wait for it."""
+    """Reduce values over each flat list. Lengths are checked only on the CPU, to avoid a synchronisation."""
     unsafe = values.device.type != "cpu" or offsets.shape[0] == 1  # without lists, the check finds no minimum
     return torch.segment_reduce(values, how, lengths=offsets.diff(), axis=0, unsafe=unsafe, initial=initial)

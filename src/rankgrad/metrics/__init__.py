@@ -4,8 +4,8 @@ All functions share these rules.
 
 **Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document; with None, all are
 documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one
-list. Higher scores rank first. Labels are integers or floats. Half-precision inputs are computed in float32, float64
-inputs in float64.
+list. Higher scores rank first. Labels are integers or floats. Metrics are computed in float64 if the scores are
+float64, and in float32 if the scores are float32 or in half precision.
 
 **Options.**
 
@@ -15,11 +15,11 @@ inputs in float64.
   equal scores, the document with the higher id is first. Without `ids`, the document at the later position is first.
   `ids` are text with the shape of `scores` and are compared by code point.
 - `empty`: the value of an empty list: `"zero"`, `"one"` or `"skip"`. A list without documents is empty; each function
-  defines which other lists are empty. With `"skip"` the value is NaN for `reduction="none"`, and an empty list is
-  excluded from the mean.
+  defines which other lists are empty. With `"skip"`, an empty list has the value NaN for `reduction="none"` and is
+  excluded from the mean and the sum.
 - `reduction`: `"mean"` over the lists (0 if there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
 
-Documents with a score of NaN rank last, after -inf, and tie with each other. On the CPU, a warning tells their number.
+Documents with a score of NaN rank last, after -inf, and tie with each other. On the CPU, a warning states their number.
 On other devices scores are not inspected, to avoid a synchronisation.
 """
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, rank, settle, within
-from rankgrad.metrics.sort_order import inverse, runs
+from rankgrad.metrics.sort_order import equal_groups, inverse
 
 
 def arp(
@@ -58,7 +58,7 @@ def opa(
 
     .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
 
-    With `k`, a pair counts only if its document with the higher label is among the first k. The divisor is the largest
+    With `k`, a pair counts only if the document with the higher label is among the first k. The divisor is the largest
     number of such pairs in any order. A list without two different labels is empty. The time is O(n log^2 n) and
     the memory is O(n).
 
@@ -77,7 +77,7 @@ def opa(
 def ranked_arp(ranked: Ranked, *, k: int | None) -> ListValues:
     """Return the average relevance position of ranked lists."""
     check_cutoff(k)
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     weights = ranked.spread(rank if k is None else rank.clamp(max=k + 1))
     total = ranked.labels.sum(-1)
     return ListValues((ranked.labels * weights).sum(-1) / torch.where(total > 0, total, 1.0), total > 0)
@@ -88,7 +88,7 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
     check_cutoff(k)
     # Padding is last and gets the highest label, so it is never the lower document of a pair.
     labels = torch.where(ranked.mask, ranked.labels, torch.inf)
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     weights = ranked.spread(within(rank, k))
     if ranked.ties is None:
         right = (lower_after(labels) * weights).sum(-1)
@@ -102,14 +102,14 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
         both = both.to(weights.dtype) / (size * (size - 1)).clamp(min=1)
         right = (apart * weights + (all_pairs - apart) * both).sum(-1)
     best = torch.where(ranked.mask, ranked.labels, -torch.inf).sort(dim=-1, descending=True).values
-    first, size = runs(best)
+    first, size = equal_groups(best)
     lower = (ranked.mask.sum(-1, keepdim=True) - first - size).clamp(min=0)  # number of documents with a lower label
     most = (lower * within(rank, k)).sum(-1).to(right.dtype)
     return ListValues(right / most.clamp(min=1), most > 0)
 
 
 def lower_after(labels: Tensor) -> Tensor:
-    """Return the number of later documents with a lower label, `(..., n)`.
+    """Return, per document of a ranked list, the number of documents after it with a lower label, `(..., n)`.
 
     Two documents are compared by the highest bit in which the codes of their labels differ. A stable sort by the higher
     bits groups the documents whose higher bits are equal. In a group, the later documents with bit 0 are counted for
@@ -121,19 +121,19 @@ def lower_after(labels: Tensor) -> Tensor:
     """
     n = labels.shape[-1]
     values, order = labels.sort(dim=-1)
-    code = runs(values)[0].gather(-1, inverse(order))  # equal for equal labels
+    code = equal_groups(values)[0].gather(-1, inverse(order))  # equal for equal labels
     count = torch.zeros_like(code)
     for bit in reversed(range((n - 1).bit_length())):
         group, place = (code >> (bit + 1)).sort(dim=-1, stable=True)
         one = (code >> bit & 1).gather(-1, place)
         zeros = (1 - one).cumsum(-1)
-        first, size = runs(group)
+        first, size = equal_groups(group)
         behind = zeros.gather(-1, first + size - 1) - zeros
         count = count.scatter_add(-1, place, one * behind)
     return count
 
 
 def _within_ties(labels: Tensor, first: Tensor, falling: bool) -> Tensor:
-    """Return labels in ranked order, with tied documents ordered by label."""
+    """Return labels in ranked order, with tied documents ordered by label, for ordered pair accuracy."""
     labels, order = labels.sort(dim=-1, descending=falling)
     return labels.gather(-1, first.gather(-1, order).argsort(dim=-1, stable=True))

@@ -86,7 +86,7 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: mean of the precision at the rank of each relevant document; 0 for those beyond rank k.
+    r"""Average precision: mean of the precision at the rank of each relevant document. Beyond rank k, 0 is counted.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 
@@ -166,7 +166,7 @@ def ranked_ap(ranked: Ranked, *, k: int | None, threshold: float) -> ListValues:
     # The document at a tied rank is relevant with probability inside / size. If it is relevant, each of the `place`
     # tied documents before it is also relevant with probability (inside - 1) / (size - 1).
     hits = inside / size * (before + 1 + place * (inside - 1) / (size - 1).clamp(min=1))
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     weights = (within(rank, k) / rank).to(hits.dtype)
     return ListValues((hits * weights).sum(-1) / total.clamp(min=1), total > 0)
 
@@ -178,14 +178,14 @@ def ranked_rbp(ranked: Ranked, *, k: int | None, persistence: float, threshold: 
         bad_value("persistence", "be at least 0 and below 1", persistence)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     weights = ranked.spread(within(rank, k) * (1 - persistence) * persistence ** (rank - 1))
     return ListValues((flags * weights).sum(-1), total > 0)
 
 
 def _found(ranked: Ranked, k: int | None, threshold: float) -> tuple[Tensor, Tensor]:
-    """Return the number of relevant documents among the first `k` and in total."""
+    """Return the number of relevant documents among the first `k`, and the number of all relevant documents."""
     check_cutoff(k)
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
-    return (flags * ranked.spread(within(ranked.places(), k))).sum(-1), total
+    return (flags * ranked.spread(within(ranked.all_ranks(), k))).sum(-1), total

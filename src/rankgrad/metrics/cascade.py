@@ -65,7 +65,7 @@ def rr(
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         first: documents that count as relevant. `"relevant"`: documents with a label above the threshold. `"best"`:
-            only those with the highest label of the list, as in allRank; some papers publish this MRR.
+            only documents with the highest label of the list, as in allRank; some papers publish this MRR.
         threshold: t; a list without a label above this value is empty.
 
     Example:
@@ -120,7 +120,7 @@ def ranked_success(ranked: Ranked, *, k: int | None, threshold: float) -> ListVa
     ranked = ranked.head(k)
     flags, total = ranked.relevant(threshold)
     still, found = _search(ranked, flags)
-    return ListValues((still * found * within(ranked.places(), k).to(flags.dtype)).sum(-1), total > 0)
+    return ListValues((still * found * within(ranked.all_ranks(), k).to(flags.dtype)).sum(-1), total > 0)
 
 
 def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) -> ListValues:
@@ -131,7 +131,7 @@ def ranked_rr(ranked: Ranked, *, k: int | None, first: str, threshold: float) ->
     flags, total = ranked.relevant(threshold)
     if first == "best":
         flags = flags * (ranked.labels == ranked.best(ranked.judged, 1))
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     still, found = _search(ranked, flags)
     return ListValues((still * found * (within(rank, k) / rank).to(flags.dtype)).sum(-1), total > 0)
 
@@ -150,14 +150,14 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
         still = torch.cumprod(1 - chance, -1)
     else:
         still = _unsatisfied(1 - chance, *ranked.ties)
-    # The probability of stopping at a rank is the probability of reaching the rank minus that of continuing after it.
+    # The probability of stopping at a rank is the probability of reaching the rank minus the probability of continuing.
     stops = -torch.diff(still, dim=-1, prepend=torch.ones_like(still[..., :1]))
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     return ListValues((stops * (within(rank, k) / rank).to(stops.dtype)).sum(-1), full)
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two probabilities per rank, `(..., n)`.
+    """Return two probabilities per rank for Success and reciprocal rank, `(..., n)`.
 
     The first is the probability that no flagged document is before this rank. The second is the probability that the
     document at this rank is flagged if no flagged document is before it.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import one_of
-from rankgrad.metrics.ranked_lists import ListValues, Ranked, check_cutoff, places, rank, settle, within
+from rankgrad.metrics.ranked_lists import ListValues, Ranked, all_ranks, check_cutoff, rank, settle, within
 
 GAINS = ("exp", "linear")
 DISCOUNTS = ("log2",)
@@ -73,7 +73,7 @@ def ndcg(
 
     .. math:: \mathrm{NDCG@}k = \mathrm{DCG@}k \,/\, \max_{\text{orders}} \mathrm{DCG@}k
 
-    A list is empty if its best DCG is not positive. Labels may be large: only the ratio of gains is computed.
+    A list is empty if its best DCG is not positive. Labels may be large, because only ratios of gains are computed.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
@@ -111,18 +111,18 @@ def ranked_ndcg(ranked: Ranked, *, k: int | None, gain: Gain, discount: Discount
         # Named gains increase with the label, so the highest labels have the highest gains.
         labels = ranked.best(ranked.judged, k)
         best, gains = (_gains(tensor, gain, labels[..., :1]) for tensor in (labels, head.labels))
-    ideal = (best * (1 / rank_discounts(places(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
+    ideal = (best * (1 / rank_discounts(all_ranks(best.shape[-1], best.device), discount)).to(best.dtype)).sum(-1)
     return ListValues(_discounted(head, gains, k, discount) / torch.where(ideal > 0, ideal, 1.0), ideal > 0)
 
 
 def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount) -> Tensor:
-    rank = ranked.places()
+    rank = ranked.all_ranks()
     weights = ranked.spread(within(rank, k) / rank_discounts(rank, discount))
     return (torch.where(ranked.mask, gains, 0.0) * weights).sum(-1)
 
 
 def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
-    """Return gains of labels; with `top (..., 1)`, exponential gains are divided by 2^top, so they cannot overflow."""
+    """Return gains of labels for (N)DCG; with `top (..., 1)`, exponential gains are divided by 2^top (no overflow)."""
     if callable(gain):
         return gain(labels)
     if gain == "linear":
@@ -133,7 +133,7 @@ def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
 
 
 def rank_discounts(ranks: Tensor, discount: Discount = "log2") -> Tensor:
-    """Return the discounts of ranks; the gain at a rank is divided by its discount."""
+    """Return the discounts of ranks in (N)DCG; the gain at a rank is divided by the discount of the rank."""
     return discount(ranks) if callable(discount) else torch.log2(1 + ranks)
 
 

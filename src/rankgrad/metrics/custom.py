@@ -102,7 +102,7 @@ def as_metric(metric: Any) -> Metric | CustomMetric:
 
 
 def metric_text(metric: Any) -> str:
-    """Return the spec of a metric, or a description if the metric cannot be made from a spec.
+    """Return the spec of a metric, or a description if the metric is custom and cannot be made from a spec.
 
     Args:
         metric: a spec, a `Metric` or a function; see `as_metric`.

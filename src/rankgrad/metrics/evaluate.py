@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
+from rankgrad.group_rows import group_rows
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.custom import CustomMetric, as_metric
 from rankgrad.metrics.metric import Metric, parse_metric
@@ -100,6 +101,7 @@ def evaluate(
     *,
     mask: Any = None,
     offsets: Any = None,
+    qid: Any = None,
     ids: Any = None,
     bootstrap: int = 1000,
     seed: int = 0,
@@ -109,6 +111,8 @@ def evaluate(
 
     Args:
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
+        qid: query id of each row, `(rows,)`, instead of `mask` or `offsets`. The rows may be in any order; lists are in
+            the order of their first rows.
         metrics: specs such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
         bootstrap: number of resamples of the lists, the same for all metrics. With 0, both ends of the interval are the
             mean.
@@ -123,10 +127,18 @@ def evaluate(
         metric   mean    95% interval      lists  gain       empty  ties    k
         nDCG@10  0.8984  [0.7967, 1.0000]  2      exp        zero   stable  10
         P@1      1.0000  [1.0000, 1.0000]  2      label > 0  zero   stable  1
+        >>> evaluate([2.0, 3.0, 1.0], [2, 1, 0], "P@1", qid=["a", "b", "a"]).values["P@1"]
+        array([1., 1.])
     """
     chosen = _chosen(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
+    layouts = [name for name, layout in (("mask", mask), ("offsets", offsets), ("qid", qid)) if layout is not None]
+    if len(layouts) > 1:
+        bad_value("at most one of mask, offsets and qid", "be given", " and ".join(layouts))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
+    queries = None
+    if qid is not None:
+        lists, ids, queries = _by_query(lists, qid, ids)
     all_ties = {metric.options.get("ties", "stable") for metric in known.values()}
     missing, which, found = 0, [], []
     for members, part, part_ids in _by_length(lists, ids if "trec" in all_ties else None):
@@ -139,11 +151,11 @@ def evaluate(
         warnings.warn(f"{missing} scores are NaN; their documents are ranked last", stacklevel=2)
     back = np.argsort(np.concatenate(which))
     values = {name: np.concatenate([part[name] for part in found])[back] for name in chosen}
-    return summarise(values, chosen, bootstrap, seed, confidence, missing=missing)
+    return summarise(values, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """Return the values of the lists by each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
+    """Return the values per list for each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -153,7 +165,7 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
 
 
 def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
-    """Return the value of each list by the custom metrics, `(lists,)`; NaN scores become -inf."""
+    """Return the values per list for each custom metric, `(lists,)`; NaN scores become -inf."""
     scores, labels, mask, offsets, _ = lists.given
     clean = torch.where(scores.isnan(), -torch.inf, scores)
     return {
@@ -163,8 +175,23 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
     }
 
 
+def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, ...]]:
+    """Group rows by query; return the lists, the document ids in the same order, and the query of each list."""
+    scores, labels, _, offsets, _ = rows.given
+    if offsets is not None or scores.dim() != 1:
+        bad_value("scores", "have one dimension, (rows,), if qid is given", tuple(scores.shape))
+    order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
+    if len(order) != len(scores):
+        bad_value("qid", f"have one query id per row, ({len(scores)},)", order.shape)
+    if ids is not None and np.shape(ids) != order.shape:
+        bad_value("ids", f"have one id per row, ({len(order)},)", np.shape(ids))
+    place = torch.from_numpy(order).to(scores.device)
+    lists = Lists(scores[place], labels[place], None, torch.from_numpy(starts).to(scores.device))
+    return lists, None if ids is None else np.asarray(ids)[order], tuple(map(str, queries.tolist()))
+
+
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
-    """Yield groups of lists of similar length: indices of the lists, the lists, their document ids.
+    """Yield groups of lists of similar length for `evaluate`: indices of the lists, the lists, and their document ids.
 
     If all lists need little padding, there is only one group. Groups save memory: one list of 200,000 documents and
     20,000 short lists would be padded to 4 billion positions in a single group.
@@ -197,7 +224,7 @@ def summarise(
     queries: tuple[str, ...] | None = None,
     missing: int = 0,
 ) -> Evaluation:
-    """Compute means and intervals from the values per list."""
+    """Make an `Evaluation` from the values per list: compute the means and the bootstrap intervals."""
     if bootstrap < 0:
         bad_value("bootstrap", "be at least 0", bootstrap)
     if not 0 < confidence < 1:
@@ -218,7 +245,7 @@ def summarise(
 
 
 def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
-    """Return the metrics by their spec, in the given order."""
+    """Parse the metrics of an evaluation and return them by their spec, in the given order."""
     chosen = [parse_metric(metric) for metric in ([metrics] if isinstance(metrics, str | Metric) else metrics)]
     if not chosen:
         bad_value("metrics", "contain at least one metric", "none")
@@ -226,7 +253,7 @@ def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
 
 
 def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
-    """Return the metrics by their spec or description, in the given order."""
+    """Return the metrics of `evaluate` by their spec or description, in the given order."""
     chosen: dict[str, Metric | CustomMetric] = {}
     for metric in map(
         as_metric, [metrics] if isinstance(metrics, str | CustomMetric) or callable(metrics) else metrics
@@ -240,7 +267,7 @@ def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
 
 
 def _lowest(metrics: Iterable[Metric]) -> float | None:
-    """Return the lowest allowed label: 0 if a metric computes with labels (except by a custom gain), otherwise None."""
+    """Return the lowest label that all metrics allow: 0 if a metric uses labels as numbers, otherwise None."""
     plain = any(m.name in ("nDCG", "DCG") and not callable(m.options.get("gain")) for m in metrics)
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
@@ -262,6 +289,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return the means if each list counts `counts` times, `(resamples, metrics)`; 0 if all lists are skipped."""
+    """Return the mean of each metric if each list counts `counts` times, `(resamples, metrics)`; 0 without lists."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

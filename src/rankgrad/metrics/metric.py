@@ -124,7 +124,7 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Return the values of the metric on the lists, after the reduction.
+        """Return the values of the metric for the lists, after the reduction.
 
         Args:
             scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see
@@ -134,7 +134,7 @@ class Metric:
         return self.function(scores, labels, k=self.k, **lists, **self.options)
 
     def of(self, ranked: Ranked) -> ListValues:
-        """Return the values of lists that are already ranked.
+        """Return the values of the metric for lists that are already ranked.
 
         Args:
             ranked: lists whose documents are sorted by score.

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.lists import Lists, as_lists, reduce, to_padded, values_are_cheap
-from rankgrad.metrics.sort_order import TIES, ranked_order, runs
+from rankgrad.metrics.sort_order import TIES, equal_groups, ranked_order
 
 EMPTY = ("skip", "zero", "one")
 
 
 class ListValues(NamedTuple):
-    """One value per list. `full` is False for an empty list; `settle` sets the value of empty lists."""
+    """Values of a metric, one per list. `full` is False for an empty list; `settle` sets the value of empty lists."""
 
     values: Tensor  # (...)
     full: Tensor  # (...), bool
@@ -30,7 +30,7 @@ class Ranked:
     mask: Tensor  # (..., n)
     judged: Tensor  # (..., m), all known labels of the query, in any order; 0 in padding
     judged_mask: Tensor  # (..., m)
-    ties: tuple[Tensor, Tensor] | None = None  # runs of tied documents, if a metric averages over their orders
+    ties: tuple[Tensor, Tensor] | None = None  # groups of tied documents, if a metric averages over their orders
 
     def head(self, k: int | None) -> "Ranked":
         """Return the first `k` documents, or all documents if ties are averaged; `judged` keeps all labels."""
@@ -38,12 +38,12 @@ class Ranked:
             return self
         return replace(self, labels=self.labels[..., :k], mask=self.mask[..., :k])
 
-    def places(self) -> Tensor:
-        """Return the ranks 1 to n, `(n,)`; see `places`."""
-        return places(self.labels.shape[-1], self.labels.device)
+    def all_ranks(self) -> Tensor:
+        """Return the ranks 1 to n of a ranked list, `(n,)`; see the function `all_ranks`."""
+        return all_ranks(self.labels.shape[-1], self.labels.device)
 
     def spread(self, weights: Tensor) -> Tensor:
-        """Return the weight of the document at each rank from `weights (n,)`, averaged over the orders of ties."""
+        """Return the weight of each document from the weights of ranks, `(n,)`, averaged over the orders of ties."""
         if self.ties is None:
             return weights.to(self.labels.dtype)
         first, size = self.ties
@@ -53,8 +53,9 @@ class Ranked:
     def tied(self, flags: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return four numbers per rank about its group of tied documents.
 
-        They are the size of the group, the number of flagged documents in the group and before the group, and the index
-        of the rank in the group. If ties are not averaged, each document is alone in its group.
+        They are the size of the group, the number of flagged documents in the group, the number of flagged documents
+        before the group, and the index of the rank in the group, from 0. If ties are not averaged, each document is
+        alone in its group.
         """
         count = flags.cumsum(-1)
         if self.ties is None:
@@ -81,14 +82,14 @@ class Ranked:
         return torch.where(top == -torch.inf, 0.0, top)
 
 
-def places(n: int, device: torch.device) -> Tensor:
-    """Return the ranks 1 to n, `(n,)`, in float64 if the device supports it, for precise sums over many ranks."""
+def all_ranks(n: int, device: torch.device) -> Tensor:
+    """Return the ranks 1 to n for a metric, `(n,)`, in float64 if the device supports it, for precise sums."""
     wide = torch.float32 if device.type == "mps" else torch.float64
     return torch.arange(1, n + 1, device=device, dtype=wide)
 
 
 def within(ranks: Tensor, k: int | None) -> Tensor:
-    """Return 1 for a rank up to `k`, otherwise 0."""
+    """Return 1 for a rank up to the cutoff `k`, otherwise 0."""
     return torch.ones_like(ranks) if k is None else (ranks <= k).to(ranks.dtype)
 
 
@@ -103,7 +104,7 @@ def rank(
     k: int | None = None,
     lowest_label: float | None = None,
 ) -> Ranked:
-    """Check the arguments of a metric and rank the lists; warn about NaN scores if they can be counted without a wait.
+    """Check the arguments of a metric and rank the lists; warn about NaN scores on the CPU.
 
     With `k` only the first k documents are sorted, unless the metric averages over ties.
     """
@@ -127,7 +128,7 @@ def rank_padded(
         scores, labels, mask = (torch.nn.functional.pad(tensor, (0, 1)) for tensor in (scores, labels, mask))
         codes = None
     positions, keys = ranked_order(scores, mask, ties, codes, k)
-    groups = runs(keys) if ties == "expected" else None
+    groups = equal_groups(keys) if ties == "expected" else None
     return Ranked(labels.gather(-1, positions), mask.gather(-1, positions), labels, mask, groups)
 
 
@@ -149,7 +150,7 @@ def nan_scores(scores: Tensor) -> int:
 
 
 def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
-    """Set the value of empty lists, and reduce the values."""
+    """Set a metric's value of empty lists, and reduce the values over the lists."""
     one_of("empty", empty, EMPTY)
     values, full = outcome
     if empty != "skip":

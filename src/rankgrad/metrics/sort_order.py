@@ -7,7 +7,7 @@ TIES = ("stable", "expected", "trec")
 
 
 def order(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the positions of the documents in ranked order, `(..., n)`.
+    """Return the input positions of the documents in ranked order, `(..., n)`.
 
     Example:
         >>> order(torch.tensor([0.0, torch.nan, 2.0, -torch.inf]), torch.tensor([True, True, True, True]))
@@ -17,7 +17,7 @@ def order(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def ranks(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the rank of each document, from 1, `(..., n)`; padding has the ranks after those of all documents.
+    """Return the rank of each document, from 1, `(..., n)`; padding is ranked after all documents.
 
     Example:
         >>> ranks(torch.tensor([1.0, 3.0, 1.0]), torch.tensor([True, True, True]))
@@ -35,7 +35,7 @@ def inverse(permutation: Tensor) -> Tensor:
 def ranked_order(
     scores: Tensor, mask: Tensor, ties: str = "stable", codes: Tensor | None = None, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return two tensors in ranked order, `(..., min(k, n))`: positions, and numbers that are equal for ties.
+    """Return two tensors in ranked order, `(..., min(k, n))`: positions of documents, and sort keys, equal for ties.
 
     With `ties="trec"` the order is trec_eval's. Scores are compared in float32. Among equal scores, the document with
     the highest code is first. Without `codes`, the document at the last position is first. Codes have the same order as
@@ -61,11 +61,11 @@ def ranked_order(
     return positions, joint >> 32
 
 
-def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the start and the length of the run of equal neighbours at each position, both `(..., n)`.
+def equal_groups(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the start and the length of the group of equal neighbours that contains each position, both `(..., n)`.
 
     Example:
-        >>> runs(torch.tensor([7, 7, 5]))
+        >>> equal_groups(torch.tensor([7, 7, 5]))
         (tensor([0, 0, 2]), tensor([2, 2, 1]))
     """
     n = keys.shape[-1]
@@ -73,7 +73,7 @@ def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
     new = torch.ones_like(keys, dtype=torch.bool)
     new[..., 1:] = keys[..., 1:] != keys[..., :-1]
     first = torch.where(new, position, 0).cummax(-1).values
-    # A run ends before the start of the next run, which is a cumulative minimum from the end.
+    # A group ends before the start of the next group, which is a cumulative minimum from the end.
     following = torch.where(new, position, n).roll(-1, -1)
     following[..., -1:] = n
     end = following.flip(-1).cummin(-1).values.flip(-1)
@@ -81,7 +81,7 @@ def runs(keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _key(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return integers with the order of the scores. Below the integer of -inf there are values for NaN and padding."""
+    """Return sort keys: integers in the order of the scores. The keys of NaN and padding are below the key of -inf."""
     scores = scores.detach() + 0.0  # -0.0 ties with 0.0
     integer = torch.int64 if scores.dtype == torch.float64 else torch.int32
     lowest, highest = torch.iinfo(integer).min, torch.iinfo(integer).max

@@ -128,9 +128,9 @@ def measure_run(
 
     A document without a label, or with a negative label, has label 0. Relevant documents that are not in the run count
     in the number of relevant documents (recall, AP) and in the best DCG. ARP and OPA use only the run's documents. Ties
-    are ordered by document id, unless a metric has `ties='expected'`. Queries in both run and qrels are measured. With
-    `complete` (trec_eval's `-c`) a query of qrels that is not in the run counts as a list without documents.
-    trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
+    are ordered by document id, unless a metric has `ties='expected'`. Only queries that are in the run and
+    in qrels are measured. With `complete` (trec_eval's `-c`), a query of qrels that is not in the run also counts, as a
+    list without documents. trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
 
     Args:
         run: `{query: {document: score}}`.

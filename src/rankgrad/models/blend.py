@@ -1,4 +1,4 @@
-"""Blend trained models: the score is the weighted sum of their scores, which are standardised per list."""
+"""Blend trained models: standardise the scores of each model per list, and return the weighted sum."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class BlendModel(TrainedModel):
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
             model.save(part)
         write_metrics(folder, self.metrics)
-        write_blend(folder, self.weights, self.settings)
+        write_blend(folder, self.weights, self.settings, self.feature_names)
 
 
 class BlendKind(RankerKind):
@@ -72,11 +72,11 @@ class BlendKind(RankerKind):
     name = KIND
 
     def listing(self) -> list[Listing]:
-        """Return the line of `rankgrad list models`."""
+        """Return the line about blends of `rankgrad list models`."""
         return [Listing(KIND, "weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise an error if a setting is wrong; see `RankerKind.check`.
+        """Raise an error if a setting of a blend is wrong; see `RankerKind.check`.
 
         Args:
             settings: settings `model`, `parts` (folders of models), `loss` and `even`.
@@ -97,7 +97,9 @@ class BlendKind(RankerKind):
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
     ) -> BlendModel:
-        """Fit the weights on the validation lists, on which no part may have been trained; see `RankerKind.fit`.
+        """Fit the weights on the validation lists; no part of the blend may have been trained on them.
+
+        See `RankerKind.fit`.
 
         Args:
             settings: checked settings.
@@ -170,7 +172,7 @@ def fit_weights(
     even: float,
     weights: NDArray[np.float32] | None = None,
 ) -> BlendModel:
-    """Return a blend with fitted weights.
+    """Fit the weights of a blend, and return the blend as a model.
 
     Args:
         models: trained models, all with the same features.
@@ -181,13 +183,19 @@ def fit_weights(
     """
     wanted = {model.features for model in models}
     if wanted != {data.features.shape[1]}:
-        bad_value("rankers", f"all have {data.features.shape[1]} features, the number of features of X", sorted(wanted))
+        bad_value(
+            "rankers",
+            f"all have {data.features.shape[1]} features, the number of features in the lists",
+            sorted(wanted),
+        )
     lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
     if weights is not None:
         lists["weights"] = torch.from_numpy(weights)
     columns = torch.from_numpy(standardise_per_list(models, data.features, data.offsets))
     shares = _shares(columns, torch.tensor(np.asarray(data.labels)), loss, even, lists)
-    return BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
+    blend = BlendModel(list(models), shares, {"loss": str(loss), "even": float(even)})
+    blend.feature_names = data.feature_names
+    return blend
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -214,7 +222,7 @@ def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[
 
 
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
-    """Return fitted weights with sum 1.
+    """Return the fitted weights of a blend, whose sum is 1.
 
     A scale of the scores is also fitted, because the loss depends on the scale. The scale is not returned, because the
     order of the documents does not depend on the scale.
@@ -235,16 +243,22 @@ def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict
     return logits.detach().softmax(0).numpy()
 
 
-def write_blend(folder: Path, weights: NDArray[np.float64], settings: dict[str, Any]) -> None:
+def write_blend(
+    folder: Path,
+    weights: NDArray[np.float64],
+    settings: dict[str, Any],
+    feature_names: Sequence[str] | None = None,
+) -> None:
     """Write the `config.json` of a blend whose parts are in the folder.
 
     Args:
         folder: folder of the blend.
         weights: weights of the parts.
         settings: settings of the fit.
+        feature_names: names of the features, if they are known.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
-    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts})
+    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts}, feature_names)
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
@@ -263,13 +277,15 @@ def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
         bad_value(str(folder), "contain its parts", "a part that is a link to the blend itself")
     if parts is not None and parts != [_hash(part) for part in parts_of(folder, len(weights))]:
         bad_value(
-            str(folder), "contain the parts that it was saved with", "different parts: restore a copy, or save it again"
+            str(folder),
+            "contain the parts with which the blend was saved",
+            "different parts: restore a copy, or save the blend again",
         )
     return np.array(weights, dtype=np.float64), config.get("settings", {})
 
 
 def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
-    """Return the folders of a blend's parts.
+    """Return the folders of the parts of a blend.
 
     Args:
         folder: folder of the blend.
@@ -279,6 +295,6 @@ def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
 
 
 def _hash(part: Path) -> str | None:
-    """Return the hash of a part's `config.json`, which contains hashes of its other files; None if it is missing."""
+    """Return the hash of the `config.json` of a part of a blend; None if there is no such file."""
     path = part / CONFIG
     return hash_of(path.read_bytes()) if path.is_file() else None

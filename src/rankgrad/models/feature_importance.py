@@ -19,7 +19,7 @@ class Scores(Protocol):
 def permutation_importance(
     model: Scores, data: Dataset, metric: Any, *, repeats: int = 3, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return the drop of a metric when a feature is shuffled over all documents, for each feature, `(features,)`.
+    """Return the drop of a metric for each feature, `(features,)`, when the feature is shuffled over all documents.
 
     Args:
         model: any trained model.

@@ -1,5 +1,6 @@
 """Read and write the files that every saved model has: `config.json` and `metrics.json`."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,36 @@ FORMAT, VERSION = "rankgrad model", 1
 CONFIG, METRICS = "config.json", "metrics.json"
 
 
-def write_config(folder: str | PathLike[str], kind: str | None, about: dict[str, Any]) -> None:
-    """Write `config.json`.
+def write_config(
+    folder: str | PathLike[str], kind: str | None, about: dict[str, Any], feature_names: Sequence[str] | None = None
+) -> None:
+    """Write the `config.json` of a model.
 
     Args:
         folder: folder of the model.
         kind: name by which the registry finds the loader; None for a neural ranker (as in version 0.1).
         about: other entries of the file, as JSON values.
+        feature_names: names of the features, if they are known; `feature_names_of` reads them.
     """
     named = {} if kind is None else {"kind": kind}
-    write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about}, seal=True)
+    known = {} if feature_names is None else {"feature_names": [*feature_names]}
+    write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about, **known}, seal=True)
+
+
+def feature_names_of(folder: str | PathLike[str], features: int) -> tuple[str, ...] | None:
+    """Return the names of the features of a saved model, or None if they are unknown.
+
+    Args:
+        folder: folder of the model.
+        features: number of features of the model.
+    """
+    names = read_config(folder).get("feature_names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != features or not all(isinstance(name, str) for name in names):
+        got = f"{len(names)} entries" if isinstance(names, list) else repr(names)[:80]
+        bad_value(str(Path(folder) / CONFIG), f"contain {features} texts as feature_names", got)
+    return tuple(names)
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
@@ -39,7 +60,7 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(version, int) or version not in range(1, VERSION + 1):
         bad_value(str(path), f"have a version from 1 to {VERSION} (a newer rankgrad may have written it)", version)
     if not isinstance(config.get("settings", {}), dict) or not isinstance(config.get("run", ""), str):
-        bad_value(str(path), "have a mapping as settings and text as run", "values of other types")
+        bad_value(str(path), "have a mapping as `settings` and text as `run`", "values of other types")
     return config
 
 

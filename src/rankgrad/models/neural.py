@@ -63,7 +63,7 @@ class NeuralKind(RankerKind):
         return (*MODELS, *PRESETS)
 
     def listing(self) -> list[Listing]:
-        """Return one line per network."""
+        """Return the lines of `rankgrad list models`, one line per network."""
         return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
 
     def check(self, settings: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ class NeuralKind(RankerKind):
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Return a short description of the training.
+        """Return a short description of the training of a network.
 
         Args:
             settings: settings of the run.
@@ -104,7 +104,7 @@ class NeuralKind(RankerKind):
             validation: validation lists, which select the epoch.
             out: folder for model, checkpoints and log.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: neural model to start from.
         """
         checked = Settings.of(dict(settings))
@@ -155,7 +155,7 @@ class NeuralKind(RankerKind):
         return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values; drawn options of the network become part of its spec.
+        """Return the settings with the drawn values; drawn options of the network become part of its spec.
 
         Args:
             settings: settings to start from.

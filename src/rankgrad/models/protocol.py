@@ -46,6 +46,7 @@ class TrainedModel(ABC):
     unit: ClassVar[str] = "epoch"  # unit of training progress, "epoch" or "tree"; also a key of `metrics` and `history`
 
     features: int  # number of features
+    feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
     settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
     metrics: dict[str, Any]  # metrics of the training
@@ -69,12 +70,13 @@ class TrainedModel(ABC):
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Return metrics on labelled lists, with intervals and the value of each list.
+        """Return metrics on labelled lists, with confidence intervals and the value of each list.
 
         Args:
-            data: labelled lists.
+            data: labelled lists. If the features of data and model have names, their order may differ.
             metrics: specs or objects of the metrics.
         """
+        data = data.select_features(self.feature_names)
         return evaluate(self.score(data.features, data.offsets), np.asarray(data.labels), metrics, offsets=data.offsets)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
@@ -89,7 +91,7 @@ class TrainedModel(ABC):
     def feature_importance(
         self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Return the drop of a metric when a feature is shuffled over all documents, for each feature, `(features,)`.
+        """Return the drop of a metric for each feature, `(features,)`, when the feature is shuffled over all documents.
 
         Args:
             data: labelled lists on which the model was not trained.
@@ -155,8 +157,9 @@ class RankerKind(ABC):
     rate: str | None = None  # setting that is the learning rate, if there is one
     settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
     shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
-    elsewhere: Mapping[str, str] = MappingProxyType({})  # entry of the recipe, by setting that an experiment sets
-    words: Mapping[str, str] = MappingProxyType({})  # names of settings by option of the command line
+    # Settings that an experiment sets: name -> entry of the recipe, or option, that gives the value.
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> setting with a different name
     defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
 
     @property
@@ -176,6 +179,10 @@ class RankerKind(ABC):
         Args:
             settings: settings of a run, including `model`.
         """
+
+    def check_installed(self) -> None:
+        """Raise an `ImportError` that shows how to install a missing package of this kind."""
+        return
 
     @abstractmethod
     def fit(
@@ -197,7 +204,7 @@ class RankerKind(ABC):
             validation: validation lists, which select the number of epochs or trees to keep.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.
             resume: True to resume from the checkpoint in `out`, if there is one.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: trained model to start from.
         """
 
@@ -207,7 +214,7 @@ class RankerKind(ABC):
 
         Args:
             folder: folder that `TrainedModel.save` wrote.
-            device: device to compute on, for kinds that have a choice.
+            device: device to compute on, for kinds that have a choice of device.
         """
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -238,7 +245,7 @@ class RankerKind(ABC):
         return {}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values.
+        """Return the settings with the values that a search has drawn.
 
         Args:
             settings: settings to start from.
@@ -247,7 +254,7 @@ class RankerKind(ABC):
         return {**settings, **draw}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with the device of the training, for kinds that have a choice.
+        """Return the settings with the device of the training, for kinds that have a choice of device.
 
         Args:
             settings: settings to start from.
@@ -280,7 +287,7 @@ class RankerKind(ABC):
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the versions of packages that this kind uses, for example its framework; they are written to results.
+        """Return the versions of packages that this kind uses, for example of its framework; results contain them.
 
         Args:
             settings: settings of the run.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
-from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
 
 DEFAULT = "neural"
@@ -90,7 +90,7 @@ def kind_or_default(model: Any) -> RankerKind:
 
 
 def kinds() -> list[RankerKind]:
-    """Return all kinds: first the kinds of the package, then the registered kinds, then the kinds from entry points."""
+    """Return all kinds of rankers: first built-in kinds, then registered kinds, then kinds from entry points."""
     found = [kind_named(name) for name in _BUILT_IN]
     return [*found, *_custom(None)]
 
@@ -100,9 +100,12 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
 
     Args:
         folder: folder that `save` or a training run wrote.
-        device: device to compute on, for kinds that have a choice.
+        device: device to compute on, for kinds that have a choice of device.
     """
-    return saved_kind(folder).load(Path(folder), device)
+    model = saved_kind(folder).load(Path(folder), device)
+    if model.feature_names is None:  # a custom kind may not know about names
+        model.feature_names = feature_names_of(folder, model.features)
+    return model
 
 
 def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
@@ -123,7 +126,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
 
 @cache
 def kind_named(name: str) -> RankerKind:
-    """Return a kind of the package by its name.
+    """Return a built-in kind of ranker by its name.
 
     Args:
         name: name of the kind, not of a model.
@@ -134,7 +137,7 @@ def kind_named(name: str) -> RankerKind:
 
 
 def _custom(name: str | None) -> Iterator[RankerKind]:
-    """Yield the custom kinds; if a name is given, import only the entry point with this name."""
+    """Yield the custom kinds of rankers; if a name is given, import only the entry point with this name."""
     import_kinds()
     yield from list(_registered.values())
     for point in entry_points(group=GROUP):

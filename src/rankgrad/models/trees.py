@@ -46,16 +46,22 @@ class TreeKind(RankerKind):
         self.words = {"epochs": "trees", "lr": rate}
 
     def listing(self) -> list[Listing]:
-        """Return the line of `rankgrad list models`."""
+        """Return the line about the framework of `rankgrad list models`."""
         return [Listing(self.name, "boosted trees (needs the extra trees)", "parameters of the framework")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise an error if a setting is wrong; see `RankerKind.check`.
+        """Raise an error if a setting of trees is wrong; see `RankerKind.check`.
 
         Args:
             settings: settings of `rankgrad.trees.TreeRanker`, and parameters of the framework.
         """
         self._plan(settings)
+
+    def check_installed(self) -> None:
+        """Raise an `ImportError` if the framework is not installed."""
+        from rankgrad.trees.frameworks import import_framework
+
+        import_framework(self.name)
 
     def fit(
         self,
@@ -76,7 +82,7 @@ class TreeKind(RankerKind):
             validation: validation lists, which select the number of trees.
             out: folder for the model and its checkpoints.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show a progress bar; None to show it only on a terminal.
+            progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
             init_model: trees of the same framework, to which new trees are added; `trees` counts only new trees.
         """
         from rankgrad.trees.boosting import boost
@@ -115,7 +121,7 @@ class TreeKind(RankerKind):
         return own | {ours: given[name] for name, ours in self.words.items() if name in given}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Return a short description of the training.
+        """Return a short description of the training of trees.
 
         Args:
             settings: settings of the run.
@@ -123,7 +129,7 @@ class TreeKind(RankerKind):
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space: the most important parameters of the framework that are not given.
+        """Return the search space of trees: the most important parameters of the framework that are not given.
 
         Args:
             settings: given settings.
@@ -150,7 +156,7 @@ class TreeKind(RankerKind):
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
 
     def _names(self, name: str) -> set[str]:
-        """Return the name of a parameter and its aliases."""
+        """Return the name and all aliases of a parameter of the framework."""
         from rankgrad.trees.parameters import aliases
 
         return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
@@ -184,19 +190,19 @@ class TreeKind(RankerKind):
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the version that the module of the framework states, because the package may be named xgboost-cpu.
+        """Return the version of the framework from its module, because the package may be named xgboost-cpu.
 
         Args:
             settings: settings of the run.
         """
-        from rankgrad.trees.model import framework
+        from rankgrad.trees.frameworks import import_framework
 
-        return {self.name: str(framework(self.name).__version__)}
+        return {self.name: str(import_framework(self.name).__version__)}
 
     def _plan(self, settings: Mapping[str, Any]) -> Any:
-        from rankgrad.trees.settings import ranker
+        from rankgrad.trees.settings import tree_ranker
 
-        return ranker(settings).plan()
+        return tree_ranker(settings).plan()
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have

@@ -13,8 +13,8 @@ the shapes of all tensors depend only on the shapes of the input. So a step can 
 rankers never pad, so they need no `width`.
 
 **Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; its spec is `mlp:widths=256-128`.
-`MODELS` contains the names. The name of a preset, such as `neuralndcg-web30k`, makes the architecture of a paper; the
-training settings of the paper are in `PRESETS`. `ranker.config` contains the name and options of a ranker:
+`MODELS` contains the names. With the name of a preset, such as `neuralndcg-web30k`, `build` makes a ranker of a paper;
+the training settings of the paper are in `PRESETS`. `ranker.config` contains the name and options of a ranker:
 `build(**ranker.config)` makes a new ranker with the same architecture.
 """
 

@@ -1,6 +1,5 @@
-"""Attention and softmax pooling within a list, for list-aware rankers. Only these two operations need padding."""
+"""Self-attention among the documents of a list, for list-aware rankers."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -27,7 +26,7 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(inner, width)
 
     def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return the rows after the attention, `(rows, width)`."""
+        """Return the rows after the self-attention, `(rows, width)`."""
         padded = index.pad(self.project(rows))  # (lists, n, 3 * heads * d)
         lists, n, inner = padded.shape[0], padded.shape[1], self.out.in_features
         split = padded.view(lists, n, 3, self.heads, inner // self.heads).permute(2, 0, 3, 1, 4)
@@ -35,21 +34,3 @@ class SelfAttention(nn.Module):
         keys = index.keys[:, None, None, :]
         mixed = scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=keys, dropout_p=dropout)
         return self.out(index.unpad(mixed.transpose(1, 2).reshape(lists, n, inner)))
-
-
-def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor, Tensor]:
-    r"""Multiply each row h_i by its softmax weight a_i in its list, and sum the products over the list.
-
-    Args:
-        logits: logits of the softmax, `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
-        rows: h, `(rows, d)`.
-        index: positions of the rows in their lists.
-
-    Returns:
-        a_i h_i, `(rows, d)`, and its sum over the list, repeated for every document of the list, `(rows, d)`.
-    """
-    padded = index.pad(torch.cat([logits, rows], -1))
-    wide = logits.shape[-1]
-    weights = torch.where(index.keys[..., None], padded[..., :wide], -torch.inf).softmax(1)
-    weighted = weights * padded[..., wide:]  # (lists, n, d)
-    return index.unpad(weighted), index.each(weighted.sum(1))

@@ -17,7 +17,7 @@ class AttentionMIL(PoolingScorer):
               a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
 
     where h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
-    softmax divides all scores of a list, apart from b, by the same number. So the order of two documents does not
+    softmax divides all scores of a list, without b, by the same number. So the order of two documents does not
     depend on the other documents.
 
     Args:
@@ -55,7 +55,7 @@ class AttentionMIL(PoolingScorer):
         dropout: float = 0.0,
     ) -> None:
         scorer.whole_number("attention", attention)
-        scorer.flag("gated", gated)
+        scorer.boolean("gated", gated)
         settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
         mil_options: dict[str, Any] = {"attention": attention, "gated": gated}
         super().__init__(features, widths=widths, mode=mode, head=head, **settings, **mil_options)

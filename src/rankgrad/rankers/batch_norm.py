@@ -1,4 +1,4 @@
-"""Batch norm that ignores rows of padding."""
+"""Norm layers of rankers: batch norm that ignores rows of padding, and layer norm."""
 
 import torch
 from torch import Tensor, nn
@@ -52,12 +52,12 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def make_norm(kind: str, width: int, momentum: float = 0.1) -> nn.Module:
-    """Make the norm layer with this name: `"none"`, `"batch"` or `"layer"`."""
+    """Make the norm layer of a ranker from its name: `"none"`, `"batch"` or `"layer"`."""
     if kind == "batch":
         return BatchNorm(width, momentum=momentum)
     return nn.LayerNorm(width) if kind == "layer" else nn.Identity()
 
 
 def apply_norm(norm: nn.Module, rows: Tensor, real: Tensor | None) -> Tensor:
-    """Apply a norm of any kind to rows; only batch norm uses `real`."""
+    """Apply a norm layer of any kind to the rows of a ranker; only batch norm uses `real`."""
     return norm(rows, real) if isinstance(norm, BatchNorm) else norm(rows)

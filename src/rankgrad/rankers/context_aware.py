@@ -19,8 +19,8 @@ class ContextAware(Scorer):
               h \leftarrow h + W_2\,\phi(W_1 N(h)), \quad s = w^\top N(h) + b
 
     where N is layer norm. Each block computes the two middle steps. Dropout is applied at the same places as in
-    `torch.nn.TransformerEncoder`. With `position`, the input of the first block is sqrt(width) h + p(rank). Then the
-    scores depend on the order of the documents in the input.
+    `torch.nn.TransformerEncoder`. With `position`, the input of the first block is sqrt(width) h + p(position). Then
+    the scores depend on the order of the documents in the input.
 
     Args:
         features: f, the number of features.
@@ -28,9 +28,9 @@ class ContextAware(Scorer):
         blocks, heads, feed_forward: number of blocks, heads per block, and width of W_1.
         dropout: dropout probability of all layers.
         activation: phi, the name of a function such as `"relu"`.
-        position: encoding of a document's rank in the input list: `"none"`, `"fixed"` (sine and cosine) or
+        position: encoding of a document's position in the input list: `"none"`, `"fixed"` (sine and cosine) or
             `"learned"`.
-        positions: number of learned encodings; all later ranks use the last encoding.
+        positions: number of learned encodings; all later positions use the last encoding.
         output: function that is applied to the scores, `"none"` or `"tanh"`.
 
     Example:
@@ -70,7 +70,7 @@ class ContextAware(Scorer):
             blocks=scorer.whole_number("blocks", blocks, least=0),
             heads=heads,
             feed_forward=scorer.whole_number("feed_forward", feed_forward),
-            dropout=scorer.share("dropout", dropout),
+            dropout=scorer.fraction("dropout", dropout),
             activation=activation,
             position=position,
             positions=scorer.whole_number("positions", positions),
@@ -89,14 +89,14 @@ class ContextAware(Scorer):
         """Return scores `(rows,)`."""
         rows = self.input(rows)
         if self.position is not None:
-            rows = self.position(rows, index.rank)
+            rows = self.position(rows, index.position)
         for block in self.blocks:
             rows = block(rows, index)
         return self.output(self.head(self.norm(rows)).squeeze(-1))
 
 
 class EncoderBlock(nn.Module):
-    """One pre-norm block of a Transformer encoder."""
+    """One pre-norm block of the Transformer encoder."""
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -114,19 +114,19 @@ class EncoderBlock(nn.Module):
 
 
 class Position(nn.Module):
-    """Position encoding sqrt(width) h + p(rank). p is learned for `learned` ranks; with None, p is sine and cosine."""
+    """Position encoding sqrt(width) h + p(position). p has `learned` learned vectors, or is sine and cosine."""
 
     def __init__(self, width: int, learned: int | None) -> None:
         super().__init__()
         self.width, self.last = width, (learned or 1) - 1
         self.table = None if learned is None else nn.Embedding(learned, width)
 
-    def forward(self, rows: Tensor, rank: Tensor) -> Tensor:
-        """Return the scaled rows plus the encoding of `rank (rows,)`, `(rows, width)`."""
+    def forward(self, rows: Tensor, position: Tensor) -> Tensor:
+        """Return the scaled rows plus the encoding of `position (rows,)`, `(rows, width)`."""
         if self.table is not None:
-            encoded = self.table(rank.clamp(max=self.last))
+            encoded = self.table(position.clamp(max=self.last))
         else:
             even = torch.arange(0, self.width, 2, device=rows.device)
-            angle = rank[:, None] * torch.exp(even * (-math.log(10000.0) / self.width))  # (rows, width / 2)
+            angle = position[:, None] * torch.exp(even * (-math.log(10000.0) / self.width))  # (rows, width / 2)
             encoded = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, : self.width]
         return math.sqrt(self.width) * rows + encoded.to(rows.dtype)

@@ -43,8 +43,8 @@ class CustomRanker(Scorer):
 
     def _checked(self, scores: Any, shape: tuple[int, ...], features: Tensor) -> Tensor:
         if not isinstance(scores, Tensor) or tuple(scores.shape) not in (shape, (*shape, 1)):
-            must = f"return one score per document, {shape} for features {tuple(features.shape)}"
-            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            must = f"return one score per document, of shape {shape} for features of shape {tuple(features.shape)}"
+            got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
             bad_value("model", must, f"{got} from {self.config['description']}")
         return scores.reshape(shape)
 
@@ -112,7 +112,7 @@ def as_ranker(model: Any, features: int) -> Scorer:
         only_described("model", model)
         name, options = parse_ranker(model)
         return build(name, features=features, **options)
-    check_model(model)
+    check_ranker(model)
     if isinstance(model, nn.Module):
         network = own_copy("model", model)
     else:
@@ -130,8 +130,8 @@ def as_ranker(model: Any, features: int) -> Scorer:
     return ranker
 
 
-def check_model(model: Any) -> None:
-    """Run the checks of a model that need no data.
+def check_ranker(model: Any) -> None:
+    """Check a ranker that is given as a spec, a network or a function, as far as this is possible without data.
 
     Args:
         model: a spec, a network or a function; see `as_ranker`.
@@ -148,8 +148,8 @@ def check_model(model: Any) -> None:
         bad_value("model", f"be {_KINDS}", f"{describe(model)}{takes}")
 
 
-def model_text(model: Any) -> str:
-    """Return the spec of a model, or a description if the model was not given as text.
+def ranker_text(model: Any) -> str:
+    """Return the spec of a ranker, or a description of a custom network.
 
     Args:
         model: a spec, a network or a function; see `as_ranker`.
@@ -158,7 +158,7 @@ def model_text(model: Any) -> str:
 
 
 def _form(network: nn.Module) -> str | None:
-    """Return the name of the second parameter of the network's `forward`: `mask`, `offsets` or None."""
+    """Return the second parameter of a custom network's `forward`: `mask`, `offsets` or None."""
     takes = CallSignature(network.forward)
     named = next((name for name in ("mask", "offsets") if name in takes.named), None)
     if not takes.fits(1, *([named] if named else [])):
@@ -169,7 +169,7 @@ def _form(network: nn.Module) -> str | None:
 
 @torch.no_grad()
 def _try(ranker: CustomRanker) -> None:
-    """Score two small lists: this finds a wrong shape before training and creates the weights of lazy layers."""
+    """Score two small lists with a custom network, to find wrong shapes early and to initialise lazy layers."""
     training = ranker.training
     ranker.eval()
     rows = torch.zeros(5, ranker.features)

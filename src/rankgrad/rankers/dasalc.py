@@ -11,7 +11,7 @@ from rankgrad.rankers.scorer import Scorer
 
 
 class DASALC(Scorer):
-    r"""DASALC: a latent cross of two networks, an MLP of the document (tower) and self-attention over its list.
+    r"""DASALC: a latent cross of two networks, an MLP over a document (tower) and self-attention over its list.
 
     .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v, \quad
               s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
@@ -60,9 +60,9 @@ class DASALC(Scorer):
             layers=scorer.whole_number("layers", layers),
             heads=scorer.whole_number("heads", heads),
             head_size=scorer.whole_number("head_size", head_size),
-            dropout=scorer.share("dropout", dropout),
-            noise=scorer.real("noise", noise),
-            projection=scorer.flag("projection", projection),
+            dropout=scorer.fraction("dropout", dropout),
+            noise=scorer.finite_number("noise", noise),
+            projection=scorer.boolean("projection", projection),
         )
         self.noise = noise
         self.input_norm = BatchNorm(features)

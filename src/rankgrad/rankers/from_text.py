@@ -23,12 +23,12 @@ MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each
 
 
 def build(model: str, *, features: int, **options: Any) -> Scorer:
-    """Build a ranker or a preset by its name, with options. Options are checked first.
+    """Build a ranker from the name of a ranker or preset, and options. The options are checked first.
 
     Args:
         model: a name in `MODELS` or `PRESETS`, in upper or lower case.
         features: f, the number of features.
-        options: options of the model's class; None means `"none"`. These options replace those of a preset.
+        options: options of the ranker's class; None means `"none"`. These options replace those of a preset.
 
     Example:
         >>> ranker = build("mlp", features=46, widths=[256, 128])
@@ -38,11 +38,11 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
         Traceback (most recent call last):
         ValueError: option must be an option of mlp (widths, ...); got 'drop'; did you mean 'dropout'?
     """
-    name = _known(model)
+    name = _spelled(model)
     if name in PRESETS:
         options = {**PRESETS[name].options, **options}
-    kind = _kind(name, options)
-    return kind(features, **{option: "none" if value is None else value for option, value in options.items()})
+    made = _class_of(name, options)
+    return made(features, **{option: "none" if value is None else value for option, value in options.items()})
 
 
 def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
@@ -57,15 +57,15 @@ def parse_ranker(text: str) -> tuple[str, dict[str, Any]]:
         ('mlp', {'widths': [256, 128], 'norm': 'none'})
     """
     spec = no_cutoff("model", spell("model", text), text)
-    name, options = _known(spec.name), {option: _word(value) for option, value in spec.options.items()}
-    _kind(name, options)
+    name, options = _spelled(spec.name), {option: _word(value) for option, value in spec.options.items()}
+    _class_of(name, options)
     with torch.device("meta"):  # runs all other checks without allocating weights
         build(name, features=1, **options)
     return name, options
 
 
-def _known(name: Any) -> str:
-    """Return the name as spelled in `MODELS` or `PRESETS`; `-` and `_` are equivalent."""
+def _spelled(name: Any) -> str:
+    """Return a ranker's name as it is spelled in `MODELS` or `PRESETS`; `-` and `_` are equivalent."""
     if not isinstance(name, str):
         bad_type("model", "be a name such as 'mlp'", type(name).__name__)
     known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
@@ -79,8 +79,8 @@ def _known(name: Any) -> str:
     return known[plain]
 
 
-def _kind(name: str, options: Mapping[str, Any]) -> type[Scorer]:
-    """Check the names and sizes of the options, and return the class of the model or preset."""
+def _class_of(name: str, options: Mapping[str, Any]) -> type[Scorer]:
+    """Check the names and sizes of a ranker's options, and return the class of the ranker or preset."""
     model = PRESETS[name].model if name in PRESETS else name
     known = [option for option in inspect.signature(MODELS[model]).parameters if option != "features"]
     known_options(model, options, known)

@@ -1,4 +1,4 @@
-"""Convert between flat rows and padded lists. The conversions use only gathers, which do not wait for the device."""
+"""Convert the rows of a ranker to padded lists and back, with gathers only, which do not wait for the device."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +14,7 @@ _UNUSED = cast(Tensor, None)  # not used by a pointwise ranker
 
 @dataclass(frozen=True)
 class ListIndex:
-    """Positions of rows in lists. Linear layers work on rows; only layers that mix documents of a list need padding.
+    """Positions of a ranker's rows in lists. Linear layers take rows; only layers that mix documents need padded lists.
 
     The indices are computed once and used by every layer. A pointwise ranker uses none of them.
     """
@@ -22,8 +22,8 @@ class ListIndex:
     real: Tensor | None  # (rows,) True for a row that is a document; None if all rows are documents
     mask: Tensor = _UNUSED  # (lists, n) True for a document, False for padding
     keys: Tensor = _UNUSED  # (lists, n) the mask, but an empty list has one True, because a softmax needs one
-    gather: tuple[Tensor, Tensor] | None = None  # row at each position, (lists * n,); position of each row, (rows,)
-    rank: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
+    gather: tuple[Tensor, Tensor] | None = None  # row of each padded slot, (lists * n,); slot of each row, (rows,)
+    position: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
 
     @staticmethod
     def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "ListIndex":
@@ -49,10 +49,10 @@ class ListIndex:
         if lists * width == 0:
             return ListIndex(real, mask, keys, (row, rows), rows)
         owner = torch.searchsorted(ends.contiguous(), rows, right=True).clamp(max=lists - 1)
-        rank = rows - starts[owner]
-        # A row that belongs to no list has no position: any valid position can be used.
-        position = (owner * width + rank).clamp(max=lists * width - 1)
-        return ListIndex(real, mask, keys, (row, position), rank)
+        position = rows - starts[owner]
+        # A row that belongs to no list has no padded slot: any valid slot can be used.
+        slot = (owner * width + position).clamp(max=lists * width - 1)
+        return ListIndex(real, mask, keys, (row, slot), position)
 
     @staticmethod
     def padded(mask: Tensor) -> "ListIndex":
@@ -69,20 +69,20 @@ class ListIndex:
         lists, n = self.keys.shape
         if self.gather is None:
             return rows.view(lists, n, rows.shape[1])
-        row, position = self.gather
+        row, slot = self.gather
         if lists * n == 0:
             return rows.new_zeros(lists, n, rows.shape[1]) + rows.sum() * 0
-        return _Move.apply(rows, row, position, None, self.real).view(lists, n, rows.shape[1])
+        return _Move.apply(rows, row, slot, None, self.real).view(lists, n, rows.shape[1])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """Return padded lists `(lists, n, d)` as rows `(rows, d)`; padding is dropped."""
         flat = padded.reshape(-1, padded.shape[-1])
         if self.gather is None:
             return flat
-        row, position = self.gather
+        row, slot = self.gather
         if flat.shape[0] == 0:
-            return flat.new_zeros(position.shape[0], flat.shape[1]) + flat.sum()  # zeros that stay in the graph
-        return _Move.apply(flat, position, row, None, self.mask.flatten())
+            return flat.new_zeros(slot.shape[0], flat.shape[1]) + flat.sum()  # zeros that stay in the graph
+        return _Move.apply(flat, slot, row, None, self.mask.flatten())
 
     def each(self, lists: Tensor) -> Tensor:
         """Repeat the vector of each list, `(lists, d)`, for all rows of the list, `(rows, d)`."""
@@ -112,7 +112,7 @@ class _Move(torch.autograd.Function):
 
 
 def _width(lengths: Tensor, width: int | None, cheap: bool) -> int:
-    """Return the width of padded lists; check the width if the offsets can be read without waiting for the device."""
+    """Return the width of a ranker's padded lists; check a given width if the offsets are on the CPU."""
     if lengths.shape[0] == 0:
         return width or 0
     if width is None:

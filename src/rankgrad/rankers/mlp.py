@@ -1,4 +1,4 @@
-"""Pointwise rankers: a document's score depends only on its features. They need no padding."""
+"""Pointwise rankers: the score of a document depends only on its features. Pointwise rankers need no padding."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -57,7 +57,7 @@ class MLP(Scorer):
         input_norm: norm of the features, `"none"` or `"batch"`.
         activation: a name in `ACTIVATIONS`, such as `"relu"`.
         dropout: dropout probability: one number, or one number per hidden layer.
-        noise: standard deviation of the Gaussian noise that is added to the features after their norm.
+        noise: standard deviation of the Gaussian noise that is added to the features after `input_norm`.
         init: initial weights, `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
 
     Example:
@@ -82,7 +82,7 @@ class MLP(Scorer):
         noise: float = 0.0,
         init: str = "default",
     ) -> None:
-        widths = scorer.wholes("widths", widths)
+        widths = scorer.whole_numbers("widths", widths)
         one_of("input_norm", input_norm, ("none", "batch"))
         one_of("init", init, ("default", "xavier_normal"))
         tower = Tower(features, widths, norm, norm_place, norm_momentum, activation, dropout)
@@ -95,7 +95,7 @@ class MLP(Scorer):
             input_norm=input_norm,
             activation=activation,
             dropout=dropout if isinstance(dropout, int | float) else list(dropout),
-            noise=scorer.real("noise", noise),
+            noise=scorer.finite_number("noise", noise),
             init=init,
         )
         self.noise = noise
@@ -113,7 +113,7 @@ class MLP(Scorer):
 
 
 class Tower(nn.Module):
-    """Hidden layers: linear layers with norm, activation and dropout. `width` is the width of the output."""
+    """Hidden layers of a ranker: linear layers with norm, activation and dropout. `width` is the output width."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Tower(nn.Module):
         one_of("norm", norm, NORMS)
         one_of("norm_place", norm_place, ("before", "after"))
         one_of("activation", activation, ACTIVATIONS)
-        momentum = scorer.share("norm_momentum", norm_momentum)
+        momentum = scorer.fraction("norm_momentum", norm_momentum)
         dropouts = _each_layer(dropout, len(widths))
         super().__init__()
         sizes = [inputs, *widths]
@@ -152,16 +152,16 @@ class Tower(nn.Module):
 
 
 def add_noise(rows: Tensor, noise: float, training: bool) -> Tensor:
-    """Add Gaussian noise of standard deviation `noise`, only in training."""
+    """Add Gaussian noise of standard deviation `noise` to the input of a ranker, only in training."""
     return rows + noise * torch.randn_like(rows) if training and noise else rows
 
 
 def _each_layer(dropout: float | Sequence[float], layers: int) -> list[float]:
     if not isinstance(dropout, list | tuple):
-        return [scorer.share("dropout", dropout)] * layers
+        return [scorer.fraction("dropout", dropout)] * layers
     if len(dropout) != layers:
         bad_value("dropout", f"be one number, or one number for each of the {layers} hidden layers", list(dropout))
-    return [scorer.share("each value of dropout", each) for each in dropout]
+    return [scorer.fraction("each value of dropout", each) for each in dropout]
 
 
 def _xavier_normal(module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Presets: names for the rankers of papers, with their training settings."""
+"""Presets: names for the rankers of papers, with the training settings of the papers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Preset:
 
 
 def _context_aware(width: int, batch: int) -> Preset:
-    """Return the preset of NeuralNDCG; the two data sets differ only in `width` and `batch`."""
+    """Return the preset of the NeuralNDCG paper; its two data sets differ only in `width` and `batch`."""
     options = {"width": width, "blocks": 2, "heads": 1, "feed_forward": 384, "dropout": 0.1, "output": "tanh"}
     return Preset(
         model="context_aware",

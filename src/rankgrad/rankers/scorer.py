@@ -62,7 +62,7 @@ class Scorer(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return scores `(lists, n)` of padded lists from the same layers, without offsets. Exports use this method.
+        """Return scores `(lists, n)` of padded lists, from the layers of `forward`. Exported models use this method.
 
         Args:
             features: `(lists, n, f)`; padding may have any values.
@@ -93,34 +93,34 @@ class Scorer(nn.Module):
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Check that a value is a whole number of at least `least`, and return it."""
+    """Check that an option of a ranker is a whole number of at least `least`, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         bad_value(name, f"be a whole number, at least {least}", repr(value))
     return value
 
 
-def wholes(name: str, value: Any) -> list[int]:
-    """Check that values are whole numbers of at least 1, and return them as a list; one number becomes a list."""
+def whole_numbers(name: str, value: Any) -> list[int]:
+    """Check that an option of a ranker is one or more whole numbers of at least 1, and return them as a list."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     return [whole_number(name if len(values) == 1 else f"each value of {name}", each) for each in values]
 
 
-def real(name: str, value: Any, least: float = 0.0) -> float:
-    """Check that a value is a finite number of at least `least`, and return it."""
+def finite_number(name: str, value: Any, least: float = 0.0) -> float:
+    """Check that an option of a ranker is a finite number of at least `least`, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
         bad_value(name, f"be a finite number, at least {least:g}", repr(value))
     return value
 
 
-def share(name: str, value: Any) -> float:
-    """Check that a value, such as a dropout probability, is a number of at least 0 and below 1, and return it."""
+def fraction(name: str, value: Any) -> float:
+    """Check that an option of a ranker, such as `dropout`, is at least 0 and below 1, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         bad_value(name, "be a number, at least 0 and below 1", repr(value))
     return value
 
 
-def flag(name: str, value: Any) -> bool:
-    """Check that a value is a boolean, and return it."""
+def boolean(name: str, value: Any) -> bool:
+    """Check that an option of a ranker is a boolean, and return it."""
     if not isinstance(value, bool):
         bad_value(name, "be true or false", repr(value))
     return value

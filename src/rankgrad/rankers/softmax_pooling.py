@@ -1,4 +1,4 @@
-"""Base class of rankers that pool a list into one vector by a softmax over its documents."""
+"""Softmax pooling: the base class of rankers that pool a list into one vector by a softmax over its documents."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from rankgrad.errors import one_of
 from rankgrad.rankers import scorer
-from rankgrad.rankers.attention import softmax_pool
 from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.mlp import Tower
 from rankgrad.rankers.scorer import Scorer
@@ -18,7 +17,7 @@ MODES = ("pooled", "reweight")
 
 
 class PoolingScorer(Scorer):
-    """Base class that computes h with an MLP, pools it to z = sum_i a_i h_i, and scores each document.
+    """Base class that computes h_i with an MLP, pools a list to z = sum_i a_i h_i, and scores each document.
 
     A subclass defines the weights a. In mode `"pooled"` the score is MLP([h_i; z; h_i * z]), in mode `"reweight"` it is
     a linear function of a_i * h_i. A linear function of [h_i; z] would not use z: it would add the same number to all
@@ -40,8 +39,8 @@ class PoolingScorer(Scorer):
         **options: Any,
     ) -> None:
         one_of("mode", mode, MODES)
-        widths, head = scorer.wholes("widths", widths), scorer.wholes("head", head)
-        scorer.share("dropout", dropout)
+        widths, head = scorer.whole_numbers("widths", widths), scorer.whole_numbers("head", head)
+        scorer.fraction("dropout", dropout)
         settings: dict[str, Any] = {"activation": activation, "norm": norm, "dropout": dropout}
         super().__init__(features, widths=widths, mode=mode, head=head, **settings, **options)
         self.mode = mode
@@ -66,3 +65,21 @@ class PoolingScorer(Scorer):
             return self.head(weighted).squeeze(-1)
         joined = torch.cat([rows, pooled, rows * pooled], -1)
         return self.head(self.mixer(joined, index.real)).squeeze(-1)
+
+
+def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor, Tensor]:
+    r"""Pool lists by softmax: multiply each row h_i by its softmax weight a_i, and sum the products over the list.
+
+    Args:
+        logits: logits of the softmax, `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
+        rows: h, `(rows, d)`.
+        index: positions of the rows in their lists.
+
+    Returns:
+        The products a_i h_i, `(rows, d)`, and their sum, repeated for every document of the list, `(rows, d)`.
+    """
+    padded = index.pad(torch.cat([logits, rows], -1))
+    wide = logits.shape[-1]
+    weights = torch.where(index.keys[..., None], padded[..., :wide], -torch.inf).softmax(1)
+    weighted = weights * padded[..., wide:]  # (lists, n, d)
+    return index.unpad(weighted), index.each(weighted.sum(1))

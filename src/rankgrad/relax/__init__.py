@@ -1,11 +1,12 @@
 """Differentiable ranks and permutations. Each operator is a frozen dataclass with four methods:
 
 `.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` returns soft ranks from 1,
-`.sort(scores, mask)` returns softly sorted scores, and `.top_k(scores, k, mask)` returns the share of each document in
-the first k ranks. All are differentiable and converge to the exact result as the temperature decreases.
+`.sort(scores, mask)` returns softly sorted scores, and `.top_k(scores, k, mask)` returns how much of each document
+is in the first k ranks. All are differentiable and converge to the exact result as the temperature decreases.
 
-If an operator defines only permutations, the soft rank of a document is the mean rank in its column. If an operator
-defines only ranks, its permutation divides each document between the two neighbouring ranks (`lift`).
+If an operator defines only permutations, the soft rank of a document is the mean of the ranks, weighted by the column
+of the document. If an operator defines only ranks, `lift` makes the permutation: it divides each document between the
+two whole ranks next to its soft rank.
 """
 
 from rankgrad.relax.fast_sort import fast_sort

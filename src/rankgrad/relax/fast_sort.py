@@ -54,7 +54,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return soft sorted scores, `(..., n)`: the point of the scores' permutahedron nearest to ranks / epsilon."""
+        """Return softly sorted scores, `(..., n)`: the point of their permutahedron nearest to (n, ..., 1) / eps."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -122,20 +122,20 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`. The block's maximum is subtracted first, for exact ties at 1e30."""
+    """Return `values - pool_B(values)`, `(..., n)`. A block's maximum is subtracted first, for exact ties at 1e30."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the largest value of each block, `(..., n)`, without a gradient; entries after the last block are 0."""
+    """Return the largest value of each FastSort block, `(..., n)`, without a gradient; other entries are 0."""
     values = values.detach()
     return torch.zeros_like(values).scatter_reduce(-1, owner, values, "amax", include_self=False)
 
 
 def _mean(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the mean of each block, `(..., n)`; entries after the last block are 0."""
+    """Return the mean of each FastSort block, `(..., n)`; entries after the last block are 0."""
     values = values.expand_as(owner)
     total = torch.zeros_like(values).scatter_add(-1, owner, values)
     count = torch.zeros_like(values).scatter_add(-1, owner, torch.ones_like(values))
@@ -143,7 +143,7 @@ def _mean(values: Tensor, owner: Tensor) -> Tensor:
 
 
 def _logsumexp(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the log of the sum of exponentials of each block, `(..., n)`; entries after the last block are 0."""
+    """Return the log-sum-exp of each FastSort block, `(..., n)`; entries after the last block are 0."""
     values = values.expand_as(owner)
     top = _highest(values, owner)
     total = torch.zeros_like(values).scatter_add(-1, owner, (values - _spread(top, owner)).exp())

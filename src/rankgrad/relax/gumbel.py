@@ -1,4 +1,4 @@
-"""Gumbel noise: if scores with this noise are sorted, the order is a sample of the Plackett-Luce distribution."""
+"""Gumbel noise. If scores with this noise are sorted, their order is a sample from the Plackett-Luce distribution."""
 
 import torch
 from torch import Tensor

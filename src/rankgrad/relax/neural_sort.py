@@ -1,4 +1,4 @@
-"""NeuralSort: each rank is a softmax over the documents."""
+"""NeuralSort: each row of the soft permutation is a softmax over the documents."""
 
 from dataclasses import dataclass
 
@@ -17,12 +17,13 @@ class neural_sort(Relaxation):
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
 
     Rows sum to 1, but columns may not. `sinkhorn_rounds` rounds of scaling correct the columns. Each round scales
-    columns, then rows. `transposed` scales the transpose instead, so that at the end the columns sum to 1.
+    columns, then rows. With `transposed`, the transpose of P is scaled
+    instead, so that at the end the columns of P sum to 1.
 
     Args:
-        temperature: tau, above 0; a smaller value is closer to the exact order.
-        sinkhorn_rounds: number of rounds of scaling; 0 for none.
-        transposed: True to scale the transpose; it has no effect without rounds.
+        temperature: tau, above 0; with a smaller value, P is closer to the exact permutation.
+        sinkhorn_rounds: number of rounds of scaling; 0 for no scaling.
+        transposed: True to scale the transpose of P; without effect if `sinkhorn_rounds` is 0.
 
     Example:
         >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])

@@ -17,11 +17,11 @@ class optimal_transport(Relaxation):
     .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
               x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
 
-    Scores are scaled to [0, 1] first, so the result does not depend on their scale. The number of
-    rounds that are needed is proportional to 1 / epsilon, where epsilon is the `temperature`.
+    Scores are scaled to [0, 1] first, so the result does not depend on the scale of the scores. The number of rounds
+    that are needed is proportional to 1 / epsilon, where epsilon is the `temperature`.
 
     Args:
-        temperature: epsilon, above 0; a smaller value is closer to the exact order.
+        temperature: epsilon, above 0; with a smaller value, P is closer to the exact permutation.
         rounds: number of Sinkhorn rounds, at least 1.
 
     Example:
@@ -54,7 +54,7 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scale scores to [0, 1] within their list, `(..., n)`; 0 in padding and in lists of nearly equal scores."""
+    """Scale scores to [0, 1] within their list, `(..., n)`; 0 in padding and in lists whose scores are nearly equal."""
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max
@@ -66,5 +66,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Return the smallest divisor of scores (float32: 1e-31). Sums of the derivative 1 / divisor must not overflow."""
+    """Return the smallest number by which scores are divided (float32: 1e-31), so that no derivative overflows."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""Base class of relaxations: a subclass defines a soft permutation or soft ranks; the base class derives the other."""
+"""Base class of relaxations. A subclass defines soft permutations or soft ranks; the base class derives the others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,9 @@ from rankgrad.lists import compute_dtype
 class Relaxation:
     """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
 
-    A subclass defines `_permutation` or `_ranks`; this class derives the other. All methods take `scores (..., n)` and
-    an optional boolean `mask (..., n)`. Ranks of padding are 0. With m documents, rows after the first m are 0.
+    A subclass defines `_permutation` or `_ranks`; this class derives the other one. All methods take `scores (..., n)`
+    and an optional boolean `mask (..., n)`. The ranks of padding are 0. If a list has m documents, all rows of its
+    permutation after the first m rows are 0.
     """
 
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:
@@ -55,7 +56,7 @@ class Relaxation:
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
-        """Return the share of each document in the first k ranks, `(..., n)`.
+        """Return how much of each document is in the first k ranks, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
@@ -68,7 +69,7 @@ class Relaxation:
 
     @property
     def gives_permutation(self) -> bool:
-        """True if the operator defines its permutation; False if `lift` makes it from the ranks."""
+        """True if the operator defines a permutation; False if `lift` makes the permutation from the ranks."""
         return type(self)._permutation is not Relaxation._permutation
 
     def _permutation(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -79,7 +80,7 @@ class Relaxation:
 
 
 def lift(ranks: Tensor, mask: Tensor) -> Tensor:
-    r"""Return a soft permutation from soft ranks: each document is divided between its two neighbouring ranks.
+    r"""Make a soft permutation from soft ranks: divide each document between the two whole ranks next to its soft rank.
 
     .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
 
@@ -102,24 +103,24 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
 
 
 def expected_ranks(permutation: Tensor) -> Tensor:
-    """Return the mean rank of each document, `(..., n)`: columns are divided by their sums, which may differ from 1."""
+    """Return soft ranks from a soft permutation, `(..., n)`: the mean rank of each column, scaled to sum 1."""
     rows = rank_numbers(permutation)[:, None]
     total = permutation.sum(-2)
     return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
 
 
 def rank_numbers(like: Tensor) -> Tensor:
-    """Return 1, 2, ..., n in the dtype and on the device of `like (..., n)`."""
+    """Return the ranks 1 to n for a relaxation, `(n,)`, in the dtype and on the device of `like (..., n)`."""
     return torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
 
 
 def row_mask(mask: Tensor) -> Tensor:
-    """Return the mask of the ranks of a list, `(..., n)`: True for the first m ranks if the list has m documents."""
+    """Return the mask of a soft permutation's rows, `(..., n)`: True for the first m rows if a list has m documents."""
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 
 def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
-    """Check scores and mask; return scores in their compute dtype with 0 in the padding, and a mask of their shape."""
+    """Check scores and mask of a relaxation; return scores in the dtype of computation, 0 in padding, and the mask."""
     if not isinstance(scores, Tensor):
         bad_type("scores", "be a tensor", type(scores).__name__)
     scores = scores.to(compute_dtype(scores.dtype))
@@ -132,6 +133,6 @@ def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Check that the number is above 0."""
+    """Check that an option of a relaxation, such as the temperature, is above 0."""
     if not value > 0:
         bad_value(name, "be above 0", value)

@@ -11,14 +11,15 @@ from rankgrad.relax.relaxation import Relaxation, check_positive
 
 @dataclass(frozen=True)
 class sigmoid_ranks(Relaxation):
-    r"""Ranks that are counted with sigmoids, not steps (LearnDCG Eq. 2; LambdaLoss@K Eq. 8 without the term j = i).
+    r"""Ranks counted with sigmoids, not step functions (LearnDCG Eq. 2; LambdaLoss@K Eq. 8 without the term j = i).
 
     .. math:: \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
 
-    If no two scores are closer than delta, the error is below (n - 1) / (exp(delta / tau) + 1) (LearnDCG Eq. 8).
+    If all scores differ by at least delta, the error of a rank is at most (n - 1) / (exp(delta / tau) + 1) (LearnDCG
+    Eq. 8).
 
     Args:
-        temperature: tau, above 0; a smaller value is closer to the exact ranks.
+        temperature: tau, above 0; with a smaller value, ranks are closer to the exact ranks.
 
     Example:
         >>> sigmoid_ranks(temperature=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))

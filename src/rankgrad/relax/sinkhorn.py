@@ -8,7 +8,7 @@ from rankgrad.relax.sinkhorn_rounds import factors
 
 
 def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """Scale rows and columns until both sum to 1; each round normalises columns, then rows.
+    """Scale the rows and columns of a matrix until both sum to 1; each round normalises columns, then rows.
 
     Only the two scaling vectors change, so a round costs two products with the matrix and stores no matrix. The number
     of rounds is fixed, because a test for convergence would wait for the device. Rows and columns of zeros stay zero.
@@ -40,7 +40,7 @@ def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False)
 
 
 def scale(matrix: Tensor, rounds: int) -> Tensor:
-    """Return the matrix after `rounds` rounds of scaling, at least 1; each round scales columns, then rows."""
+    """Return the matrix after one or more rounds of Sinkhorn scaling; each round scales columns, then rows."""
     # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
     with torch.autocast(matrix.device.type, enabled=False):
         row, column = factors(matrix, rounds)  # u and v of diag(u) matrix diag(v)

@@ -46,7 +46,7 @@ class smoothi(Relaxation):
         return self.indicators(shifted(scores, mask), mask, scores.shape[-1])
 
     def indicators(self, scores: Tensor, mask: Tensor, k: int) -> Tensor:
-        """Return the indicators of ranks 1 to k, `(..., k, n)`. This method does not shift the scores.
+        """Return SmoothI's indicators of ranks 1 to k, `(..., k, n)`. This method does not shift the scores.
 
         Args:
             scores: `(..., n)`, at least 0; see `shifted`.
@@ -66,7 +66,7 @@ class smoothi(Relaxation):
 
 
 def shifted(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return scores minus the lowest score of their list; 0 in the padding."""
+    """Shift scores for SmoothI: subtract the lowest score of each list; 0 in the padding."""
     if scores.shape[-1] == 0:
         return scores
     lowest = torch.where(mask, scores, torch.finfo(scores.dtype).max).amin(-1, keepdim=True)

@@ -12,7 +12,7 @@ from rankgrad.relax.relaxation import Relaxation, check_positive
 
 @dataclass(frozen=True)
 class soft_rank(Relaxation):
-    r"""SoftRank: rank distributions of noisy scores. Each other document i is before j with probability pi_ij.
+    r"""SoftRank: rank distributions of noisy scores. Document i is ranked before document j with probability pi_ij.
 
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
@@ -20,8 +20,8 @@ class soft_rank(Relaxation):
     Columns sum to 1. The cost is O(n^3), n steps of size n x n, so use this operator for short lists.
 
     Args:
-        sigma: standard deviation of the noise, above 0, in units of the score; a smaller value is closer to the exact
-            order.
+        sigma: standard deviation of the noise, above 0, in units of the score. With a smaller value, the
+            distributions are closer to the exact ranks.
 
     Example:
         >>> soft_rank(sigma=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))

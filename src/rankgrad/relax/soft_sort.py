@@ -1,4 +1,4 @@
-"""SoftSort: each rank is a softmax over the documents; documents with a score near the score at this rank dominate."""
+"""SoftSort: row r of the soft permutation is a softmax in which documents near the r-th highest score dominate."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 @dataclass(frozen=True)
 class soft_sort(Relaxation):
-    r"""SoftSort: documents near the r-th largest score share rank r.
+    r"""SoftSort: documents with scores near the r-th highest score share rank r.
 
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\bigl(-|s_{(r)} - s_j|^p / \tau\bigr)
 
     Args:
-        temperature: tau, above 0; a smaller value is closer to the exact order.
+        temperature: tau, above 0; with a smaller value, P is closer to the exact permutation.
         p: power of the distance between scores, 1 or 2.
 
     Example:
@@ -47,7 +47,7 @@ class soft_sort(Relaxation):
 
 
 def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
-    """Return the sorted scores; tied documents get the mean of their gradients, because their order is arbitrary."""
+    """Return the sorted scores; each tied document gets the mean gradient of the ties, because ties have no order."""
     equal = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
     mean = torch.where(equal, ordered[..., None, :], 0.0).sum(-1) / equal.sum(-1).clamp(min=1)
     return ordered.detach() + (mean - mean.detach())

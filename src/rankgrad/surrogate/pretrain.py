@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import check_plain, read_tensors, write_json, write_tensors
 from rankgrad.errors import bad_value, one_of
 from rankgrad.lock import locked
-from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make
+from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make_network
 from rankgrad.metrics import dcg, ndcg
 from rankgrad.surrogate.generated_lists import PRIORS, draw
 from rankgrad.training.checkpoint import LAST
@@ -119,7 +119,7 @@ def _pretrain(
 ) -> nn.Module:
     with torch.random.fork_rng([]):
         torch.manual_seed(spec.seed)
-        network: nn.Module = make(spec.form, spec.grades).to(device)
+        network: nn.Module = make_network(spec.form, spec.grades).to(device)
     optimiser = torch.optim.Adam([{"params": list(network.parameters()), "base_lr": spec.recipe.lr}])
     done = 0
     if out is not None and (out / LAST).exists():

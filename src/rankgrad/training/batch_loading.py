@@ -60,7 +60,7 @@ class DeviceData:
 
 
 class StreamedData:
-    """Batches that a thread reads in advance from the arrays of the data set, usually memory maps."""
+    """Batches that a thread reads in advance from the arrays of the data set. The arrays are usually memory maps."""
 
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
@@ -68,7 +68,7 @@ class StreamedData:
         self.data, self.preprocessing, self.weights, self.device = data, preprocessing, weights, device
 
     def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
-        """Yield the batches of these steps, in order. Errors of the thread are raised here."""
+        """Yield the batches of these steps, in order. An error in the thread is raised by this method."""
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         stopped = threading.Event()
 
@@ -133,12 +133,12 @@ def batch_source(
     With "auto", the data is on the device if it fits there.
     """
     needed = data.features.size * 4
-    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_memory(device))
+    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_device_memory(device))
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 
 
-def free_memory(device: torch.device) -> float:
-    """Return the number of free bytes on the device."""
+def free_device_memory(device: torch.device) -> float:
+    """Return the number of free bytes in the memory of the device, to decide if the data set fits there."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:

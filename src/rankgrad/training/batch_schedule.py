@@ -28,7 +28,9 @@ class StepLists:
 
 @dataclass(frozen=True)
 class BatchSchedule:
-    """The steps of every epoch. A batch has `batch` lists or, if `documents` is given, at most `documents` documents.
+    """The lists of every training step.
+
+    A batch has `batch` lists or, if `documents` is given, at most `documents` documents.
 
     With `by_length`, the lists of a batch have similar lengths, so that attention over padded lists wastes little time.
     For this, shuffled lists are divided into pools. Each pool is sorted by length and split into batches. Then the

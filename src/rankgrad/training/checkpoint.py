@@ -1,4 +1,4 @@
-"""The state of a training run, and its checkpoint file. A resumed run gives the same result as an uninterrupted run."""
+"""Write and read the checkpoint of a neural run. A resumed run gives the same result as an uninterrupted run."""
 
 import dataclasses
 import json
@@ -28,15 +28,15 @@ _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the 
 
 @dataclass
 class RunState:
-    """The state of a run, except the tensors."""
+    """The state of a neural training run, except the tensors."""
 
     epoch: int = 0  # the current epoch, from 0
     step: int = 0  # number of steps done in this epoch
     loss: float = 0.0  # sum of the losses of the lists in these steps
     lists: int = 0  # number of lists in these steps
     seconds: float = 0.0  # training time so far
-    best: float | None = None
-    best_epoch: int | None = None
+    best: float | None = None  # best metric so far
+    best_epoch: int | None = None  # epoch with the best metric, from 1
     stale: int = 0  # number of epochs since the best epoch
     first: float | None = None  # mean loss of the first step
     plateau: float = 1.0  # factor of the learning rate from the schedule `plateau`
@@ -46,7 +46,9 @@ class RunState:
 
 
 class Checkpoint:
-    """The file `last.safetensors` of a run. It contains weights, optimiser, average, random state and `RunState`."""
+    """The file `last.safetensors` of a neural run.
+
+    It contains the weights, their moving average, the state of the optimiser, the random state and the `RunState`."""
 
     def __init__(
         self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
@@ -88,11 +90,11 @@ class Checkpoint:
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> RunState:
-        """Read the state of the run. It is an error if settings or data differ from those of the run."""
+        """Read the state of the stopped run. It is an error if this run has different settings or different data."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
-            state = _checked(RunState(**self._found[1]["state"]))
+            state = _checked_state(RunState(**self._found[1]["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             self._complain(error)
         self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no identifier
@@ -101,7 +103,7 @@ class Checkpoint:
     def load(
         self, module: nn.Module, optimisers: Mapping[str, Any], average: MovingAverage | None, scaler: Any
     ) -> None:
-        """Restore the tensors from the file that `read` has read."""
+        """Restore the tensors of the checkpoint; `read` must be called first."""
         assert self._found is not None
         try:
             self._restore(*self._found, module, optimisers, average, scaler)
@@ -160,8 +162,8 @@ class Checkpoint:
             bad_value("init_model", must, "None" if self.init_hash is None else "a different model")
 
 
-def _checked(state: RunState) -> RunState:
-    """Check the types of all values, because the file may be damaged."""
+def _checked_state(state: RunState) -> RunState:
+    """Check the types of all values in a checkpoint, because the file may be damaged."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
             continue
@@ -175,7 +177,7 @@ def _checked(state: RunState) -> RunState:
 
 
 def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
-    """Return the identifier that all files of a run contain. Runs with the same input have the same identifier.
+    """Return the identifier of a neural run, which all its files contain. The same input gives the same identifier.
 
     Args:
         settings: settings of the run.
@@ -188,7 +190,7 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
 
 
 def data_fingerprint(data: Dataset) -> dict[str, int]:
-    """Return the sizes and a checksum of the data, to detect a different data set.
+    """Return the sizes and a checksum of the data, to detect that a run is resumed with a different data set.
 
     The checksum includes all offsets and labels, but only a sample of the features.
     """

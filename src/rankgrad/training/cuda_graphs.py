@@ -34,7 +34,8 @@ class GraphStep:
     A batch is copied into buffers that are a little larger than the batch. For the ranker, the surplus rows belong to
     no list. For the loss, the surplus rows are separate lists, whose losses are ignored. For each size of the buffers,
     the step of the first batch is eager, and the step of the second batch is recorded as a graph. This graph is
-    replayed for all later batches. If the loss waits for the device, no step can be recorded, and all steps are eager.
+    replayed for all later batches of this size. If the loss waits for the device, no step can be recorded, and all
+    steps are eager.
     """
 
     def __init__(
@@ -57,9 +58,12 @@ class GraphStep:
         self.parameters = [each for each in module.parameters() if each.requires_grad]
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return the losses of these lists before the step."""
+        """Do one step on a batch of `lists` lists. Return one loss per list.
+
+        These losses are computed before the weights are updated.
+        """
         documents = batch.labels.shape[0]
-        size = rounded(documents), rounded(batch.width) if self.list_aware else 0
+        size = buffer_size(documents), buffer_size(batch.width) if self.list_aware else 0
         buffers = self.buffers.get(size)
         if buffers is None:
             buffers = self.buffers[size] = self._new_buffers(batch, *size)
@@ -141,7 +145,7 @@ class GraphStep:
 
 
 def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
-    """Return the arguments of the objective. For the loss, the surplus rows are additional lists at the end."""
+    """Return the arguments of the objective for a CUDA graph. For the loss, the surplus rows are lists at the end."""
     surplus = buffers.labels.shape[0] - buffers.offsets[-1]
     after = buffers.offsets[-1] + surplus * buffers.parts // buffers.parts.shape[0]
     return (
@@ -154,13 +158,13 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
     )
 
 
-def rounded(count: int) -> int:
-    """Round up to one of a few sizes, so that few graphs are enough for all batches.
+def buffer_size(count: int) -> int:
+    """Round a number of documents up to a size of the graph buffers, so that few graphs are enough for all batches.
 
     There are four sizes from one power of two to the next. The smallest size is 64.
 
     Example:
-        >>> [rounded(count) for count in (3, 65, 80, 100, 7680, 7681)]
+        >>> [buffer_size(count) for count in (3, 65, 80, 100, 7680, 7681)]
         [64, 80, 80, 112, 8192, 8192]
     """
     step = 2 ** max(4, math.floor(math.log2(max(count, 64))) - 2)

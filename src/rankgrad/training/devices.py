@@ -11,8 +11,8 @@ from rankgrad.errors import bad_value
 from rankgrad.training.settings import PRECISIONS, Settings
 
 
-def start(settings: Settings) -> Any:
-    """Return a Fabric object for the device in the settings. Under `torchrun` or SLURM, also connect the processes."""
+def start_fabric(settings: Settings) -> Any:
+    """Return a Fabric object for the device in the settings. With `torchrun` or SLURM, also connect the processes."""
     from lightning_fabric import Fabric
 
     kind, _, number = settings.device.partition(":")

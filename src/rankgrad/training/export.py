@@ -28,7 +28,7 @@ from rankgrad.rankers.custom import CustomFlat, CustomRanker
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # numbers of lists and documents with which the model is traced
-CHECKED = ((1, 1), (7, 2), (4, 33))  # shapes of the inputs of the check; all differ from the traced shape
+CHECKED = ((1, 1), (7, 2), (4, 33))  # (lists, documents) of the inputs of the check; all differ from the traced shape
 
 
 class Exportable(Protocol):
@@ -59,7 +59,9 @@ class Scoring(nn.Module):
 
 
 def export(model: Exportable, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a model to one file, and first check that its scores agree with `Model.score` on inputs of several shapes.
+    """Write a neural model to one file, and first check that the scores of the file agree with `Model.score`.
+
+    The check uses inputs of several shapes.
 
     The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
     document). The number of lists and n must be at least 1. The output is `scores (lists, n)`; the scores of padding
@@ -81,7 +83,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     path = Path(path)
     format = _format(path, format)
     if format == "onnx":
-        need(*_PACKAGES)
+        need_packages(*_PACKAGES)
     model = copy.copy(model)
     model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy, because other threads may use the given ranker
     custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
@@ -151,7 +153,7 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
 
 
 def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
-    """Return the number of knots below each value of a row, as `torch.searchsorted(knots, values)`, by bisection."""
+    """Replace `torch.searchsorted(knots, values)` for ONNX: count the knots below each value of a row, by bisection."""
     known = knots.shape[-1]
     below = torch.zeros_like(values, dtype=torch.int64)
     step = 1 << (known.bit_length() - 1)
@@ -164,7 +166,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Compute log(1 + x) by Kahan's method, which is accurate for a small x. The exporter's own form loses digits."""
+    """Replace `torch.log1p(x)` for ONNX by Kahan's method, because PyTorch's form loses digits if x is small."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
@@ -183,8 +185,8 @@ def _torch(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
     return file.getvalue(), "torch.export", run
 
 
-def need(*packages: str) -> None:
-    """Raise an error if a package is not installed.
+def need_packages(*packages: str) -> None:
+    """Raise an error if a package that an export needs is not installed.
 
     Args:
         packages: names of the packages.
@@ -194,13 +196,13 @@ def need(*packages: str) -> None:
 
 
 def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: Draw) -> float:
-    """Compare the scores of the file with the scores of the model, and return the largest absolute difference.
+    """Compare the scores of an exported file with the scores of its model, and return the largest absolute difference.
 
     If the largest absolute score of an input is above 1, the differences are divided by this score. It is an error if
     the largest difference is above `EXPORT_TOLERANCE`.
 
     Args:
-        run: function that returns the scores of the file.
+        run: function that returns the scores of the exported file.
         score: function that returns the scores of the model.
         draw: function that returns random raw features for the comparison.
     """
@@ -225,7 +227,7 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return raw features that are realistic: after preprocessing, their distribution is approximately normal."""
+    """Return raw features for the check of an exported file; after preprocessing, they are approximately normal."""
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):
             assert step.mean is not None

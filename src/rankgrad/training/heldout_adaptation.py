@@ -32,15 +32,15 @@ class HeldoutSchedule(BatchSchedule):
 
 
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of the training lists and of the held-out lists; see `rankgrad.data.splitting`."""
+    """Return the numbers of the training lists and of the held-out lists for `adapt=heldout`."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
         bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
     return kept, heldout
 
 
-def frozen(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """Freeze the learned parameters of the loss, so that a step of the ranker ignores them. Return them by name."""
+def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
+    """Freeze the parameters of the loss, so that a step of the ranker does not change them. Return them by name."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)
@@ -70,13 +70,16 @@ class HeldoutStep:
         self._heldout: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
-        """Prepare the held-out batches for an epoch with `steps` steps. The first step to run is step `first`."""
+        """Prepare the held-out batches for an epoch with `steps` steps. The epoch begins or resumes at step `first`."""
         order = self.schedule.steps(epoch)
         heldout = [order[number % len(order)] for number in range(first, steps)]
         self._heldout = zip(heldout, self.source.batches(heldout), strict=True)
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return the losses of this process's lists before the step."""
+        """Do one step on a batch of `lists` lists. Return one loss per list of this process.
+
+        These losses are computed before the weights are updated.
+        """
         ranker, loss = self.objective.ranker, self.objective.loss
         before = [weight.detach().clone() for weight in ranker.parameters() if weight.requires_grad]
         values = self.step(batch, lists)

@@ -44,9 +44,10 @@ def heldout_gradient(
     heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
 ) -> dict[str, Tensor]:
-    """Return the derivative of H with respect to each parameter of the loss, through one step of the ranker.
+    """Return the hypergradient: the derivative of H with respect to each parameter of the loss, through one step.
 
-    The ranker is evaluated without dropout. The result also contains frozen parameters.
+    H is the negative NDCG of the held-out batch. The ranker is evaluated without dropout. The result also contains
+    frozen parameters.
 
     Args:
         ranker: ranker with the weights w' after the step.
@@ -74,7 +75,7 @@ def heldout_gradient(
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the derivative of the summed loss with respect to each parameter of the loss, in float64."""
+    """Return the derivative of the loss, summed over the lists, with respect to each of its parameters, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)
@@ -82,7 +83,9 @@ def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Te
 
 
 def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the scores `(documents,)` with the weights `before`, and their derivative in the direction `along`."""
+    """Return the scores with the weights `before`, and the derivative of the scores in the direction `along`.
+
+    Both have the shape `(documents,)`."""
     names = [name for name, weight in ranker.named_parameters() if weight.requires_grad]
     weights = {name: weight.detach().requires_grad_() for name, weight in zip(names, before, strict=True)}
     with sdpa_kernel(SDPBackend.MATH):  # this form of attention can be differentiated twice
@@ -99,11 +102,11 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
 
 
 def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """Return the distance that each weight moves if its gradient is 1, for the current state of the optimiser.
+    """Return the learning rates r of the hypergradient: the distance that each weight moves if its gradient is 1.
 
-    For Adam and similar optimisers, this is the learning rate divided by the root of the second moment. For SGD, it is
-    the learning rate. Momentum distributes the effect of a gradient over many steps; this function counts the whole
-    effect.
+    The distance depends on the state of the optimiser. For Adam and similar optimisers, it is the learning rate divided
+    by the root of the second moment. For SGD, it is the learning rate. Momentum distributes the effect of a gradient
+    over many steps; this function counts the whole effect.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -1,4 +1,4 @@
-"""Log a run with a progress bar on a terminal, one line of JSON per epoch, and experiment trackers by name."""
+"""Log a run: progress on standard error, one line of JSON per epoch in a file, and experiment trackers by name."""
 
 import json
 import sys
@@ -85,15 +85,18 @@ class MetricTracker:
 
 
 class ProgressBar:
-    """A progress bar on standard error, by default only on a terminal.
+    """The progress of a run on standard error: a bar on a terminal, otherwise one line per epoch or tree.
 
-    The bar shows the number of epochs or trees, the loss and the metric.
+    By default (`show` is None), the bar is shown on a terminal, and nothing is printed elsewhere. True also prints the
+    lines. False shows nothing. The bar shows the number of epochs or trees, the loss and the metric.
     """
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit
         self._bar: Any = None
-        if sys.stderr.isatty() if show is None else show:
+        terminal = sys.stderr.isatty() and sys.stdout.isatty()
+        self._lines = bool(show) and not terminal
+        if terminal and show is not False:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -102,8 +105,17 @@ class ProgressBar:
             self._task = self._bar.add_task("training", total=float(epochs))
             self._bar.start()
 
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """Print one line for a row of the history, if there is no bar: the epoch, the loss, the metric, the seconds."""
+        if self._lines:
+            hidden = (self.unit, "lr", "seconds", "judge_seconds")
+            numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
+            values = "".join(f"  {name} {value:.4f}" for name, value in numbers.items() if name not in hidden)
+            seconds = row.get("seconds", 0.0) + row.get("judge_seconds", 0.0)
+            print(f"{self.unit} {row[self.unit]}/{self.epochs}{values}  {seconds:.1f} s", file=sys.stderr, flush=True)
+
     def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
-        """Show the time in epochs, the mean loss of this epoch, the best metric so far, and the loss parameters."""
+        """Show the time in epochs or trees, the mean loss of this epoch, the best metric, and the loss parameters."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())

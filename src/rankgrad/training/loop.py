@@ -1,4 +1,4 @@
-"""The training loop. Lightning Fabric handles devices, precision and several processes; this module does the rest."""
+"""Train a neural ranker, epoch by epoch. Lightning Fabric handles devices, precision and several processes."""
 
 import os
 import time
@@ -24,15 +24,15 @@ from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
 from rankgrad.training.cuda_graphs import GraphStep
-from rankgrad.training.devices import start
-from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, frozen, split_held_out
+from rankgrad.training.devices import start_fabric
+from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
 from rankgrad.training.loggers import JsonLines, MetricTracker, ProgressBar
 from rankgrad.training.model import Model
 from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
 from rankgrad.training.optimisers import MovingAverage, make_optimiser, plateau, schedule, set_rate
 from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
-from rankgrad.training.warm_start import begin_from, fingerprint_of
+from rankgrad.training.warm_start import init_model_hash, warm_start
 
 _DIVERGED = 1e4  # a loss above this multiple of the first step's loss causes a warning
 
@@ -49,7 +49,7 @@ def train(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
 ) -> Model:
-    """Train a ranker, and return the model of the epoch with the best metric on the validation lists.
+    """Train a neural ranker, and return the model of the epoch with the best metric on the validation lists.
 
     Without validation lists, return the model of the last epoch.
 
@@ -57,13 +57,13 @@ def train(
         settings: settings of the run.
         data: training lists.
         validation: validation lists, which choose the best epoch and may stop the run early.
-        out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        weights: document weights `(documents,)`, for losses that take them.
-        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        weights: document weights `(documents,)`, for losses that take them; None for the weights of `data`.
+        progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
-            return value ends the training after this epoch; a run with `resume` can continue it. With several
-            processes, only the first process calls the functions.
+            return value ends the training after this epoch; a later call with `resume=True` can continue the training.
+            With several processes, only the first process calls the functions.
         init_model: trained model. Training starts from the weights and the preprocessing of this model. If the loss is
             the same, training also starts from the parameters of the model's loss.
 
@@ -81,7 +81,7 @@ def train(
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
         bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
-    fabric = start(settings)
+    fabric = start_fabric(settings)
     with ExitStack() as stack:
         if folder is not None and fabric.global_rank == 0:  # only this process writes
             stack.enter_context(locked(folder, again=True))
@@ -119,7 +119,7 @@ class _TrainingRun:
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.first, self.callbacks, self.stopped = rank == 0, callbacks, False
         self.state = RunState()
-        init_hash = None if init_model is None else fingerprint_of(init_model)
+        init_hash = None if init_model is None else init_model_hash(init_model)
         self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, init_hash)
         self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
         if self.checkpoint is not None and self.resumed:
@@ -130,9 +130,9 @@ class _TrainingRun:
         if init_model is None:
             self.steps = Preprocessing.parse(settings.preprocess).fit(data)
         else:
-            self.steps = begin_from(init_model, settings, self.ranker, self.loss)
+            self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
-        adapted = frozen(self.loss) if self.loss.adapt == "heldout" else {}
+        adapted = freeze_loss(self.loss) if self.loss.adapt == "heldout" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
@@ -158,7 +158,11 @@ class _TrainingRun:
             world,
         )
         self.source = batch_source(
-            data, self.steps, device, data_on=settings.data_on, weights=checked_weights(weights, data, self.loss)
+            data,
+            self.steps,
+            device,
+            data_on=settings.data_on,
+            weights=checked_weights(data.weights if weights is None else weights, data, self.loss),
         )
         self.optimisers = {"optimiser": self.optimiser.optimizer}
         self.step = self._heldout_step(adapted) if adapted else self._stepper()
@@ -170,6 +174,7 @@ class _TrainingRun:
         self.loss_check = FiniteLossCheck(device)
         self.kept: dict[str, Tensor] | None = None  # weights of the best epoch
         self.model = Model(self.ranker, self.steps, settings.to_json(), run=run_id(settings, data, init_hash))
+        self.model.feature_names = data.feature_names
         self.metric = self.model.settings["metric"]  # metric as text
         self._begin()
         self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)
@@ -260,6 +265,7 @@ class _TrainingRun:
         state.seconds = before + time.perf_counter() - began
         for log in self.logs:
             log.epoch(row)
+        self.bar.epoch(row)
         self._save()
         self._call_back(row)
 
@@ -271,7 +277,7 @@ class _TrainingRun:
         self.stopped = bool(self.fabric.broadcast(any(answers)))
 
     def _check_losses(self, steps: list[StepLists]) -> None:
-        """Add up the losses since the last check, over all processes. It is an error if a loss is not finite."""
+        """Add the losses of all processes since the last check to the state. It is an error if a loss is not finite."""
         total, bad = self.loss_check.take()
         if self.fabric.world_size > 1:
             total = float(
@@ -340,7 +346,7 @@ class _TrainingRun:
             self.average.swap()
 
     def _describe(self) -> None:
-        """Store the metrics and the parameters of the loss in the model."""
+        """Store the metrics of the best epoch, and the parameters of the loss in this epoch, in the model."""
         state = self.state
         self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:

@@ -16,7 +16,7 @@ from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value
-from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.rankers.custom import CustomRanker, as_ranker
 from rankgrad.rankers.scorer import whole_number
@@ -56,7 +56,7 @@ class Model(TrainedModel):
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
-        """Move the model to a device, and return it.
+        """Move the model to a device, and return the model.
 
         Args:
             device: device of PyTorch.
@@ -76,7 +76,7 @@ class Model(TrainedModel):
         offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
         scores = np.empty(len(features), dtype=np.float32)
         with torch.inference_mode():
-            for first, last in chunks(offsets):
+            for first, last in list_ranges(offsets):
                 rows = slice(offsets[first], offsets[last])
                 part = offsets[first : last + 1] - offsets[first]
                 ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), part)).to(self.device)
@@ -117,7 +117,7 @@ class Model(TrainedModel):
         write_tensors(folder / PREPROCESSING, tensors, self._run)
         ranker, settings = self.ranker.config, self.settings
         about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._run}
-        write_config(folder, None, about)
+        write_config(folder, None, about, self.feature_names)
 
     def save_weights(self, folder: Path) -> None:
         """Write the weights and the metrics, which change during training.
@@ -136,10 +136,10 @@ class Model(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu", model: Any = None) -> "Model":
-        """Read a folder that `save` or a training run wrote. No content of the folder is run, imported or unpickled.
+        """Read a neural model from its folder. No content of the folder is run, imported or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder that `save` or a training run wrote.
             device: device of the weights.
             model: custom network, which is copied, or a function that makes a custom network. It must be given if the
                 folder contains the weights of a custom network, and only then.
@@ -147,7 +147,7 @@ class Model(TrainedModel):
         folder = Path(folder)
         config = read_config(folder)
         _check_custom(folder, config.get("ranker"), model)
-        for name, missing in ((WEIGHTS, "its training stopped before the end of the first epoch"), (PREPROCESSING, "")):
+        for name, missing in ((WEIGHTS, "the training stopped before the end of the first epoch"), (PREPROCESSING, "")):
             if not (folder / name).is_file():
                 bad_value(str(folder), f"contain {name}", f"no such file{missing and f': {missing}'}")
         arrays, of_arrays = read_tensors(folder / PREPROCESSING)
@@ -171,7 +171,9 @@ class Model(TrainedModel):
             got = f"the error {str(error).strip()}"
             raise ValueError(f"{folder} must be a model whose files match each other; got {got}") from error
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
-        return cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
+        loaded = cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
+        loaded.feature_names = feature_names_of(folder, loaded.features)
+        return loaded
 
 
 def _check_custom(folder: Path, config: Any, model: Any) -> None:
@@ -216,8 +218,10 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
             bad_value(f"{WEIGHTS} for {config.get('model')}", must, got)
 
 
-def chunks(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists as (first, end). A range has at most `rows` documents, or it is one longer list."""
+def list_ranges(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
+    """Yield ranges of lists that a model scores together, as (first, end). A range has at most `rows` documents.
+
+    A list with more documents is a range alone."""
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

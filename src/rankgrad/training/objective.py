@@ -54,7 +54,10 @@ class EagerStep:
         self.fabric, self.module, self.optimiser, self.clip, self.average = fabric, module, optimiser, clip, average
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists, and return the losses of this process's lists before the step."""
+        """Do one step on a batch of `lists` lists. Return one loss per list of this process.
+
+        These losses are computed before the weights are updated.
+        """
         self.optimiser.zero_grad(set_to_none=True)
         values = self.module(*batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
@@ -68,7 +71,7 @@ class EagerStep:
 
 
 class FiniteLossCheck:
-    """Check that losses are finite, and add them up. On a GPU, this is done only every 64 steps."""
+    """Check that the losses of training steps are finite, and add them up. On a GPU, do this only every 64 steps."""
 
     def __init__(self, device: torch.device) -> None:
         self.every = 1 if device.type == "cpu" else 64
@@ -99,7 +102,7 @@ class FiniteLossCheck:
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:
-    """Return the weights as a tensor `(documents,)`, or None. It is an error if the loss cannot use weights."""
+    """Check the document weights of a training run for its loss. Return them as a tensor `(documents,)`, or None."""
     if weights is None:
         return None
     if not loss.takes_weights:

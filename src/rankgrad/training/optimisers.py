@@ -86,7 +86,7 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Check the spec of a schedule. Return the name and all options of the schedule, including default options."""
+    """Check the spec of a learning rate schedule. Return its name and all its options, including default options."""
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
@@ -101,7 +101,9 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
 
 
 def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """Return a function of the time in epochs and the plateau factor that computes the factor of the learning rate.
+    """Return a learning rate schedule: a function that computes a factor of the learning rate.
+
+    The arguments of the function are the time in epochs and the plateau factor.
 
     Example:
         >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
@@ -123,7 +125,7 @@ def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], 
 
 
 def plateau(text: str, factor: float, stale: int) -> float:
-    """Return the new plateau factor after `stale` consecutive epochs without a better metric."""
+    """Return the new plateau factor of the learning rate after `stale` consecutive epochs without a better metric."""
     name, options = check_schedule(text)
     if name != "plateau" or stale == 0 or stale % (int(options["patience"]) + 1):
         return factor
@@ -131,7 +133,7 @@ def plateau(text: str, factor: float, stale: int) -> float:
 
 
 class MovingAverage:
-    """An exponential moving average of tensors; `swap` exchanges the average and the tensors."""
+    """An exponential moving average of weights (setting `ema`); `swap` exchanges the average and the weights."""
 
     def __init__(self, tensors: Iterable[Tensor], decay: float) -> None:
         # Layers may share a weight, which must be averaged only once.
@@ -141,13 +143,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move the average one step towards the current tensors."""
+        """Move the average one step towards the current weights."""
         if self.live:
             torch._foreach_lerp_(self.mean, self.live, 1.0 - self.decay)
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the average and the tensors; a second call restores both."""
+        """Exchange the average and the weights; a second call restores both."""
         for mean, live in zip(self.mean, self.live, strict=True):
             kept = live.clone()
             live.copy_(mean)
@@ -155,7 +157,7 @@ class MovingAverage:
 
 
 def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the state of the optimiser as tensors with names of the form `group.parameter.kind`."""
+    """Yield the state of an optimiser as named tensors, for a checkpoint; a name is `group.parameter.kind`."""
     for number, parameter in _numbered(optimiser):
         for kind, value in optimiser.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -163,12 +165,12 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tenso
 
 
 def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state of the optimiser from the tensors that `state_tensors` yields."""
+    """Restore the state of an optimiser from the tensors that `state_tensors` yields."""
     known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
         prefix = f"{number}."
         stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        # Counters are on the CPU, unless the step is part of a CUDA graph.
+        # Step counters are on the CPU, unless the step is part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
         known |= {frozenset(stored)} if stored else set()
         if len(known) > 1 or any(value.dim() and value.shape != parameter.shape for value in stored.values()):

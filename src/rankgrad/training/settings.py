@@ -1,4 +1,4 @@
-"""The settings of a training run. The names are the same in Python, on the command line and in recipes."""
+"""The settings of a neural training run. The names are the same in Python, on the command line and in recipes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
-from rankgrad.rankers.custom import check_model, model_text
+from rankgrad.rankers.custom import check_ranker, ranker_text
 from rankgrad.spec import known_options
 from rankgrad.training.optimisers import check_optimiser, check_schedule
 
@@ -23,7 +23,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run. A spec is text of the form `name[@k][:key=value,...]`.
+    """All settings of a neural training run. A spec is text of the form `name[@k][:key=value,...]`.
 
     `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
     `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training uses copies of these objects and
@@ -46,8 +46,8 @@ class Settings:
     list_size: int | None = None  # maximum length of training lists; longer lists are truncated at random in each epoch
     optimiser: str = "adam"  # spec of the optimiser
     lr: float = 1e-3  # learning rate
-    weight_decay: float = 0.0  # weight decay of the ranker; the parameters of a loss have none
-    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the same as lr
+    weight_decay: float = 0.0  # weight decay of the ranker; it does not apply to parameters of a loss
+    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the value of lr
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = None  # maximum norm of the gradient; None: no limit
@@ -80,7 +80,7 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; an object is described as `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
-        described = {"model": model_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
+        described = {"model": ranker_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         return {**values, **described, "trackers": list(self.trackers or ())}
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Settings:
             raise SettingsError("\n".join(problems))
 
     def _checks(self) -> Iterable[Callable[[], Any]]:
-        yield lambda: check_model(self.model)
+        yield lambda: check_ranker(self.model)
         yield lambda: as_loss(self.loss)
         yield lambda: Preprocessing.parse(_text("preprocess", self.preprocess))
         yield lambda: check_optimiser(self.optimiser)

@@ -1,4 +1,4 @@
-"""Compute the metric on the validation lists after every epoch."""
+"""Compute the metric of a neural ranker on the validation lists after every epoch."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from rankgrad.data import Dataset, Preprocessing
 from rankgrad.metrics.custom import as_metric
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
-from rankgrad.training.model import chunks
+from rankgrad.training.model import list_ranges
 
 # Number of documents that are scored together. A large number needs few kernel launches. There is little padding,
 # because lists are sorted by length.
@@ -40,7 +40,7 @@ class Validator:
         rows = np.arange(offsets[-1]) + np.repeat(data.offsets[:-1][lists] - offsets[:-1], lengths)
         self.source = batch_source(data, preprocessing, device, data_on=data_on, weights=None)
         self.steps = []
-        for first, last in chunks(offsets, _ROWS):
+        for first, last in list_ranges(offsets, _ROWS):
             part = offsets[first : last + 1] - offsets[first]
             self.steps.append(StepLists(lists[first:last], rows[offsets[first] : offsets[last]], part, last - first))
 
@@ -56,7 +56,9 @@ class Validator:
         for batch in self.source.batches(self.steps):
             scores = ranker(batch.features, batch.offsets, width=batch.width)
             broken = scores.isnan()
-            ranked = torch.where(broken, 0.0, scores)  # NaN scores stop the run later; the metric must not warn here
+            ranked = torch.where(
+                broken, 0.0, scores
+            )  # the caller stops the run because of NaN scores; the metric must not also warn
             values = self.metric.measure(ranked, batch.labels, offsets=batch.offsets, reduction="none").double()
             counted = ~values.isnan()  # the metric is NaN for a list that it skips
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
@@ -64,7 +66,7 @@ class Validator:
         return found
 
     def value(self, sums: Tensor) -> float:
-        """Return the mean of the metric, or NaN if the metric skips all lists."""
+        """Return the mean of the metric over the lists, from `sums`; NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 

@@ -12,11 +12,11 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.training.model import Model
 from rankgrad.training.settings import Settings
 
-_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that do not change its scores
+_ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an effect only during training
 
 
-def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Copy the weights of a model into a new ranker and a new loss. Return a copy of the model's fitted preprocessing.
+def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
+    """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of the model's preprocessing.
 
     Args:
         model: model to start from.
@@ -39,8 +39,10 @@ def begin_from(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
     return copy.deepcopy(model.steps)
 
 
-def fingerprint_of(model: Model) -> str:
-    """Return a hash of the weights, the preprocessing and the parameters of the loss of a model.
+def init_model_hash(model: Model) -> str:
+    """Return a hash of `init_model`, from which a run starts.
+
+    The hash depends on the weights, the preprocessing and the parameters of the loss.
 
     Args:
         model: model on any device.

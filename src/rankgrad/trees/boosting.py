@@ -31,7 +31,7 @@ from rankgrad.trees.frameworks import FRAMEWORK_CLASSES, BoostingTask, GrownTree
 from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import in_segments, seed_of
-from rankgrad.trees.validation import TreeValidator, measured
+from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
@@ -39,7 +39,7 @@ PREFIX = "native:"
 
 
 class TreeSpec(NamedTuple):
-    """The settings of a training run."""
+    """The checked settings with which boosted trees are trained."""
 
     framework: str
     loss: Any  # a spec, `native:NAME` for an objective of the framework, or an object (see `as_loss`)
@@ -61,7 +61,7 @@ class TreeSpec(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings as JSON values; loss and metric are text."""
-        return {**self._asdict(), "loss": loss_text(self.loss), "metric": measured(self.metric)[0]}
+        return {**self._asdict(), "loss": loss_text(self.loss), "metric": validation_metric(self.metric)[0]}
 
 
 def boost(
@@ -76,16 +76,17 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: TreeModel | None = None,
 ) -> TreeModel:
-    """Train trees, and return the model. If validation lists are given, keep the number of trees with the best metric.
+    """Train boosted trees, and return the model. With validation lists, keep the number of trees with the best metric.
 
     Args:
         spec: settings of the run.
         data: training lists.
         validation: validation lists, which choose the number of trees and may stop the run early.
-        weights: document weights `(documents,)`. A native objective of XGBoost uses the mean weight of each list.
-        out: folder of the model, checkpoints and `log.jsonl`, which the run locks; with None, nothing is written.
+        weights: document weights `(documents,)`; None for the weights of `data`. A native objective of XGBoost uses the
+            mean weight of each list.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        progress: True to show a progress bar; with None, it is shown only on a terminal.
+        progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
         init_model: model of the same framework, to which the run adds `spec.trees` trees.
@@ -95,7 +96,7 @@ def boost(
         bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
     if init_model is not None:
         _check_init(init_model, spec, data)
-    metric = None if validation is None else measured(spec.metric)[0]
+    metric = None if validation is None else validation_metric(spec.metric)[0]
     check_training_labels(data, loss_text(spec.loss), metric)
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in functions:
@@ -110,7 +111,7 @@ def boost(
         checkpoint = None if folder is None else run.checkpoint(folder)
         if folder is not None:
             run.log = JsonLines(folder)
-        bar = ProgressBar(spec.trees, measured(spec.metric)[0], progress, "tree")
+        bar = ProgressBar(spec.trees, validation_metric(spec.metric)[0], progress, "tree")
         stack.callback(bar.close)
         model = run.go(checkpoint, resume, bar, functions)
         if folder is not None:
@@ -119,7 +120,7 @@ def boost(
 
 
 def check_tree_loss(spec: TreeSpec) -> None:
-    """Check the loss: a spec must be valid, and a native objective must exist in the framework.
+    """Check the loss of boosted trees: a spec must be valid, and a native objective must exist in the framework.
 
     Args:
         spec: settings of the run.
@@ -134,11 +135,12 @@ def check_tree_loss(spec: TreeSpec) -> None:
 
 
 class _BoostingRun:
-    """One training run."""
+    """One training run of boosted trees."""
 
     def __init__(
         self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
     ) -> None:
+        weights = data.weights if weights is None else weights
         self.spec, self.data, self.weights = spec, data, weights
         self.objective = None if spec.native is not None else _objective(spec, weights)
         self.validator = None if validation is None else TreeValidator(validation, spec.metric)
@@ -189,6 +191,7 @@ class _BoostingRun:
                 clock = self._log_tree(clock)
                 best = None if self.validator is None else self.validator.values[self.validator.best - 1]
                 bar.at(len(self.history), None, best, self.learned())
+                bar.epoch(self.history[-1])
                 answers = [bool(callback(dict(self.history[-1]))) for callback in callbacks]
                 ended = any(answers) or self._stale()
             self.grown = self.framework.end()
@@ -202,7 +205,7 @@ class _BoostingRun:
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 
     def _restore(self, checkpoint: TreeCheckpoint, resume: bool) -> None:
-        """Restore the end of the last complete segment, or write the first checkpoint of a new run."""
+        """Restore the state at the end of the last complete segment. If the run is new, write the first checkpoint."""
         if resume and checkpoint.path.exists():
             self.grown, self.history = checkpoint.load(self.objective)
             if self.validator is not None:
@@ -235,7 +238,7 @@ class _BoostingRun:
         return now
 
     def _stale(self) -> bool:
-        """Return True if the metric has not improved for `patience` trees."""
+        """Return True if the last `patience` trees have not improved the metric."""
         patience, validator = self.spec.patience, self.validator
         return patience is not None and validator is not None and len(validator.values) - validator.best >= patience
 
@@ -248,9 +251,11 @@ class _BoostingRun:
         if kept and (scalars := self.learned()):
             metrics["loss"] = {name: self.history[kept - 1][name] for name in scalars}
         booster = self.framework.booster(self.grown, self.before + kept)
-        return TreeModel(
+        model = TreeModel(
             booster, spec.framework, self.data.features.shape[1], spec.to_json(), metrics, list(self.history)
         )
+        model.feature_names = self.data.feature_names
+        return model
 
 
 def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
@@ -277,9 +282,13 @@ def _check_init(model: Any, spec: TreeSpec, data: Dataset) -> None:
     if model.framework != spec.framework:
         bad_value("init_model", f"contain trees of {spec.framework}", f"trees of {model.framework}")
     if model.features != data.features.shape[1]:
-        bad_value("init_model", f"have {data.features.shape[1]} features, the number of the lists", model.features)
+        bad_value(
+            "init_model", f"have {data.features.shape[1]} features, the number of features in the lists", model.features
+        )
     dropping = spec.framework == "xgboost" and (
         spec.params.get("booster") == "dart" or b'"weight_drop"' in model.content()
     )
     if model.averages or dropping:
-        bad_value("init_model", "have no trees of rf or dart, and the new run must grow none", "trees of rf or dart")
+        bad_value(
+            "init_model", "have no trees of rf or dart, and the new run must not grow such trees", "trees of rf or dart"
+        )

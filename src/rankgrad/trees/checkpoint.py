@@ -1,4 +1,4 @@
-"""Write and read the checkpoint of a run of boosted trees. It contains all values on which the next segment depends."""
+"""Write and read checkpoints of boosted trees. They contain all values on which the next segment depends."""
 
 import zlib
 from pathlib import Path
@@ -24,13 +24,13 @@ FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
-    """The file `last.safetensors` of a run. It contains trees, scores, history and parameters of the loss."""
+    """The file `last.safetensors` of boosted trees. It contains trees, scores, history and parameters of the loss."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
     def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
-        """Write the state of the run at the end of a segment. The file is written atomically.
+        """Write the checkpoint at the end of a segment. The file is written atomically.
 
         Args:
             grown: trees so far, and the scores of these trees.
@@ -44,7 +44,7 @@ class TreeCheckpoint:
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
     def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read the state of the run. It is an error if settings or data differ from those of the run.
+        """Read the state of the stopped run. It is an error if this run has different settings or different data.
 
         Args:
             objective: objective that receives the learned parameters of its loss.
@@ -94,7 +94,7 @@ class TreeCheckpoint:
         return list(rows)
 
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
-        """Return the scores, and first check their dtype and shape. If there are trees, each document has a score."""
+        """Check the scores, and return them as arrays. If there are trees, each document must have a score."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
         dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
@@ -122,7 +122,7 @@ class TreeCheckpoint:
 def facts_of(
     data: Dataset, validation: Dataset | None, weights: NDArray[Any] | None, init_model: bytes, segment: int
 ) -> dict[str, Any]:
-    """Return the facts that must be the same when a run is resumed. The settings are not included.
+    """Return the facts, except settings, that must be the same when a run of boosted trees is resumed.
 
     Args:
         data: training lists.

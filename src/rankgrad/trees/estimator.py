@@ -19,7 +19,7 @@ from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
 from rankgrad.trees.parameters import check_params, own_names
-from rankgrad.trees.validation import measured
+from rankgrad.trees.validation import validation_metric
 
 # Names of settings whose values mean something else in other libraries.
 _OTHER_NAMES = {"epochs": "trees", "eval_metric": "metric", "objective": "loss"}
@@ -49,14 +49,14 @@ class TreeRanker(RowRanker):
         patience: number of trees without a better `metric` on the validation lists after which training stops. With
             None, training never stops early.
         metric: spec, metric object, or function of the scores and labels of one list.
-        seed: random seed of sampling and of the hold-out.
+        seed: random seed of the sampling and of the choice of held-out lists.
         holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
         threads: number of threads; with None, the number of threads that PyTorch uses.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
             The frameworks' names `n_estimators`, `num_boost_round`, `early_stopping_rounds`, `random_state` and
             `n_jobs` are accepted for `trees`, `patience`, `seed` and `threads`.
 
-    After `fit`: `model_`, `history_` (one row per tree), `best_trees_`, `n_features_in_`.
+    `fit` sets `model_`, `history_` (one row per tree), `best_trees_` and `n_features_in_`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ class TreeRanker(RowRanker):
         return {**super().get_params(deep), **self._params}
 
     def set_params(self, **params: Any) -> "TreeRanker":
-        """Change settings, and return the ranker.
+        """Change settings, and return the estimator.
 
         Args:
             params: settings of `TreeRanker`, their aliases, or parameters of the framework, by name.
@@ -134,7 +134,7 @@ class TreeRanker(RowRanker):
         init_model: "TreeRanker | TreeModel | None" = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
-        """Train on labelled lists.
+        """Train boosted trees on labelled lists.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
@@ -206,7 +206,7 @@ class TreeRanker(RowRanker):
             bad_value("seed", "be a whole number", repr(self.seed))
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
-        measured(self.metric)
+        validation_metric(self.metric)
         threads = torch.get_num_threads() if self.threads is None else self.threads
         given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
         spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
@@ -219,5 +219,5 @@ SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name !=
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert a NumPy number to a Python number, which can be written as JSON. A random search gives NumPy numbers."""
+    """Convert NumPy numbers, which a random search gives, to Python numbers, which can be written as JSON."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import write_bytes
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Run, compare_outputs, need
+from rankgrad.training.export import CHECKED, Run, compare_outputs, need_packages
 from rankgrad.trees.tree_arrays import Forest, read_splits
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     format = _format(model, path, format)
     content = model.content()
     if format == "onnx":
-        need("onnx", "onnxruntime")
+        need_packages("onnx", "onnxruntime")
         forest = read_splits(content, model.framework)
         content, engine, run = _onnx(forest, model.features)
         thresholds = _thresholds(forest, model.features)
@@ -144,9 +144,9 @@ def _attributes(forest: Forest) -> dict[str, Any]:
 
 
 def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
-    """Return the value, 0 or NaN, that replaces values close to 0 in each feature, `(features,)`.
+    """Return, for each feature, the value (0 or NaN) that replaces values close to 0 in the ONNX file, `(features,)`.
 
-    Return None if no values must be replaced.
+    Return None if no value must be replaced.
     """
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
@@ -158,7 +158,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
         must = "treat 0 in the same way in all splits of a feature for an export to ONNX"
         bad_value(
             "model",
-            f"{must} (model.txt in its folder has all splits)",
+            f"{must} (model.txt in the folder of the model has all splits)",
             "splits of one feature that treat 0 differently",
         )
     return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None
@@ -174,7 +174,7 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
 def _rows(
     thresholds: list[NDArray[np.float32]], shape: tuple[int, int], rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return features for a thorough check.
+    """Return features for the check of an exported file of trees.
 
     The values are thresholds, the float32 numbers next to thresholds, zeros, NaN and random numbers.
     """

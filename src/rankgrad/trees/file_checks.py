@@ -12,7 +12,7 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def check_integer(name: str, text: Any, low: int, high: int) -> int:
-    """Return the whole number in a text. It is an error if the number is not from `low` to `high`."""
+    """Return the whole number in a text of a model file. It is an error if the number is not from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
         bad_value(name, must, repr(text)[:40])
@@ -20,15 +20,15 @@ def check_integer(name: str, text: Any, low: int, high: int) -> int:
 
 
 def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
-    """Check that all values are from `low` to `high`."""
+    """Check that all values of an array in a model file are from `low` to `high`."""
     outside = values[(values < low) | (values > high)]
     if len(outside):
         must = f"be {low}" if low == high else f"be from {low} to {high}" if low < high else "be empty"
         bad_value(name, must, outside[0])
 
 
-def walk(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Follow the children from node 0. Return 1 for each node that is reached, otherwise 0, `(nodes,)`.
+def reached_nodes(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Follow the children of a tree in a model file from node 0. Return 1 for a reached node, otherwise 0, `(nodes,)`.
 
     It is an error if a node is reached twice.
 

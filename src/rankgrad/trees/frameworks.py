@@ -7,15 +7,18 @@ end, the trees of all segments are joined into one model.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
 from rankgrad.trees.joined_models import join_lightgbm, join_xgboost
-from rankgrad.trees.model import TreeModel, framework
 from rankgrad.trees.parameters import aliases, seed_of, seeded
+
+if TYPE_CHECKING:
+    from rankgrad.trees.model import TreeModel
 
 Weights = NDArray[np.float32] | None
 # A function that returns gradient and Hessian. Its arguments are the scores of all documents and the framework's data
@@ -65,7 +68,7 @@ class Framework(ABC):
             self._start_from(self.lists if name == "train" else self.validation, scores)
         self._make(segment)
 
-    def start(self, init_model: TreeModel | None) -> GrownTrees:
+    def start(self, init_model: "TreeModel | None") -> GrownTrees:
         """Return the trees and scores from which a new run starts.
 
         Args:
@@ -119,12 +122,12 @@ class LightGBM(Framework):
     """The framework LightGBM, whose scores are float64."""
 
     def __init__(self, task: BoostingTask) -> None:
-        self.task, self.lgb = task, framework("lightgbm")
+        self.task, self.lgb = task, import_framework("lightgbm")
         params = {"verbosity": -1, "num_threads": task.threads, "seed": task.seed, **task.params, "metric": "None"}
         params["objective"] = "none" if task.native is None else task.native
         ways = aliases("force_col_wise") | aliases("force_row_wise")
         if not ways & params.keys():
-            # Without this parameter, LightGBM measures if column-wise or row-wise histograms are faster. The two
+            # Without this parameter, LightGBM measures which histograms are faster, column-wise or row-wise. The two
             # methods add numbers in different orders, so the trees could differ between two runs.
             params["force_col_wise"] = True
         self.params = params
@@ -134,7 +137,8 @@ class LightGBM(Framework):
         )
 
     def _dataset(self, data: Dataset, weights: Weights, reference: Any = None) -> Any:
-        options = {"group": sizes(data), "weight": weights, "reference": reference, "params": dict(self.params)}
+        group, params = nonempty_lengths(data), dict(self.params)
+        options = {"group": group, "weight": weights, "reference": reference, "params": params}
         return self.lgb.Dataset(data.features, data.labels, **options)
 
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
@@ -200,7 +204,7 @@ class XGBoost(Framework):
     """The framework XGBoost, whose scores are float32."""
 
     def __init__(self, task: BoostingTask) -> None:
-        self.task, self.xgb = task, framework("xgboost")
+        self.task, self.xgb = task, import_framework("xgboost")
         params = {"nthread": task.threads, "base_score": 0.0, "verbosity": 1, **task.params}
         params["disable_default_eval_metric"] = True
         if task.native is not None:
@@ -215,7 +219,7 @@ class XGBoost(Framework):
 
     def _matrix(self, data: Dataset) -> Any:
         made = self.xgb.DMatrix(data.features, data.labels, nthread=self.task.threads)
-        made.set_group(sizes(data))
+        made.set_group(nonempty_lengths(data))
         return made
 
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
@@ -262,11 +266,23 @@ class XGBoost(Framework):
         return truncated
 
 
+def import_framework(name: str) -> Any:
+    """Import the framework `lightgbm` or `xgboost`. If the package is missing, the error shows how to install it.
+
+    Args:
+        name: name of the framework.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got the error {error})") from error
+
+
 FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
 
 
-def sizes(data: Dataset) -> NDArray[np.int64]:
-    """Return the lengths of the lists without the empty lists, because the frameworks do not accept empty lists.
+def nonempty_lengths(data: Dataset) -> NDArray[np.int64]:
+    """Return the lengths of the lists for LightGBM and XGBoost, which do not accept empty lists.
 
     Args:
         data: lists.

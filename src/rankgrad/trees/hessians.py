@@ -1,22 +1,22 @@
 """Compute second derivatives for boosting, one per document: closed forms, bounds, or a substitute.
 
-| losses | second derivative with respect to the score of a document | quality |
+| losses | second derivative with respect to the score of document i | quality |
 |---|---|---|
-| ranknet, lambdarank, lambdaloss of nDCG | sum of sigma^2 w q (1 - q) over its pairs | exact for constant w |
+| ranknet, lambdarank, lambdaloss of nDCG | sum of sigma^2 w q (1 - q) over the pairs of i | exact for constant w |
 | softmax, listnet, xe_ndcg | T p (1 - p) | exact |
 | mse | 2 w / n | exact |
 | bce | w p (1 - p) / n | exact |
 | poly1_softmax | (T + epsilon) p (1 - p) | positive approximation |
-| listmle, unique_softmax | sum of w p over the softmax terms that include the document | upper bound |
+| listmle, unique_softmax | sum of w p over the softmax terms that include i | upper bound |
 | all others (`hessian="gradient"`) | absolute value of the gradient | positive if the gradient is not 0 |
 
 Here w is the weight of a pair, term or document, n the number of documents of the list, and T the sum of the targets of
-the list. p is the probability of the document: a softmax of the scores, for bce a sigmoid. q is the probability of the
-wrong order of a pair.
+the list. p is the probability of document i: the softmax of the scores of the list, or for bce the sigmoid of its
+score. q is the probability of the wrong order of a pair.
 
-With the last form, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of the gradients,
-divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound:
-1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
+With the form in the last row, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of
+the gradients, divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper
+bound: 1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
 """
 
 import inspect
@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 
 class FlatProblem(NamedTuple):
-    """The lists for which a closed form is computed. No list is empty."""
+    """The lists for which a second derivative is computed. No list is empty."""
 
     scores: Array  # (documents,)
     labels: Array  # (documents,)
@@ -79,7 +79,7 @@ def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    """Return p (1 - p), the form for targets with the sum 1.
+    """Return the second derivative p (1 - p), for targets whose sum is 1.
 
     Return 0 for a list whose gradients are all 0, because all targets of such a list are 0.
     """
@@ -124,7 +124,7 @@ CLOSED: dict[str, Curvature] = {
 
 
 class LossForm(NamedTuple):
-    """Name, options and kernel options of a loss that has a closed form; the name is empty for other losses."""
+    """Name, options and kernel options of a loss with a closed form; the name is empty if there is no closed form."""
 
     name: str = ""
     options: Options = {}  # noqa: RUF012
@@ -132,9 +132,9 @@ class LossForm(NamedTuple):
 
 
 def closed_form(loss: Any) -> LossForm:
-    """Return the form of a loss.
+    """Return the name and the options of a loss whose second derivative has a closed form.
 
-    The loss may be a `TextLoss`, a function of `rankgrad.losses`, or a `functools.partial` of such a function. The form
+    The loss may be a `TextLoss`, a function of `rankgrad.losses`, or a `functools.partial` of such a function. The name
     is empty for other losses, for example for a scaled loss.
     """
     given: Options = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def join_lightgbm(texts: Sequence[str]) -> str:
-    """Join the texts of LightGBM models with the same features. The first model gives header and parameters.
+    """Join the texts of LightGBM models with the same features. Header and parameters are those of the first model.
 
     Args:
         texts: one or more model texts of LightGBM.
@@ -22,7 +22,7 @@ def join_lightgbm(texts: Sequence[str]) -> str:
 
 
 def join_xgboost(contents: Sequence[bytes]) -> bytes:
-    """Join the JSON files of XGBoost models with the same features. The first model gives all values except the trees.
+    """Join the JSON files of XGBoost models with the same features. Only the trees of later models are used.
 
     Args:
         contents: one or more model files of XGBoost with the booster gbtree.

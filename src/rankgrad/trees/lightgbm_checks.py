@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
-from rankgrad.trees.file_checks import check_integer, check_range, walk
+from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
 _HEADER = (
@@ -58,7 +58,7 @@ def check_lightgbm(text: str, features: int) -> None:
 
 
 def _header(lines: list[str], features: int) -> list[int]:
-    """Check the header, and return the sizes of the trees."""
+    """Check the header of a LightGBM file, and return the number of characters of each tree."""
     if lines[0] != "tree":
         bad_value("first line", "be 'tree'", repr(lines[0][:40]))
     values = _values((line for line in lines[1:] if line != "average_output"), _HEADER)
@@ -81,7 +81,7 @@ def _header(lines: list[str], features: int) -> list[int]:
 
 
 def _tree(block: str, place: int, features: int) -> None:
-    """Check one tree."""
+    """Check one tree of a LightGBM file."""
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
         bad_value("tree", f"begin with Tree={place} and have the size given in the header", repr(lines[0][:40]))
@@ -118,7 +118,7 @@ def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) ->
         check_range(name, children, -leaves, leaves - 2)
     # Number the splits first, then the leaves.
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
-    reached = walk(left, right, np.arange(2 * leaves - 1) < leaves - 1)
+    reached = reached_nodes(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
         bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} nodes that are not reached")
 

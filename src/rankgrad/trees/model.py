@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,21 +11,14 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
 KIND = "trees"
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
-
-
-def framework(name: str) -> Any:
-    """Return the package `lightgbm` or `xgboost`. If the package is missing, the error shows how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got the error {error})") from error
 
 
 @dataclass
@@ -131,14 +123,14 @@ class TreeModel(TrainedModel):
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
         # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
-        write_config(folder, KIND, about)
+        write_config(folder, KIND, about, self.feature_names)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
-        """Read a folder that `save` wrote. No content of the folder is run or unpickled.
+        """Read boosted trees from their folder. No content of the folder is run or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder that `save` wrote.
             device: no effect on trees.
         """
         folder = Path(folder)
@@ -160,12 +152,14 @@ class TreeModel(TrainedModel):
         if not isinstance(settings, dict):
             bad_value(f"settings in {folder / CONFIG}", "be a JSON object", repr(settings)[:40])
         booster = _booster(path, content, name, features)
-        return cls(booster, name, features, settings, read_metrics(folder))
+        model = cls(booster, name, features, settings, read_metrics(folder))
+        model.feature_names = feature_names_of(folder, features)
+        return model
 
 
 def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a file, and read the booster from it. Without the check, wrong indices could crash the framework."""
-    package = framework(name)
+    """Check a model file of trees, and read the booster. Without the check, wrong indices could crash the framework."""
+    package = import_framework(name)
     try:
         if name == "lightgbm":
             text = content.decode()

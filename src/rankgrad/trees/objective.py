@@ -22,10 +22,10 @@ HIGHEST = 30  # maximum label y with `smooth`, because 2^y and sums of such valu
 
 
 class TreeObjective:
-    """Objective that computes the derivatives of a loss, summed over the lists as in LightGBM's lambdarank.
+    """Objective that computes derivatives of the sum of a loss over the lists, as LightGBM's lambdarank does.
 
-    If `loss_lr` is given, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. It uses
-    the gradient of the mean over the lists.
+    If `loss_lr` is given, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. Adam
+    uses the gradient of the mean loss over the lists.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class LightGBMObjective(TreeObjective):
 
 
 class XGBoostObjective(TreeObjective):
-    """Objective for `xgboost.train(..., obj=...)`. There is one weight per list, as in XGBoost, or per document."""
+    """Objective for `xgboost.train(..., obj=...)`. There is one weight per list or per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
         """Return the gradient and the diagonal of the Hessian in float32."""

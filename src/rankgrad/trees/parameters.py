@@ -91,7 +91,7 @@ def check_params(params: dict[str, Any], framework: str) -> None:
 
 
 def seed_of(seed: int, segment: int) -> int:
-    """Return the random seed of a segment. The first segment has the seed of the run, as in LightGBM itself.
+    """Return the value of the framework's parameter `seed` for a segment. The first segment has the seed of the run.
 
     Args:
         seed: random seed of the run.
@@ -112,7 +112,7 @@ def seeded(params: dict[str, Any], segment: int) -> dict[str, Any]:
 
 
 def in_segments(params: dict[str, Any], framework: str) -> bool:
-    """Return True if splitting a run into segments does not change its trees.
+    """Return True if the parameters of the framework allow segments: the split into segments does not change the trees.
 
     Args:
         params: parameters of the framework.
@@ -137,9 +137,9 @@ def aliases(name: str) -> set[str]:
 
 
 def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
-    """Return all names of LightGBM's parameters, and a mapping.
+    """Return the names of all parameters of LightGBM, and a mapping.
 
-    The mapping contains the parameters that are settings of `TreeRanker`, with their names in `TreeRanker`.
+    The keys of the mapping are parameters that `TreeRanker` sets. The values are the settings of `TreeRanker`.
     """
     from lightgbm.basic import _ConfigAliases
 
@@ -149,9 +149,9 @@ def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
 
 
 def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """Return all names of XGBoost's parameters, and an empty mapping.
+    """Return the names of all parameters of XGBoost, and an empty mapping.
 
-    The mapping is empty because no parameter is a setting of `TreeRanker` with a different name.
+    The mapping is empty because `TreeRanker.plan` has already rejected the parameters that `TreeRanker` sets.
     """
     import xgboost
 

@@ -1,4 +1,4 @@
-"""Make a `TreeRanker` from settings; the command line and recipes use the same settings."""
+"""Make a `TreeRanker` from the settings of the command line or of a recipe."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.parameters import ALIASES
 
 
-def ranker(settings: Mapping[str, Any]) -> TreeRanker:
-    """Return a ranker with these settings. `model` is the framework, and the others are parameters of `TreeRanker`.
+def tree_ranker(settings: Mapping[str, Any]) -> TreeRanker:
+    """Return a `TreeRanker` with the settings of the command line or of a recipe.
 
     Args:
         settings: settings by name. `model` is a spec such as `"lightgbm"` or `"xgboost:max_depth=3"`. The other
             settings are `loss`, `trees`, `seed` and so on, and parameters of the framework, by the framework's names.
 
     Example:
-        >>> made = ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
+        >>> made = tree_ranker({"model": "lightgbm:num_leaves=15", "loss": "softmax", "trees": 100, "max_bin": 63})
         >>> made.trees, made.get_params()["num_leaves"], made.get_params()["max_bin"]
         (100, 15, 63)
     """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rankgrad.errors import bad_value
 
 _ZERO = 1  # kind of missing values in LightGBM's files: zeros and NaN (0 means none, 2 means NaN)
-_ONNX = "for an export to ONNX (model.txt or model.json in its folder has all"
+_ONNX = "for an export to ONNX (model.txt or model.json in the folder of the model has all"
 
 
 class Tree(NamedTuple):
@@ -34,7 +34,7 @@ class Forest(NamedTuple):
 
 
 def read_splits(content: bytes, framework: str) -> Forest:
-    """Read all trees. It is an error if a split is categorical or a leaf is linear.
+    """Read all trees of a model file as arrays. It is an error if a split is categorical or a leaf is linear.
 
     Args:
         content: content of the model's file.
@@ -73,7 +73,7 @@ def _lightgbm_tree(block: str) -> Tree:
     values = np.array(lines["leaf_value"].split(), dtype=np.float64)
     return Tree(
         feature=splits("split_feature").astype(np.int64),
-        threshold=below(thresholds),
+        threshold=rounded_down(thresholds),
         # If a feature had no missing values in training, LightGBM treats NaN as 0.
         missing_left=np.where(missing == 0, thresholds >= 0, (kinds & 2) > 0),
         zero_missing=missing == _ZERO,
@@ -83,13 +83,13 @@ def _lightgbm_tree(block: str) -> Tree:
     )
 
 
-def below(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return, for each value, the largest float32 number that is not above it.
+def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round thresholds of splits down to float32 numbers.
 
-    A float32 feature is at most the returned number if and only if the feature is at most the value.
+    A float32 feature is at most the rounded threshold if and only if the feature is at most the original threshold.
 
     Args:
-        values: array of any shape.
+        values: thresholds, an array of any shape.
     """
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)

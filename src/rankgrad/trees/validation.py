@@ -1,4 +1,4 @@
-"""Compute the metric of a run of trees on the validation lists after every tree."""
+"""Compute the metric of boosted trees on the validation lists after every tree."""
 
 from typing import Any
 
@@ -9,8 +9,10 @@ from rankgrad.data import Dataset
 from rankgrad.metrics.custom import as_metric, metric_text
 
 
-def measured(metric: Any) -> tuple[str, Any]:
-    """Return the name and the object of a metric. History and settings use this name.
+def validation_metric(metric: Any) -> tuple[str, Any]:
+    """Return the name and the object of the metric by which boosted trees are validated.
+
+    History and settings contain this name.
 
     Args:
         metric: spec, metric object, or function of the scores and labels of one list.
@@ -22,11 +24,11 @@ class TreeValidator:
     """The metric on the validation lists after each tree, and the best number of trees."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:
-        self.data, (self.name, self.metric) = data, measured(metric)
+        self.data, (self.name, self.metric) = data, validation_metric(metric)
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Compute the metric, store its value, and return it.
+        """Compute the metric on the validation lists, store the value, and return the value.
 
         Args:
             scores: scores of the validation lists, `(documents,)`.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.trees.file_checks import check_integer, check_range, walk
+from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
 _NONE = 2**31 - 1  # parent of the root in a file of XGBoost
@@ -127,7 +127,7 @@ def _tree(given: Any, place: int, features: int) -> None:
     for children in (left, right):
         check_range("children", children[inner], 1, nodes - 1)
         check_range("children of a leaf", children[~inner], -1, -1)
-    reached = walk(left, right, inner) == 1
+    reached = reached_nodes(left, right, inner) == 1
     if (~reached).sum() != deleted:
         bad_value("children", f"lead to all nodes except {deleted} deleted nodes", f"{reached.sum()} of {nodes} nodes")
     check_range("split_indices", found["split_indices"][reached], 0, features - 1)
@@ -139,9 +139,10 @@ def _tree(given: Any, place: int, features: int) -> None:
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:
-    """Check the keys of a JSON object, and return the object. If `known` is None, the object may have any keys.
+    """Check the keys of a JSON object in an XGBoost file, and return the object.
 
-    Keys in `maybe` may be missing. If `maybe` is None, all keys may be missing.
+    If `known` is None, the object may have any keys. Keys in `maybe` may be missing. If `maybe` is None, all keys may
+    be missing.
     """
     if not isinstance(value, dict):
         bad_type(name, "be a JSON object", type(value).__name__)

@@ -1,4 +1,4 @@
-"""Count or parse one block of lines with the compiled parser, and collect the results of the parser."""
+"""Count or parse one block of LETOR lines with the compiled parser, and collect the results of the parser."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ _SLOW_CAPACITY = 4096  # number of rows of `slow`, in addition to the rows for o
 
 @dataclass(frozen=True)
 class BlockCounts:
-    """Counts of the first pass, for a block or a whole file."""
+    """Counts of the first pass over LETOR text, for a block or a whole file."""
 
     bytes: int
     lines: int
@@ -67,7 +67,7 @@ class ParsedBlock:
     """Result of the second pass for a block: runs of documents with the same query, and counts."""
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
-    lines: NDArray[np.int64]  # (runs,), number of the line of this row in the file
+    lines: NDArray[np.int64]  # (runs,), line number of this row in the file
     qids: NDArray[Any]  # (runs,), whole numbers if every id equals `str(int(id))`, otherwise text
     documents: int
     missing: int  # number of values that were not finite and were replaced by `fill`
@@ -80,7 +80,7 @@ class ParsedBlock:
 
 
 def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
-    """Count a block in the first pass. Ids above `limit` are ignored; they are an error in the second pass."""
+    """Count a block in the first pass. Feature ids above `limit` are ignored; they are an error in the second pass."""
     from rankgrad.data.letor import parser
 
     tally = np.zeros(parser.COUNTS, dtype=np.int64)
@@ -90,7 +90,7 @@ def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
 
 
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
-    """Parse a block into `target` in the second pass; row 0 of `target` is row `first_row` of the result."""
+    """Parse a block into `target` in the second pass; row 0 of `target` is row `first_row` of the data set."""
     from rankgrad.data.letor import parser
 
     text = np.frombuffer(block.text, dtype=np.uint8)
@@ -128,7 +128,7 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
 
 
 def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers in `slow`; return the number of values that `fill` replaced, and the first bad line."""
+    """Convert the numbers that the parser put in `slow`; return the number of filled values, and the first bad line."""
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
         with np.errstate(over="ignore"):

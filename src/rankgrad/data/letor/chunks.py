@@ -5,10 +5,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.blocks import BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
@@ -16,17 +15,8 @@ from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.passes import LineShape, in_order, threads
 from rankgrad.data.letor.reader import fill_value
 from rankgrad.data.letor.streams import Block, blocks, check_file
+from rankgrad.data.list_chunks import ChunkRows, complete_lists
 from rankgrad.data.query_groups import QueryRuns
-
-
-class ChunkRows(NamedTuple):
-    """Consecutive documents of a file, and the lists whose first documents are among them."""
-
-    features: NDArray[np.float32]  # (documents, f)
-    labels: NDArray[np.float32]  # (documents,)
-    docids: NDArray[np.str_]  # (documents,)
-    starts: NDArray[np.int64]  # (lists,), first document of each list
-    qids: NDArray[Any]  # (lists,)
 
 
 def stream_letor(
@@ -58,21 +48,9 @@ def stream_letor(
     """
     path = Path(path)
     check_file(path)
-    runs, last = QueryRuns(), None  # `last`: query of the last document so far
-    waiting: list[ChunkRows] = []
-    for rows in _blocks(path, features, fill_value(missing), docids, runs, progress):
-        if last == str(rows.qids[0]):
-            waiting.append(rows._replace(starts=rows.starts[1:], qids=rows.qids[1:]))
-        else:
-            waiting.append(rows)
-        last = str(rows.qids[-1])
-        # The last list may continue in the next block; the lists before it are complete.
-        before = sum(len(each.labels) for each in waiting[:-1])
-        if len(waiting[-1].starts) and before + waiting[-1].starts[-1] >= documents:
-            whole, rest = _split(_joined(waiting))
-            waiting = [rest]
-            yield _dataset(whole, path, docids)
-    yield _dataset(_joined(waiting), path, docids)
+    runs = QueryRuns()
+    parts = _blocks(path, features, fill_value(missing), docids, runs, progress)
+    yield from complete_lists(parts, documents, path.name)
     runs.check()
 
 
@@ -105,7 +83,7 @@ def _blocks(
         for block, counted, target, parsed in in_order(pool, parse, blocks(path, on_read)):
             truncated = shape.truncated(path, block, parsed, counted)
             if truncated is None:
-                runs.add(path, parsed)
+                runs.add(path, parsed.rows, parsed.lines, parsed.qids)
             bad = parsed.bad_line or truncated
             if bad is not None:
                 runs.check()  # if a query occurs again before this line, that error is raised first
@@ -115,43 +93,11 @@ def _blocks(
             if counted.documents:
                 width = max(1, counted.docid_width)
                 names = target.docids if counted.docid_width else np.zeros((len(target.labels), 1), np.uint32)
-                yield ChunkRows(
-                    target.features, target.labels, names.reshape(-1).view(f"<U{width}"), parsed.rows, parsed.qids
-                )
+                ids = names.reshape(-1).view(f"<U{width}") if docids else None
+                yield ChunkRows(target.features, target.labels, ids, parsed.rows, parsed.qids)
     if not found:
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")
     if widest < features:
         differs = f"{path} has {widest} features, but the model needs {features}"
         warnings.warn(f"{differs}; the missing features are set to 0", stacklevel=3)
-
-
-def _joined(parts: list[ChunkRows]) -> ChunkRows:
-    if len(parts) == 1:
-        return parts[0]
-    before = np.cumsum([0, *(len(part.labels) for part in parts[:-1])])
-    starts = np.concatenate([part.starts + shift for part, shift in zip(parts, before, strict=True)])
-    qids = [part.qids for part in parts]
-    if any(part.dtype.kind == "U" for part in qids):
-        qids = [part.astype(np.str_) for part in qids]
-    return ChunkRows(
-        np.concatenate([part.features for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-        np.concatenate([part.docids for part in parts]),
-        starts,
-        np.concatenate(qids),
-    )
-
-
-def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """Return all lists except the last, and a copy of the last list; a view would keep all lists in memory."""
-    at = int(rows.starts[-1])
-    features, labels, docids, starts, qids = rows
-    whole = ChunkRows(features[:at], labels[:at], docids[:at], starts[:-1], qids[:-1])
-    first = np.zeros(1, dtype=np.int64)
-    return whole, ChunkRows(features[at:].copy(), labels[at:].copy(), docids[at:].copy(), first, qids[-1:].copy())
-
-
-def _dataset(rows: ChunkRows, path: Path, docids: bool) -> Dataset:
-    offsets = np.append(rows.starts, len(rows.labels)).astype(np.int64)
-    return Dataset(rows.features, rows.labels, offsets, rows.qids, rows.docids if docids else None, path.name)

@@ -9,8 +9,8 @@ rare cases. Python's `float` converts these cases, and numbers with more than 19
 import numpy as np
 from numpy.typing import NDArray
 
-# Range of the exponent q. Values are stored as float32. With a mantissa of up to 19 digits, a value outside this range
-# is 0 or too large.
+# Range of the exponent q. Values are stored as float32. With a mantissa of up to 19 digits, a number
+# with an exponent below this range is 0, and a number with an exponent above it is too large.
 LOWEST, HIGHEST = -69, 39
 
 EXACT_POWERS: NDArray[np.float64] = np.array([float(10**power) for power in range(23)])

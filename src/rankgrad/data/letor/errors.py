@@ -33,7 +33,7 @@ class ParserLimits:
 
 
 def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
-    """Return the problem of a line, and the text that is expected; `line` does not contain the newline.
+    """Return the problem of a line of LETOR text, and the expected text; `line` does not contain the newline.
 
     Example:
         >>> explain(b"2 qid:7 1:0.5 1:0.25", ParserLimits(136, True, False))
@@ -64,7 +64,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
 
 
 def docid(comment: bytes) -> str:
-    """Return the document id in a comment: the value of `docid =` as in LETOR 4.0, otherwise the whole comment.
+    """Return the document id in a comment of a LETOR line: the value of `docid =`, otherwise the whole comment.
 
     Example:
         >>> docid(b"docid = GX000-00-0000000 inc = 1 prob = 0.02"), docid(b" page 7 ")
@@ -133,7 +133,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if feature < last:
         return f"feature {feature} comes after feature {last}", "ids in increasing order"
     if feature > limits.width and limits.stated:
-        return f"feature id {feature} is above features={limits.width}", f"ids from 1 to {limits.width}"
+        return f"feature id {feature} is above the number of features, {limits.width}", f"ids from 1 to {limits.width}"
     if feature > limits.width:
         return (
             f"feature id {feature} is above {limits.width}",
@@ -157,7 +157,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
 
 
 def _kind(token: bytes) -> str:
-    """Return a description of the number in a token, for a message."""
+    """Return a description of the number in a token of LETOR text, for a message."""
     if _NOT_FINITE.fullmatch(token):
         return "not finite"
     if not _NUMBER.fullmatch(token):

@@ -85,7 +85,7 @@ def _nearest_double(mantissa, exponent):
 
 @_inner
 def _word(text, at, word):
-    """Return the position after `word` if the text has `word` at `at` in upper or lower case, otherwise -1."""
+    """Return the position after `word` if LETOR text has it at position `at`, in upper or lower case; otherwise -1."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -95,7 +95,7 @@ def _word(text, at, word):
 
 @_inner
 def _digits(text, at, value):
-    """Append the digits at `at` to `value`, modulo 2**64; return the new value and the end of the digits."""
+    """Append the digits at position `at` to `value`, modulo 2**64; return the new value and the position after them."""
     digit = np.uint64(text[at]) - np.uint64(_ZERO)
     while digit <= np.uint64(9):
         value = value * np.uint64(10) + digit
@@ -106,7 +106,7 @@ def _digits(text, at, value):
 
 @_inner
 def _number(text, at):
-    """Read a number at `at`; return its kind, its value and its end."""
+    """Read the number at position `at` of LETOR text; return its kind, its value and the position after it."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -161,13 +161,13 @@ def _number(text, at):
 
 @_inner
 def _blank(c):
-    """Return True if a byte separates the tokens of a line."""
+    """Return True if a byte separates the tokens of a line of LETOR text."""
     return c == _SPACE or (_TAB <= c <= _RETURN and c != _NEWLINE)
 
 
 @_inner
 def _skip(text, at):
-    """Return the position after the blanks at `at`, or -1 if they contain a carriage return inside the line."""
+    """Return the position after the blanks at position `at`; -1 if there is a carriage return before the line's end."""
     while _blank(text[at]):
         if text[at] == _RETURN and text[at + 1] != _NEWLINE:
             return -1
@@ -182,7 +182,7 @@ def _ends_token(c):
 
 @_inner
 def _character(text, at, stop):
-    """Return the UTF-8 character at `at` and the position after it; if not UTF-8, return -1 and the next position."""
+    """Return the UTF-8 character at position `at` and the next position; -1 and `at + 1` if this is not UTF-8."""
     first = np.int64(text[at])
     if first < 0x80:
         return first, at + 1
@@ -202,7 +202,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """Return start and stop of the id in the comment at `at`, the end of the line, and True if the comment is valid."""
+    """Return start and stop of the document id in a comment, the end of its line, and True if the comment is valid."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -231,8 +231,9 @@ def _docid(text, at):
 
 @_compiled
 def count_lines(text, docids, tally):
-    """Count the lines of a block; find the largest feature id up to `tally[WIDEST]`, and the longest document id.
+    """Count the lines of a block of LETOR text; find the largest feature id and the longest document id.
 
+    Before the call, `tally[WIDEST]` is the limit on feature ids. After the call, it is the largest id up to this limit.
     Feature ids increase within a line, so only the last id of a line is read. `parse_lines` checks this order.
     """
     limit, at = tally[WIDEST], 0
@@ -274,7 +275,7 @@ def count_lines(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """Return 0 for a whole number such as `12`, 1 for other text such as `012`, -1 for an id that is not valid."""
+    """Return 0 for a query id that is a whole number (`12`), 1 for other text (`012`), -1 for an invalid query id."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)
@@ -292,7 +293,7 @@ def _qid_kind(text, start, stop):
 
 @_compiled
 def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
-    """Parse lines from `state[AT]`; return `DONE`, `FULL`, `NO_ROW` or `BAD`.
+    """Parse the lines of LETOR text from position `state[AT]`; return `DONE`, `FULL`, `NO_ROW` or `BAD`.
 
     `starts` has one row per list: row, line, start and stop of the qid in the text. `slow` has one row per number that
     Python converts: row, column (-1 for the label), start and stop in the text, line, start of the line. `FULL` is

@@ -1,8 +1,8 @@
-"""Read each file in two passes, in a few threads, with a bounded number of blocks in memory.
+"""Read each LETOR file in two passes, in a few threads, with a bounded number of blocks in memory.
 
 The first pass counts documents and features, and finds the length of the longest document id. Then the arrays of the
-result are allocated with their exact size, in memory or mapped to a file. The second pass writes to these arrays. So a
-read needs little memory in addition to the result.
+result are allocated with their exact size, in memory or mapped to a file. The second pass writes to these arrays. So
+reading needs little memory in addition to the result.
 """
 
 import os
@@ -16,33 +16,33 @@ from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data.cache import New
 from rankgrad.data.letor.blocks import BadLine, BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
 from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
-from rankgrad.data.letor.summary import ReadSummary
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
-from rankgrad.data.query_groups import QueryRuns, regroup, reorder
+from rankgrad.data.query_groups import QueryRuns, regroup_runs, reorder
+from rankgrad.data.read_summary import ReadSummary
 
-# Largest feature id if the caller does not give `features`. An id with a typo could need terabytes.
+# Maximum feature id if the caller does not give `features`. An id with a typo could need terabytes.
 LARGEST_ID = 1_000_000
 MOST_THREADS = 8  # each thread has one or two blocks in memory
 # A truncated last line is an error if the lines before it have at least this number of values or comments. With fewer,
 # there is only a warning.
 _ENOUGH = 10
 
-New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a read; a cache is used only if it was written with the same options."""
+    """Options for reading LETOR files; a cache is used only if it was written with the same options."""
 
     features: int | None
     regroup: bool
@@ -60,7 +60,7 @@ def read_files(
     progress: Callable[[int, int], object] | None = None,
     hashes: list[Callable[[bytes], object]] | None = None,
 ) -> tuple[dict[str, Any], ReadSummary]:
-    """Read files; return the arrays of a data set and a summary.
+    """Read LETOR files in two passes; return the arrays of a data set and a summary.
 
     `new(name, shape, dtype)` must return an array of zeros. `hashes` has one function per file, which is called once
     with each piece of the file, before decompression.
@@ -109,13 +109,13 @@ def read_files(
 
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an array of zeros; an array that does not fit in memory is an error."""
+    """Return an array of zeros for the second pass; an array that does not fit in memory is an error."""
     check_memory(name, shape, dtype, "or give a folder as cache")
     return np.zeros(shape, dtype)
 
 
 class _Reading:
-    """State of a read: counts and query runs so far."""
+    """State of reading LETOR files: the counts and the query runs so far."""
 
     def __init__(self, options: ReadOptions, pool: Executor) -> None:
         self.options, self.pool = options, pool
@@ -147,7 +147,7 @@ class _Reading:
         for here, (block, parsed) in zip(counted, in_order(self.pool, parse, jobs), strict=False):
             truncated = shape.truncated(path, block, parsed, here)
             if truncated is None:
-                self.runs.add(path, parsed)
+                self.runs.add(path, parsed.rows, parsed.lines, parsed.qids)
             bad = parsed.bad_line or truncated
             if bad is not None:
                 if not self.options.regroup:
@@ -164,14 +164,17 @@ class _Reading:
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
-        """Divide the rows into lists; return the arrays, and the number of runs of documents that were moved."""
+        """Divide the rows of the files into lists; return the arrays, and the number of runs that were moved."""
         starts, qids = self.runs.joined()
-        lengths, moved = np.diff(starts, append=self.row), 0
+        lengths, moved, rows = np.diff(starts, append=self.row), 0, None
         if self.options.regroup:
-            source, lengths, kept = regroup(starts, qids, self.row)
+            source, lengths, kept = regroup_runs(starts, qids, self.row)
             qids, moved = qids[kept], len(qids) - len(kept)
-            for part in (target.features, target.labels, target.docids) if moved else ():
-                reorder(part, source)
+            if moved:
+                for part in (target.features, target.labels, target.docids):
+                    reorder(part, source)
+                rows = new("rows", source.shape, np.int64)
+                rows[:] = source
         else:
             self.runs.check()
         arrays: dict[str, Any] = {"features": target.features, "labels": target.labels}
@@ -181,11 +184,12 @@ class _Reading:
         arrays["qids"][:] = qids
         width = target.docids.shape[1]
         arrays["docids"] = target.docids.reshape(-1).view(f"<U{width}") if width else None
+        arrays["rows"] = rows
         return arrays, moved
 
 
 class LineShape:
-    """Common properties of all lines of a file, to detect a truncated last line.
+    """Common properties of all lines of a LETOR file, to detect a truncated last line.
 
     The last line is truncated if it has fewer features than every line before it, or if it is the only line without a
     comment. Truncation inside the last value or comment is not detected. If the lines of a file have different
@@ -213,12 +217,12 @@ class LineShape:
         ):
             return None
         if self._fewest == self._most > parsed.most == parsed.fewest:
-            wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most}, as on every line before"
+            wrong, expected = f"no feature after {parsed.most}", f"features 1 to {self._most}, as on all earlier lines"
             sure = self._documents * self._most >= _ENOUGH
         elif self._commented == self._documents:
-            wrong, expected, sure = "no comment", "a comment, as on every line before", self._documents >= _ENOUGH
+            wrong, expected, sure = "no comment", "a comment, as on all earlier lines", self._documents >= _ENOUGH
         elif parsed.bare and not self._bare:
-            wrong, expected, sure = "no feature", "features, as on every line before", False
+            wrong, expected, sure = "no feature", "features, as on all earlier lines", False
         else:
             return None
         bad = BadLine(block.line, f"{wrong}, and the file ends without a newline (is it truncated?)", expected)
@@ -252,7 +256,7 @@ def _allocate(total: BlockCounts, reading: _Reading, new: New) -> ParseTarget:
 
 
 class _Meter:
-    """Counter of the bytes that are read; it reports the progress."""
+    """Counter of the bytes that are read from LETOR files; it reports the progress."""
 
     def __init__(self, total: int, progress: Callable[[int, int], object] | None) -> None:
         self.done, self.total, self.progress = 0, total, progress
@@ -269,7 +273,7 @@ class _Meter:
 
 
 def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """Yield the results of `work` in the order of the items, with only a few items in progress."""
+    """Call `work` for each block in the threads of `pool`; yield the results in order, with few blocks in memory."""
     waiting: deque[Future[_Out]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
@@ -280,7 +284,7 @@ def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) 
 
 
 def threads() -> int:
-    """Return the number of threads for parsing."""
+    """Return the number of threads that parse LETOR files."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 

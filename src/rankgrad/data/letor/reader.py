@@ -1,12 +1,9 @@
 """Read LETOR / SVMLight text: `label qid:ID feature:value ... # comment`, one document per line."""
 
-import hashlib
 import logging
 import math
 import os
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -14,7 +11,7 @@ from rankgrad.data import cache as caches
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.passes import ReadOptions, in_memory, read_files
 from rankgrad.data.letor.streams import check_file
-from rankgrad.data.letor.summary import ReadSummary
+from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_type, bad_value
 
 _PathLike: TypeAlias = str | os.PathLike[str]
@@ -71,41 +68,15 @@ def read_letor(
         arrays, summary = read_files(files, options, in_memory, progress)
         data = Dataset(**arrays, name=name)
     else:
-        data, summary = _through_cache(files, options, Path(cache), name, verify, progress)
+
+        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, None]:
+            return read_files(files, options, new, progress, hashes)[1], None
+
+        data, summary = caches.through_cache(Path(cache), files, options.to_json(), name, verify, read)
     _log.info("%s", summary)
     if report is not None:
         report(summary)
     return data
-
-
-def _through_cache(
-    files: list[Path], options: ReadOptions, folder: Path, name: str, verify: bool, progress: _Progress | None
-) -> tuple[Dataset, ReadSummary]:
-    begun = time.perf_counter()
-    try:
-        manifest = caches.read_manifest(folder)
-        if manifest["options"] != options.to_json():
-            raise caches.CacheError(folder, "made with different options", "the options of this call")
-        if not caches.all_match(files, manifest["sources"], verify):
-            raise caches.CacheError(
-                folder, "made from different files, or the files have changed", "the files of this call"
-            )
-        data, summary = caches.load_cache(folder, manifest, verify)
-        return data, replace(summary, seconds=time.perf_counter() - begun)
-    except (caches.CacheError, FileNotFoundError) as why:
-        if folder.exists():
-            _log.warning("%s; writing the cache again", why)
-    with caches.writing_cache(folder) as writer:
-        hashes = [hashlib.sha256() for _ in files]
-        _, summary = read_files(files, options, writer.new, progress, [digest.update for digest in hashes])
-        sources = [
-            {"path": str(path.absolute()), **caches.file_fingerprint(path, digest.hexdigest())}
-            for path, digest in zip(files, hashes, strict=True)
-        ]
-        writer.finish(name, options.to_json(), sources, summary)
-        # Map the arrays before the rename. Afterwards, another process could replace the cache; a map remains valid.
-        data, _ = caches.load_cache(writer.folder, caches.read_manifest(writer.folder), verify=False)
-    return data, summary
 
 
 def _width(features: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Read plain or compressed text files of any size as blocks of complete lines, a few megabytes per block."""
+"""Read plain or compressed LETOR files of any size as blocks of complete lines, a few megabytes per block."""
 
 import lzma
 import zlib
@@ -35,7 +35,7 @@ class Block:
 
 
 def check_file(path: Path) -> None:
-    """Check that a path is a file that can be read twice."""
+    """Check that the path of LETOR text is a regular file, which can be read twice."""
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected a file of LETOR text")
     if not path.exists():
@@ -47,7 +47,7 @@ def check_file(path: Path) -> None:
 
 
 def blocks(path: Path, on_read: Callable[[bytes], None]) -> Iterator[Block]:
-    """Yield the lines of a file in blocks of about `BLOCK` bytes; gzip and xz are detected by the first bytes.
+    """Yield the lines of a file in blocks of about `BLOCK` bytes; gzip and xz are detected by the file's first bytes.
 
     `on_read` is called with every piece of the file, before decompression.
     """

@@ -59,7 +59,7 @@ class Preprocessing:
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
-        """Return the steps that a text describes; `none` and an empty text describe no steps.
+        """Return the preprocessing steps that a text describes; `none` and an empty text describe no steps.
 
         Args:
             text: names of steps, separated by commas. The value of the first option follows `=` (`clip=10`). Several
@@ -70,7 +70,7 @@ class Preprocessing:
             name = spec.name.replace("-", "_").replace("standardize", "standardise")
             if spec == ("none", None, {}):
                 continue
-            if steps and name in _settings(steps[-1]):
+            if steps and name in _options(steps[-1]):
                 must = f"have several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
                 bad_value("preprocessing", must, show(text))
             one_of("preprocessing", name, KINDS)
@@ -83,7 +83,7 @@ class Preprocessing:
         return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Preprocessing":
-        """Return a copy that is fitted on training data; each step is fitted on the output of the steps before it.
+        """Return a copy that is fitted on training data; each step is fitted on the output of the previous steps.
 
         Args:
             dataset: training lists.
@@ -95,7 +95,7 @@ class Preprocessing:
         return Preprocessing(done)
 
     def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
-        """Return the features after all steps, as float32.
+        """Return the features after all preprocessing steps, as float32.
 
         Args:
             features: features of flat lists, `(documents, f)`, or of padded lists, `(..., n, f)`; NumPy or PyTorch.
@@ -113,8 +113,8 @@ class Preprocessing:
         return out
 
     def to_config(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-        """Return the names and settings of the steps, for JSON, and the fitted arrays, for safetensors."""
-        config = [{"name": step.name, **_settings(step)} for step in self.steps]
+        """Return the names and options of the preprocessing steps, for JSON, and the fitted arrays, for safetensors."""
+        config = [{"name": step.name, **_options(step)} for step in self.steps]
         arrays = {
             f"{number}.{name}": getattr(step, name)
             for number, step in enumerate(self.steps)
@@ -125,10 +125,10 @@ class Preprocessing:
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Preprocessing":
-        """Return the steps from the result of `to_config`.
+        """Return the preprocessing steps from the result of `to_config`.
 
         Args:
-            config: names and settings of the steps.
+            config: names and options of the steps.
             arrays: fitted arrays of the steps, by name.
         """
         steps = []
@@ -137,7 +137,7 @@ class Preprocessing:
             kind = KINDS[entry["name"]]
             stored = {name: np.asarray(arrays[key]) for name in kind.fitted if (key := f"{number}.{name}") in arrays}
             settings = {key: value for key, value in entry.items() if key != "name"}
-            known_options(kind.name, settings, _settings(kind()))
+            known_options(kind.name, settings, _options(kind()))
             steps.append(kind(**settings, **stored))
         return Preprocessing(tuple(steps))
 
@@ -147,7 +147,7 @@ class Preprocessing:
         return x
 
     def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
-        """Yield the transformed rows in blocks of complete lists; without offsets, in blocks of rows."""
+        """Yield the preprocessed rows in blocks of complete lists; without offsets, in blocks of rows."""
         if offsets is None:
             for start in range(0, len(features), _ROWS):
                 yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
@@ -163,7 +163,7 @@ class Preprocessing:
 
 def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
     kind = KINDS[name]
-    defaults = _settings(kind())
+    defaults = _options(kind())
     if "" in options:
         if not defaults:
             bad_value("preprocessing", f"have no option for {name}", show(str(options[""])))
@@ -176,16 +176,16 @@ def _make(name: str, options: dict[str, Any]) -> PreprocessingStep:
     return kind(**fit_options(name, given, kind))
 
 
-def _settings(step: PreprocessingStep) -> dict[str, Any]:
+def _options(step: PreprocessingStep) -> dict[str, Any]:
     return {field.name: getattr(step, field.name) for field in fields(step) if field.name not in step.fitted}
 
 
 def _text(step: PreprocessingStep) -> str:
-    """Return a step as text: `clip=3`, or a form with brackets if an option after the first is not its default."""
-    defaults = _settings(type(step)())
+    """Return a preprocessing step as text: `clip=3`; in brackets if an option after the first is not the default."""
+    defaults = _options(type(step)())
     options = {
         option: write_number(value) if isinstance(value, float) else value
-        for option, value in _settings(step).items()
+        for option, value in _options(step).items()
         if value != defaults[option]
     }
     if list(options) == list(defaults)[:1]:

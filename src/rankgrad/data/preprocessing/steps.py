@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_tensor(x: Any) -> bool:
-    """Return True if `x` is a PyTorch tensor; PyTorch is not imported for this, because it needs much memory."""
+    """Return True if `x` is a PyTorch tensor; PyTorch is not imported, because this needs much memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -34,15 +34,15 @@ class PreprocessingStep:
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
-        """Return a copy that is fitted on the training data; `blocks` are the blocks of its rows, `(rows, f)`."""
+        """Return a copy that is fitted on the training data, whose rows `blocks` yields in parts, `(rows, f)`."""
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """Return the transformed `x (..., f)`; a step that uses lists needs `offsets` (flat) or `mask` (padded)."""
+        """Return the features `x (..., f)` after this step; a step that uses lists needs `offsets` or `mask`."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
-        """Return a fitted array with the type and the device of `like`."""
+        """Return a fitted array of this preprocessing step, with the type and the device of `like`."""
         value = getattr(self, name)
         if value is None:
             bad_value("steps", "be fitted before transform", f"the step {self.name!r}, which is not fitted")
@@ -110,7 +110,7 @@ class StandardisePerQuery(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class SignedLog1p(PreprocessingStep):
-    """Replace x by `sign(x) log(1 + |x|)`, which reduces heavy tails and keeps sign and zero."""
+    """Replace x by `sign(x) log(1 + |x|)`, which reduces heavy tails; the sign of x is kept, and 0 remains 0."""
 
     name: ClassVar[str] = "log1p"
 
@@ -200,7 +200,7 @@ KINDS: dict[str, type[PreprocessingStep]] = {
 
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
-    """Return the index of the list of each row, `(rows,)`, and the length of each list, at least 1, `(lists, 1)`."""
+    """Return, for standardising, the index of the list of each row, `(rows,)`, and the list lengths, `(lists, 1)`."""
     if is_tensor(x):
         import torch
 
@@ -212,7 +212,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
-    """Return the sum of the rows of each list, `(lists, f)`; the sum of a list without documents is 0."""
+    """Return, for standardising, the sum of the rows of each list, `(lists, f)`; 0 for a list without documents."""
     if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
@@ -223,7 +223,7 @@ def _sums(x: Array, owner: Array, count: Array) -> Array:
 
 
 def _sampled(blocks: Iterable[NDArray[np.float32]], size: int) -> NDArray[np.float32]:
-    """Draw at most `size` rows at random in one pass; every call with the same blocks draws the same rows."""
+    """Draw at most `size` training rows at random for `Quantile`; the same blocks always give the same rows."""
     rng, kept, keys = np.random.default_rng(0), None, np.zeros(0)
     for block in blocks:
         keys = np.concatenate([keys, rng.random(len(block))])

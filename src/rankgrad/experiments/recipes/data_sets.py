@@ -10,7 +10,7 @@ from rankgrad.data import Dataset, Splits, datasets, loading
 from rankgrad.data.benchmarks import BenchmarkFacts
 from rankgrad.data.splitting import HOLDOUT, hold_out
 from rankgrad.errors import bad_value, mistyped
-from rankgrad.experiments.runs.cell import label
+from rankgrad.experiments.runs.cell import data_label
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class RecipeData:
     @property
     def label(self) -> str:
         """Name of the data set in tables."""
-        return label(self.name, self.binary)
+        return data_label(self.name, self.binary)
 
 
 def benchmark(name: str) -> BenchmarkFacts | None:
-    """Return the facts about the benchmark set with this name; None if `rankgrad.data.load` does not know the name."""
+    """Return the facts about a data set that a recipe names; None if `rankgrad.data.load` does not know the name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
 def known_benchmark(name: str) -> BenchmarkFacts:
-    """Return the facts about the benchmark set with this name; an unknown name is an error."""
+    """Return the facts about a data set that a recipe names; an unknown name is an error."""
     found = benchmark(name)
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
@@ -48,17 +48,17 @@ def known_benchmark(name: str) -> BenchmarkFacts:
     return found
 
 
-def location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Return the name or the folder that `rankgrad.data.load` needs; a relative folder is first tried in `root`."""
+def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
+    """Return the name or folder of a recipe's data set for `rankgrad.data.load`; a folder is first tried in `root`."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data
     return str(folder if folder.is_dir() else data)
 
 
-def missing(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
-    """Return None if the data set is found, otherwise a message that names the missing folder or files."""
-    where = location(source.name, root)
+def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
+    """Return None if a recipe's data set is found, otherwise a message that names the missing folder or files."""
+    where = data_location(source.name, root)
     try:
         for fold in source.folds:
             loading.check_source(where, fold=fold, root=root, needs_test=True)
@@ -77,16 +77,17 @@ def read_cell_data(
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Splits:
-    """Load the data of a cell; data without a test part is an error.
+    """Load the train, validation and test lists of a cell; data without a test part is an error.
 
-    If the data has no validation part, some training lists are held out. `binary` sets labels above 0 to 1.
+    If the data has no validation part, some training lists are held out. With `binary`, all labels above 0
+    are set to 1.
 
     Example:
         >>> splits = read_cell_data("synthetic:lists=30,features=12", binary=True)
         >>> sorted(set(splits.test.labels.tolist()))
         [0.0, 1.0]
     """
-    where = location(data, root)
+    where = data_location(data, root)
     loading.check_source(where, fold=fold, root=root, needs_test=True)
     splits = hold_out(loading.load(where, fold=fold, root=root, cache=cache), HOLDOUT)
     train, validation, test = splits.train, splits.validation, splits.test

@@ -17,7 +17,7 @@ class RecipeProblems:
 
     Example:
         >>> problems = RecipeProblems()
-        >>> problems.known("settings", {"epoch": 5}, ["epochs", "lr"])
+        >>> problems.known_keys("settings", {"epoch": 5}, ["epochs", "lr"])
         {}
         >>> problems.lines
         ["settings: key must be a known key; got 'epoch'; did you mean 'epochs'?"]
@@ -28,14 +28,14 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Record an error that is raised in the `with` block as an error at this path, and do not raise it again."""
+        """Catch an error of the `with` block, and add it to the errors of the recipe, with this path in the file."""
         try:
             yield
         except (ValueError, TypeError) as error:
             self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
 
-    def known(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Return the entries with a known key; for any other key, record an error that names the nearest known keys."""
+    def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """Return the entries of a recipe's mapping that have a known key; every other key is added to the errors."""
         names = list(names)
         for key in values:
             if key not in names:
@@ -44,7 +44,7 @@ class RecipeProblems:
         return {key: value for key, value in values.items() if key in names}
 
     def mapping(self, path: str, value: Any) -> dict[str, Any]:
-        """Return the value as a mapping with text keys; None becomes an empty mapping."""
+        """Return a value of a recipe as a mapping with text keys; None becomes an empty mapping."""
         with self.at(path):
             if value is None:
                 return {}
@@ -54,7 +54,7 @@ class RecipeProblems:
         return {}
 
     def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
-        """Check settings of a run, and return the settings that have a known name.
+        """Check the settings that a recipe gives for a run, and return those that have a known name.
 
         The known settings are those of the kind of `model`. If `model` is None, they are the settings that a recipe
         gives for all its rankers. Settings in `without` belong in another part of the recipe, and are errors here.
@@ -65,22 +65,22 @@ class RecipeProblems:
                 with self.at(path):
                     bad_value(name, f"be set by {place}", repr(given.pop(name)))
         if kind.settings is not None:
-            given = self.known(path, given, [name for name in kind.settings if name not in without])
+            given = self.known_keys(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
             if extra := [name for name in without if name in given]:
                 bad_value("key", f"be a setting of {kind.name} that is allowed here", repr(extra[0]))
             kind.check(given if kind.shares_settings else {"model": model, **given})
         return given
 
-    def whole(self, path: str, value: Any, least: int) -> int:
-        """Check that the value is a whole number of at least `least`, and return the number."""
+    def whole_number(self, path: str, value: Any, least: int) -> int:
+        """Check that a value of a recipe is a whole number of at least `least`, and return the number."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be a whole number of at least {least}", repr(value))
         return value
 
-    def several(self, path: str, value: Any, what: str) -> list[Any]:
-        """Check that the value is a list that has at least one entry and no equal entries, and return the list."""
+    def distinct_entries(self, path: str, value: Any, what: str) -> list[Any]:
+        """Check that a value of a recipe is a list that is not empty and has no duplicates; return the list."""
         with self.at(path):
             if not isinstance(value, list) or not value:
                 bad_value("value", f"be a list with at least one entry ({what})", repr(value))
@@ -89,7 +89,7 @@ class RecipeProblems:
             return value
         return []
 
-    def stop(self, title: str) -> None:
-        """Raise one `RecipeError` with all errors, if there are any."""
+    def raise_if_any(self, title: str) -> None:
+        """Raise one `RecipeError` with all errors of the recipe, if there are any."""
         if self.lines:
             raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))

@@ -31,7 +31,7 @@ class RecipeModel(NamedTuple):
 
     @property
     def kind(self) -> RankerKind:
-        """Kind of the ranker."""
+        """Kind of this ranker of the recipe."""
         return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -41,8 +41,8 @@ class RecipeModel(NamedTuple):
         return usual if self.kind.shares_settings else {}
 
 
-def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Read the named rankers; a value is `{model: spec, ...}`, and may also have `losses` and `search`."""
+def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
+    """Read the rankers of a recipe by name; a value is `{model: spec, ...}`, optionally with `losses` and `search`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
@@ -53,17 +53,19 @@ def models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeM
         with problems.at(here):
             if "model" not in settings:
                 bad_value("model", "be given", "none")
-        tried = losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
+        tried = read_losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
                 bad_value("value", "have at least one entry", "none")
-        search = searched(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
+        search = (
+            read_search_space(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
+        )
         found[label] = RecipeModel(settings, tried, search)
     return found
 
 
-def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
-    """Read the variants of each named loss; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
+def read_losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
+    """Read the losses of a recipe by name; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
     `model` is the spec of the ranker if these losses are for one ranker only. The known settings
     depend on the kind of this ranker.
@@ -75,7 +77,7 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
         if "variants" not in shared:
             entries: list[Any] = [shared]
         else:
-            entries = problems.several(f"{here}.variants", shared.pop("variants"), "variants")
+            entries = problems.distinct_entries(f"{here}.variants", shared.pop("variants"), "variants")
         variants = []
         for place, variant in enumerate(entries):
             at = here if variant is shared else f"{here}.variants[{place}]"
@@ -90,8 +92,8 @@ def losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -
     return found
 
 
-def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
-    """Read a search space: choices or a range for each setting; `model` is the same as in `losses`."""
+def read_search_space(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
+    """Read a search space of a recipe: choices or a range for each setting; `model` is used as in `read_losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -104,8 +106,8 @@ def searched(path: str, value: Any, problems: RecipeProblems, model: Any = None)
     return names
 
 
-def check_set_once(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that no setting is given in two places, because one value would override the other without a message."""
+def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -> None:
+    """Check that a recipe gives no fixed value for a setting that its search draws, and `model` only in `models`."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}
@@ -137,6 +139,6 @@ def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_losses(path: str, model: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
-    """Check that a ranker accepts the settings of the recipe's losses."""
+    """Check that a ranker of the recipe accepts the settings of the recipe's losses."""
     for where, settings in _settings("losses", losses):
         problems.settings(f"{path}: {where}", settings, without=("model",), model=model.settings["model"])

@@ -14,7 +14,7 @@ from rankgrad.metrics import parse_metric
 
 FORMS = ("quick", "smoke")
 KEYS = ("title", "answers", "data", "folds", "models", "losses", "settings", "search", "trials", "search_seed",
-        "choose", "seeds", "metrics", "refit", "spread", "tests", *FORMS, "notes", "later")  # fmt: skip
+        "choose", "seeds", "metrics", "refit", "spread", "tests", "form", *FORMS, "notes", "later")  # fmt: skip
 DATA_KEYS = ("name", "folder", "binary", "folds", "seeds", "settings", "models", "losses")
 REFIT = ("none", "train+validation")
 SPREAD = ("deviation", "interval")
@@ -22,18 +22,18 @@ SPREAD = ("deviation", "interval")
 
 @dataclass(frozen=True)
 class Significance:
-    """Settings of the significance tests."""
+    """Settings of a recipe's significance tests."""
 
     test: str = "t"  # t or randomisation
     correction: str = "none"  # none, bonferroni or holm
     level: float = 0.05  # a difference is significant if its p-value is below this level
-    against: str = "best"  # reference row: best, or the name of a loss
+    against: str = "best"  # row that all others are compared with: best, or the name of a loss
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Merge `over` into `base`.
+    """Merge the part `over` of a recipe into `base`, for the quick and smoke forms.
 
-    Mappings are merged key by key, and None (null in YAML) removes a key. Any other value replaces the old value.
+    Mappings are merged key by key, and None (null in YAML) removes a key. Any other value replaces the value in `base`.
 
     Example:
         >>> merge({"trials": 4, "settings": {"epochs": 100, "clip": 1}}, {"settings": {"epochs": 5, "clip": None}})
@@ -45,9 +45,9 @@ def merge(base: Any, over: Any) -> Any:
     return {key: value for key, value in both.items() if key not in over or value is not None}
 
 
-def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
-    """Read all fields of a `Recipe` except `name` and `raw`; errors are added to `problems`."""
-    given = problems.known("recipe", problems.mapping("recipe", raw), KEYS)
+def read_fields(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
+    """Read all fields of a `Recipe` except `name` and `raw` from the content of its file; add errors to `problems`."""
+    given = problems.known_keys("recipe", problems.mapping("recipe", raw), KEYS)
     found: dict[str, Any] = {}
     found["title"] = _text("title", given.get("title"), problems)
     found["notes"] = _text("notes", given.get("notes", ""), problems)
@@ -55,8 +55,12 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
     if found["answers"] is not None:
         with problems.at("answers"):
             one_of("published table", found["answers"], published.names())
-    found["models"] = models.models("models", given.get("models"), problems)
-    found["losses"] = models.losses("losses", given.get("losses"), problems)
+    found["form"] = given.get("form")
+    if found["form"] is not None:
+        with problems.at("form"):
+            one_of("form", found["form"], FORMS)
+    found["models"] = models.read_models("models", given.get("models"), problems)
+    found["losses"] = models.read_losses("losses", given.get("losses"), problems)
     wanted = [key for key in ("models", "losses") if not found[key]]
     if found["models"] and all(model.losses for model in found["models"].values()):
         wanted = []  # each ranker has separate losses, so the recipe needs no others
@@ -65,12 +69,12 @@ def parts(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
             bad_value("value", "have at least one entry", "none")
     found["data"] = _data(given, found, problems)
     found["settings"] = problems.settings("settings", given.get("settings"), without=("model", "loss"))
-    found["search"] = models.searched("search", given.get("search"), problems)
+    found["search"] = models.read_search_space("search", given.get("search"), problems)
     found["trials"] = _trials(given, found, problems)
-    found["search_seed"] = problems.whole("search_seed", given.get("search_seed", 0), least=0)
-    models.check_set_once(found, problems)
+    found["search_seed"] = problems.whole_number("search_seed", given.get("search_seed", 0), least=0)
+    models.check_search_conflicts(found, problems)
     found["choose"] = _metric("choose", given.get("choose", "nDCG@10"), problems)
-    metrics = problems.several("metrics", given.get("metrics"), "metrics")
+    metrics = problems.distinct_entries("metrics", given.get("metrics"), "metrics")
     found["metrics"] = tuple(_metric(f"metrics[{place}]", text, problems) for place, text in enumerate(metrics))
     with problems.at("refit"):
         one_of("refit", given.get("refit", "none"), REFIT)
@@ -94,24 +98,24 @@ def _text(path: str, value: Any, problems: RecipeProblems) -> str:
 
 
 def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
-    """Check the spec of a metric and return its canonical form, so that metrics can be compared as text."""
+    """Check the spec of a metric in a recipe; return its canonical form, so that metrics can be compared as text."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
 
 
 def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
-    return tuple(problems.whole(path, seed, least=0) for seed in problems.several(path, value, "seeds"))
+    return tuple(problems.whole_number(path, seed, least=0) for seed in problems.distinct_entries(path, value, "seeds"))
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets; folds and seeds that an entry does not give are those of the recipe."""
+    """Read the data sets of a recipe; an entry without folds or without seeds has those of the recipe."""
     sources: list[RecipeData] = []
     usual = _seeds("seeds", given.get("seeds", [0]), problems)
-    for place, entry in enumerate(problems.several("data", given.get("data"), "data sets")):
+    for place, entry in enumerate(problems.distinct_entries("data", given.get("data"), "data sets")):
         path = f"data[{place}]"
         values = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
-        values = problems.known(path, values, DATA_KEYS)
+        values = problems.known_keys(path, values, DATA_KEYS)
         name, folds = values.get("name", values.get("folder")), 0
         with problems.at(path):
             if not isinstance(name, str) or ("name" in values) == ("folder" in values):
@@ -121,8 +125,8 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
             if not isinstance(values.get("binary", False), bool):
                 bad_value("binary", "be true or false", repr(values["binary"]))
         named: dict[str, Any] = {}
-        for key, read in (("models", models.models), ("losses", models.losses)):
-            inner = problems.known(f"{path}.{key}", problems.mapping(f"{path}.{key}", values.get(key)), found[key])
+        for key, read in (("models", models.read_models), ("losses", models.read_losses)):
+            inner = problems.known_keys(f"{path}.{key}", problems.mapping(f"{path}.{key}", values.get(key)), found[key])
             if key == "models":
                 inner = {label: merge(given[key][label], entry) for label, entry in inner.items()}
             named[key] = read(f"{path}.{key}", inner, problems)
@@ -143,14 +147,14 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Read the folds of a data set with `count` folds; for a folder, only its entry can list folds."""
+    """Read the folds to run on a data set that has `count` folds; for a folder, the recipe lists the folds."""
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
     if wanted is None or (not count and not folder):
         return (None,)
     if wanted == "all" and not folder:
         return tuple(range(1, count + 1))
-    folds = problems.several(path, wanted, "folds")
+    folds = problems.distinct_entries(path, wanted, "folds")
     with problems.at(path):
         for fold in folds:
             if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (count or fold):
@@ -159,7 +163,7 @@ def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProbl
 
 
 def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> int:
-    trials = problems.whole("trials", given.get("trials", 1), least=1)
+    trials = problems.whole_number("trials", given.get("trials", 1), least=1)
     with problems.at("trials"):
         if trials != 1 and not any(each.searched(found["search"]) for each in found["models"].values()):
             bad_value("trials", "be 1 if there is no search space", trials)
@@ -167,7 +171,7 @@ def _trials(given: Mapping[str, Any], found: Mapping[str, Any], problems: Recipe
 
 
 def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significance:
-    given = problems.known("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
+    given = problems.known_keys("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
     tests = Significance(**given)
     with problems.at("tests"):
         one_of("test", tests.test, ("t", "randomisation"))

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from rankgrad.errors import bad_value, one_of
-from rankgrad.experiments.recipes.data_sets import RecipeData, missing
+from rankgrad.experiments.recipes.data_sets import RecipeData, missing_data
 from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
-from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, parts
-from rankgrad.experiments.recipes.search_space import count_settings, draws
+from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, read_fields
+from rankgrad.experiments.recipes.search_space import count_draws, draws
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.metrics import parse_metric
@@ -65,28 +65,30 @@ class Recipe:
     losses: Mapping[str, tuple[LossVariant, ...]]  # variants by name of the loss; validation chooses one variant
     settings: Mapping[str, Any]  # settings of all runs of rankers with `RankerKind.shares_settings`
     search: Mapping[str, Any]  # choices or range of each searched setting
-    trials: int  # number of settings drawn for each row
+    trials: int  # number of combinations of settings that are drawn for each row
     search_seed: int  # random seed of the draw
     choose: str  # metric by which settings are chosen on the validation lists
     metrics: tuple[str, ...]  # metrics on the test lists
     refit: bool  # True: the final runs are trained on the train and validation lists
     spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
+    form: str | None  # "quick" or "smoke" for a reduced recipe, whose numbers are not results; otherwise None
     notes: str  # settings that the paper states, and our choices
-    later: Mapping[str, str]  # reason by row of the paper, for rows that rankgrad does not support yet
+    later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet, each with the reason
     raw: Mapping[str, Any]  # content of the file
 
     def reduced(self, form: str) -> "Recipe":
-        """Return a reduced form: the recipe merged with its part `quick` or `smoke` (see `merge`).
+        """Return a reduced form of the recipe: the recipe merged with its part `quick` or `smoke` (see `merge`).
 
         Args:
             form: `"quick"` or `"smoke"`.
         """
         one_of("form", form, FORMS)
-        return parse_recipe(merge(_plain(self.raw), self.raw.get(form) or {}), self.name)
+        part = self.raw.get(form)
+        return parse_recipe({**merge(_plain(self.raw), part), "form": form} if part else _plain(self.raw), self.name)
 
     def only(self, *labels: str) -> "Recipe":
-        """Return the recipe with only some of its data sets. If you also call `reduced`, call it first.
+        """Return the recipe with only some of its data sets. If you also call `reduced`, call `reduced` first.
 
         Args:
             labels: names of data sets in the table; upper and lower case have the same meaning.
@@ -103,35 +105,36 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """Return the names of the data sets that were found, and a dictionary from missing names to error messages.
+        """Return the names of the recipe's data sets that exist, and an error message for each missing name.
 
         Args:
-            root: folder of the data sets; None: the environment variable `RANKGRAD_DATA`, or else the current folder.
+            root: folder of the data sets; None: the folder in the environment variable `RANKGRAD_DATA`,
+                otherwise the current folder.
         """
-        found = {source.label: missing(source, root) for source in self.data}
+        found = {source.label: missing_data(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
             label: where for label, where in found.items() if where is not None
         }
 
     @property
     def final_count(self) -> int:
-        """Number of final cells, from which the table is computed."""
+        """Number of final cells of the recipe, from which the table is computed."""
         return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
 
     @property
     def cell_count(self) -> int:
-        """Maximum number of cells; this property does not make the cells."""
+        """Maximum number of cells of the recipe, computed without making the cells."""
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
-                trials = count_settings(row.recipe_model.searched(self.search), self.trials)
+                trials = count_draws(row.recipe_model.searched(self.search), self.trials)
                 tuned += len(source.folds) * len(row.variants) * trials
         return tuned + self.final_count
 
     def rows(self, source: RecipeData) -> list[ModelLossPair]:
         """Return the rows of a data set's table: each ranker with each of its losses.
 
-        A ranker for which the recipe gives no separate losses has the losses of the recipe.
+        A ranker without separate losses is combined with each loss of the recipe.
 
         Args:
             source: entry of `data`.
@@ -143,16 +146,19 @@ class Recipe:
         return found
 
     def cells_to_tune(self) -> list[Cell]:
-        """Return the tuning cells, which choose settings, loss variants and, for a refit, the number of epochs.
+        """Return the tuning cells of the recipe.
 
-        Tuning cells use the first seed. A row with one setting and one variant has no tuning cells, except for a refit.
+        Their results decide the settings, the loss variant and, for a refit, the number of epochs.
+        Tuning cells use the first seed. A row with only one combination of settings and one variant has no tuning
+        cells, unless the recipe has a refit.
         """
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
     def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
-        """Return the best run on validation for each data set, fold, ranker and loss; if runs are equal, the first.
+        """Return the run with the best validation value, for each data set, fold, ranker and loss.
 
-        A run that is not in `finished`, or whose value is None or NaN, is never chosen.
+        If several runs have the best value, the first one is chosen. A run that is not in `finished`, or whose value is
+        None or NaN, is never chosen.
 
         Args:
             finished: tuning runs that have ended, in any order.
@@ -195,7 +201,7 @@ class Recipe:
         return len(group) > 1 or self.refit
 
     def _groups(self) -> Iterator[tuple[RecipeData, list[Cell]]]:
-        """Yield the tuning cells of each data set, fold, ranker and loss; all losses get the same drawn settings."""
+        """Yield the tuning cells of each data set, fold, ranker and loss; all losses have the same drawn settings."""
         for source in self.data:
             first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
@@ -229,19 +235,19 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
         title: name of the recipe in errors; None: the same as `name`.
     """
     problems = RecipeProblems()
-    found = parts(raw, problems)
+    found = read_fields(raw, problems)
     for form in FORMS:
         if isinstance(raw, Mapping) and raw.get(form) is not None:
             reduced = RecipeProblems()
-            parts(merge(_plain(raw), raw[form]), reduced)
+            read_fields(merge(_plain(raw), raw[form]), reduced)
             problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
-    problems.stop(title or name)
+    problems.raise_if_any(title or name)
     recipe = Recipe(name=name, raw=raw, **found)
     with problems.at("recipe"):
         if (cells := recipe.cell_count) > CELLS:
-            how = "several recipes may share a results folder"
+            how = "divide it into several recipes, which may share a results folder"
             bad_value("recipe", f"have at most {CELLS:,} cells ({how})", f"{cells:,}")
-    problems.stop(title or name)
+    problems.raise_if_any(title or name)
     return recipe
 
 
@@ -250,7 +256,7 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """Remove settings that equal their defaults, except for model, loss, metric, seed and searched settings."""
+    """Remove a cell's settings that equal their defaults; model, loss, metric, seed and searched settings are kept."""
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

@@ -1,4 +1,4 @@
-"""Draw settings from the search space of a recipe; every loss gets the same settings."""
+"""Draw combinations of settings from a search space, for the cells of a recipe and for `rankgrad tune`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw `trials` settings from a search space; a grid of at most `trials` settings is returned completely.
+    """Draw `trials` combinations of settings from a search space, or return all combinations of a smaller grid.
 
     Args:
         space: mapping from each setting to a list of choices, or to a range `{low, high, log}`.
-        trials: number of settings to draw.
+        trials: number of combinations of settings to draw.
         seed: random seed of the draw.
 
     Example:
@@ -36,15 +36,15 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
     return [{name: space[name][at] for name, at in zip(space, grid, strict=True)} for grid in grids]
 
 
-def count_settings(space: Mapping[str, Any], trials: int) -> int:
-    """Return the number of settings that `draws` returns."""
+def count_draws(space: Mapping[str, Any], trials: int) -> int:
+    """Return the number of combinations of settings that `draws` returns, without drawing them."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))
 
 
 def boundary_values(choices: Any) -> list[Any]:
-    """Return the values of one setting that must be checked: all choices, or both ends of a range."""
+    """Return the values of one setting of a search space that must be checked: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:
             bad_value("choices", "have at least one value", "[]")

@@ -1,4 +1,7 @@
-"""Read YAML safely: 1e-3 is a number, a duplicate key is an error, and aliases cannot expand without limit."""
+"""Read the YAML of a recipe safely.
+
+1e-3 is a number, a duplicate key is an error, and aliases cannot expand without limit.
+"""
 
 import re
 from typing import Any
@@ -13,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def parse_yaml(content: bytes, name: str) -> Any:
-    """Parse YAML; `name` is the name of the file in errors."""
+    """Parse the YAML of a recipe; `name` is the name of the file in error messages."""
     if len(content) > BYTES:
         raise RecipeError(f"{name} must be at most {BYTES:,} bytes ({_BEYOND}); got {len(content):,}")
     try:
@@ -35,11 +38,11 @@ def parse_yaml(content: bytes, name: str) -> Any:
         raise RecipeError(f"{name} must be YAML; got the error {' '.join(str(error).split())}") from None
 
 
-_BEYOND = "several recipes may share a results folder"
+_BEYOND = "divide it into several recipes, which may share a results folder"
 
 
 def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
-    """Return the number of values under a node, with aliases expanded."""
+    """Return the number of values under a node of YAML, with aliases expanded."""
     if id(node) in above:
         raise yaml.YAMLError("a value contains itself")
     if isinstance(node, yaml.ScalarNode):

@@ -1,4 +1,4 @@
-"""Compute the rows of the charts: learning curves, learned parameters, cost, sensitivity to the learning rate."""
+"""Compute the rows of the charts: overview, learning curves, learned parameters, cost, sensitivity to settings."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,12 +7,47 @@ from typing import Any
 
 import numpy as np
 
+from rankgrad.experiments import statistics
 from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import kinds
 
 Rows = list[dict[str, Any]]
 
+_ROUNDS = 1000  # number of bootstrap samples
 _POINTS = 120  # maximum number of points of a line; longer lines keep every n-th epoch and the last epoch
+
+
+def overview_rows(table: Any, found: Any) -> Rows:
+    """Return the numbers of a table with their intervals: one row per model, loss and metric; `place` 1 is the best.
+
+    Args:
+        table: table of one data set.
+        found: return value of `query_values`, or None; the intervals are bootstrap intervals over these queries.
+    """
+    several, rows = len({row.model for row in table.rows}) > 1, []
+    for m, metric in enumerate(table.metrics):
+        column = []
+        for line in table.rows:
+            entry, system = line.entries[metric], (line.model, line.loss)
+            if entry.mean is None:
+                continue
+            value = low = high = entry.mean * table.scale
+            if found is not None and system in found.systems:
+                values = found.values[m, found.systems.index(system)]
+                low, high = statistics.bootstrap(values, rounds=_ROUNDS)
+            name = f"{line.loss}, {line.model}" if several else line.loss
+            names = table.data, *system
+            column.append(_row(names, metric=table.short(metric), row=name, value=value, low=low, high=high))
+        rows += place_rows(column, higher_is_better(metric))
+    return rows
+
+
+def place_rows(rows: Rows, higher: bool) -> Rows:
+    """Add the place of each row, from 1 for the best value; all rows have the same metric."""
+    order = sorted(range(len(rows)), key=lambda at: -rows[at]["value"] if higher else rows[at]["value"])
+    for place, at in enumerate(order, 1):
+        rows[at] |= {"place": place}
+    return rows
 
 
 def curve_rows(results: Iterable[Any]) -> Rows:
@@ -27,15 +62,27 @@ def curve_rows(results: Iterable[Any]) -> Rows:
         metric = validation_metric(run)
         values = np.array([row[metric] for row in run.history if _finite(row.get(metric))], dtype=np.float64)
         if len(values):
-            best = np.maximum if _higher_is_better(metric) else np.minimum
+            best = np.maximum if higher_is_better(metric) else np.minimum
             groups[_names(run)].append((values, best.accumulate(values)))
-    rows = []
+    rows: Rows = []
     for names, runs in groups.items():
         length = max(len(values) for values, _ in runs)
         for epoch in _thinned(length):
             running = [values[epoch] for values, _ in runs if len(values) > epoch]
             best = np.mean([so_far[min(epoch, len(so_far) - 1)] for _, so_far in runs])
             rows.append(_row(names, epoch=epoch + 1, best=best, own=np.mean(running), runs=len(running)))
+    return rows
+
+
+def training_loss_rows(results: Iterable[Any]) -> Rows:
+    """Return the training loss over epochs: one row per run and epoch."""
+    rows = []
+    for run in results:
+        known = [row for row in run.history if _finite(row.get("loss"))]
+        for at in _thinned(len(known)):
+            rows.append(
+                _row(_names(run), epoch=known[at]["epoch"], best=known[at]["loss"], own=known[at]["loss"], runs=1)
+            )
     return rows
 
 
@@ -87,7 +134,7 @@ def sensitivity_rows(results: Iterable[Any]) -> Rows:
         rate = next((cell.settings[name] for name in rates if name in cell.settings), None)
         if not _finite(value) or rate is None:
             continue
-        sign = 1.0 if _higher_is_better(metric) else -1.0
+        sign = 1.0 if higher_is_better(metric) else -1.0
         place = (*_names(run), float(rate), cell.fold, cell.trial)
         best[place] = value if place not in best else sign * max(sign * best[place], sign * value)
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
@@ -133,13 +180,17 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Set the name of each point. A name that would overlap another name becomes empty; tooltips show all names."""
+    """Set the name of each point. A name that would overlap a name or a point becomes empty; tooltips show all."""
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
-    taken: list[tuple[float, float, float]] = []
-    for row, left, height in sorted(zip(rows, 400 * across, 260 * down, strict=True), key=lambda one: -one[2]):
-        right = left + 6.5 * len(row["loss"]) + 8
-        free = all(abs(height - other) > 13 or right < start or left > end for start, end, other in taken)
+    # Positions in pixels. A name is a box to the right of its point; a point is a box around its centre.
+    points = [(left - 6, left + 6, height - 7) for left, height in zip(400 * across, 260 * down, strict=True)]
+    taken = list(points)
+    for row, point in sorted(zip(rows, points, strict=True), key=lambda one: -one[1][2]):
+        left, height = point[0] + 14, point[2]
+        right = left + 6.5 * len(row["loss"])
+        others = (box for box in taken if box is not point)
+        free = all(abs(height - other) > 13 or right < start or left > end for start, end, other in others)
         row["name"] = row["loss"] if free else ""
         taken += [(left, right, height)] if free else []
 
@@ -154,7 +205,8 @@ def _finite(value: float | None) -> bool:
 
 
 @cache
-def _higher_is_better(metric: str) -> bool:
+def higher_is_better(metric: str) -> bool:
+    """Return True if higher values of the metric are better."""
     return parse_metric(metric).higher_is_better
 
 

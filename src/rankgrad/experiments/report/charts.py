@@ -1,4 +1,4 @@
-"""Draw the charts of a report with Altair, for the page and for figures; readers of the page select the data."""
+"""Draw the charts of a page with Altair, for the page and for figures; readers of the page select the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ DASHED = ("solid", "dashed", "dotted", "dash-dotted", "sparsely dotted")  # name
 SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 PARAMETERS = {"gain_base": "gain base b_g", "discount_base": "discount base b_d", "alpha": "sharpness alpha"}
 FIGURE = {"width": 520, "height": 300}
+ROW_HEIGHT = 22  # height of a row of the overview, in pixels
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ChartSelection:
     model: str
     metric: str
     losses: tuple[str, ...]  # all losses of the study, so that a loss has the same colour in all charts
+    kind: str = "loss"  # kind of the rows in tooltips: loss, ranker or trial
     rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None for the page, which supplies the rows
 
 
@@ -32,20 +34,94 @@ def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
-def curves(choice: ChartSelection, metric: str, dots: bool, step: str = "epoch") -> Any:
-    """Draw the validation metric over epochs or trees, one line per loss; with `dots`, also draw the points."""
+def overview(choice: ChartSelection, every_model: bool = True) -> Any:
+    """Draw the mean of each row with its interval, best row first; the rows of all models, or of the selected model."""
     import altair as alt
 
-    value = alt.param(name="shown", value="best")
+    base = _start("overview", choice, every_model).transform_filter("datum.metric == of_metric")
+    axis = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8)
+    y = alt.Y("row:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
+    title = "mean and 95% interval" if choice.rows is None else f"{choice.metric}, mean and 95% interval"
+    scale = alt.Scale(zero=False, nice=False, padding=12)
+    x = alt.X("value:Q", title=title, scale=scale)
+    low = alt.X("low:Q", title=title, scale=scale)
+    tooltip = _tooltip(choice, "row", value="mean", low="low end", high="high end")
+    rules = base.mark_rule(strokeWidth=5, strokeCap="round", color=COLOURS[5]).encode(
+        x=low, x2="high:Q", y=y, opacity=_opacity(0.6), tooltip=tooltip
+    )
+    points = base.mark_point(filled=True, size=80, color=COLOURS[0], opacity=1).encode(
+        x=x, y=y, opacity=_opacity(), tooltip=tooltip
+    )
+    # The numbers stand in a column to the right of the chart.
+    numbers = base.mark_text(align="left", fontSize=12, x={"expr": "width + 8"}).encode(
+        y=y, text=alt.Text("value:Q", format=".4~f"), opacity=_opacity()
+    )
+    # The page sets the height by the number of rows that it shows.
+    shown = [row for row in choice.rows or () if row["metric"] == choice.metric]
+    return alt.layer(rules, points, numbers).properties(height=max(1, len(shown)) * ROW_HEIGHT)
+
+
+def trials(choice: ChartSelection, setting: str, metric: str, scale: str, step: str = "epoch") -> Any:
+    """Draw the validation metric of the trials against one setting; the colour shows how long a trial was trained.
+
+    Args:
+        scale: scale of the setting: `linear`, `log`, or `names` for a setting that is not a number.
+    """
+    import altair as alt
+
+    title = _title(setting)
+    if scale == "names":
+        x: Any = alt.X("text:N", title=title, axis=alt.Axis(labelAngle=0, labelLimit=140))
+    else:
+        x = alt.X(
+            "number:Q", title=title, scale=alt.Scale(type=scale, zero=False, nice=False, padding=16),
+            axis=alt.Axis(format="~g", labelOverlap="greedy"),
+        )  # fmt: skip
     return (
-        _start("curves", choice)
+        _start("trials", choice)
+        .add_params(alt.param(name="of_setting", value=setting))
+        .transform_filter("datum.setting == of_setting")
+        .mark_point(filled=True, size=70)
+        .encode(
+            x=x,
+            y=alt.Y("value:Q", title=_title(f"{metric}, validation"), scale=alt.Scale(zero=False)),
+            color=alt.Color(
+                "epochs:O", title=f"trained for {step}s", scale=alt.Scale(range=list(COLOURS)),
+                legend=alt.Legend(orient="bottom"),
+            ),
+            opacity=_opacity(0.85),
+            tooltip=_tooltip(choice, "loss", "text", value=metric, epochs=f"{step}s"),
+        )
+    )  # fmt: skip
+
+
+def curves(
+    choice: ChartSelection,
+    metric: str,
+    dots: bool,
+    step: str = "epoch",
+    rows: str = "curves",
+    shown: str = "best",
+) -> Any:
+    """Draw a value over epochs or trees, one line per loss; with `dots`, also draw the points.
+
+    Args:
+        metric: name of the value.
+        rows: name of the rows.
+        shown: column of the rows that is shown at first, `best` (best so far) or `own`.
+    """
+    import altair as alt
+
+    value = alt.param(name="shown", value=shown)
+    return (
+        _start(rows, choice)
         .add_params(value)
         .transform_calculate(value="datum[shown]")
         .mark_line(strokeWidth=2, point={"size": 25} if dots else False)
         .encode(
             x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
-            tooltip=_tooltip("loss", epoch=step, value=f"{metric}", runs="runs not yet stopped"),
+            y=alt.Y("value:Q", title=_title(metric), scale=alt.Scale(zero=False)),
+            tooltip=_tooltip(choice, "loss", epoch=step, value=metric, runs="runs not yet stopped"),
             **_by_loss(choice, "dash"),
         )
     )
@@ -79,13 +155,13 @@ def learned(
             strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
             detail="seed:N",
             opacity=_opacity(0.8),
-            tooltip=_tooltip("loss", "fold", "seed", epoch=step, value=title),
+            tooltip=_tooltip(choice, "loss", "fold", "seed", epoch=step, value=title),
         )
     )
 
 
-def cost(choice: ChartSelection) -> Any:
-    """Draw the test metric against the seconds of training, one point per loss, with the spread over seeds."""
+def cost(choice: ChartSelection, spread: bool = True) -> Any:
+    """Draw the test metric against the seconds of training, one point per loss; with `spread`, also over seeds."""
     import altair as alt
 
     base = _start("cost", choice).transform_filter("datum.metric == of_metric")
@@ -98,9 +174,9 @@ def cost(choice: ChartSelection) -> Any:
     title = "selected test metric" if choice.rows is None else f"{choice.metric}, test"
     y = alt.Y("value:Q", title=title, scale=up)
     looks = _by_loss(choice, "shape")
-    ends = {"low": "metric - spread", "high": "metric + spread"}
-    tooltip = _tooltip("loss", "model", seconds="seconds", value="metric", **ends)
-    spread = base.mark_rule(strokeWidth=1.5).encode(
+    ends = {"low": "metric - spread", "high": "metric + spread"} if spread else {}
+    tooltip = _tooltip(choice, "loss", "model", seconds="seconds", value="metric", **ends)
+    bars = base.mark_rule(strokeWidth=1.5).encode(
         x=x,
         y=alt.Y("low:Q", title=title, scale=up),
         y2="high:Q",
@@ -109,7 +185,7 @@ def cost(choice: ChartSelection) -> Any:
     )
     points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=tooltip, **looks)
     names = base.mark_text(align="left", dx=9, dy=-7, fontSize=11).encode(x=x, y=y, text="name:N", opacity=_opacity())
-    return alt.layer(spread, points, names)
+    return alt.layer(*([bars] if spread else []), points, names)
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
@@ -125,7 +201,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
         ),
         y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
     )
-    tooltip = _tooltip("loss", lr="learning rate", value=metric, low="worst run", high="best run", runs="runs")
+    tooltip = _tooltip(choice, "loss", lr="learning rate", value=metric, low="worst run", high="best run", runs="runs")
     lines = base.mark_line(strokeWidth=2).encode(**_by_loss(choice, "dash"))
     return alt.layer(lines, base.mark_point(filled=True, size=60).encode(tooltip=tooltip, **_by_loss(choice, "shape")))
 
@@ -148,7 +224,7 @@ def gains(choice: ChartSelection) -> Any:
             y=alt.Y("gain:Q", title="B - A"),
             y2=alt.Y2Datum(0),
             color=alt.condition("datum.gain < 0", alt.value(COLOURS[1]), alt.value(COLOURS[0])),
-            tooltip=_tooltip("query", a="A", b="B", gain="B - A"),
+            tooltip=_tooltip(choice, "query", a="A", b="B", gain="B - A"),
         )
         .properties(**_size(choice))
     )
@@ -173,14 +249,15 @@ def library() -> str:
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version))
 
 
-def _start(name: str, choice: ChartSelection) -> Any:
+def _start(name: str, choice: ChartSelection, every_model: bool = False) -> Any:
     import altair as alt
 
+    model = "" if every_model else " && datum.model == of_model"
     given = {"of_data": choice.data, "of_model": choice.model, "of_metric": choice.metric, "picked": []}
     return (
         alt.Chart(_data(name, choice))
         .add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
-        .transform_filter("datum.data == of_data && datum.model == of_model")
+        .transform_filter(f"datum.data == of_data{model}")
         .properties(**_size(choice))
     )
 
@@ -215,11 +292,11 @@ def _opacity(full: float = 1.0) -> Any:
     return alt.condition(chosen, alt.value(full), alt.value(0.1))
 
 
-def _tooltip(*names: str, **titled: str) -> list[Any]:
+def _tooltip(choice: ChartSelection, *names: str, **titled: str) -> list[Any]:
     import altair as alt
 
-    plain = [alt.Tooltip(f"{name}:N") for name in names]
-    whole = {"runs", "epoch"}
+    plain = [alt.Tooltip(f"{name}:N", title=choice.kind if name in ("loss", "row") else name) for name in names]
+    whole = {"runs", "epoch", "epochs"}
     return plain + [
         alt.Tooltip(f"{name}:Q", title=_title(title), format="d" if name in whole else ".4~g")
         for name, title in titled.items()

@@ -1,4 +1,4 @@
-"""Write the page of a report: tables are HTML, everything else is data for the program in `web/`."""
+"""Write the page of experiments and runs: tables are HTML, everything else is data for the program in `web/`."""
 
 import hashlib
 import json
@@ -11,10 +11,14 @@ from typing import Any
 
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.chart_data import by_column
-from rankgrad.experiments.report.study import ChartPanel, Study
+from rankgrad.experiments.report.page_content import ChartPanel, Study
+from rankgrad.experiments.tables.plain_table import PlainTable
+from rankgrad.experiments.tables.table import Table
 from rankgrad.experiments.tables.text import columns, subject
 
 _VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # field by which each column is sorted
+_FILTERED = 6  # a table with more rows than this has a field to filter the rows
+_EMPTY = '<p class="note empty" hidden>No data for this selection.</p>'
 
 
 def page(studies: Sequence[Study]) -> str:
@@ -26,7 +30,7 @@ def page(studies: Sequence[Study]) -> str:
     from rankgrad import __version__
 
     several = len(studies) > 1
-    title = "Experiments" if several else studies[0].title
+    title = "Results" if several else studies[0].title
     links = "".join(f'<li><a href="#s{place}">{escape(study.title)}</a></li>' for place, study in enumerate(studies))
     data = {f"s{place}": _data(study) for place, study in enumerate(studies)}
     style, library = _read("page.css"), charts.library()
@@ -62,33 +66,58 @@ def policy(style: str, *scripts: str) -> str:
 
 def _data(study: Study) -> dict[str, Any]:
     first = study.choice()
-    specs = {panel.chart: {"rows": panel.rows, "spec": panel.draw(first).to_dict()} for panel in study.panels()}
-    specs["gains"] = {"rows": "gains", "spec": charts.gains(first).to_dict()}
+    specs = {
+        panel.chart: {"rows": panel.rows, "everyModel": panel.every_model, "spec": panel.draw(first).to_dict()}
+        for panel in study.panels()
+    }
+    specs["gains"] = {"rows": "gains", "everyModel": True, "spec": charts.gains(first).to_dict()}
     return {
         "charts": specs,
         "rows": {name: by_column(rows) for name, rows in study.rows.items() if rows},
         "explorers": study.explorers,
-        "digits": {table.data: table.digits for table in study.tables},
+        "digits": study.digits,
     }
 
 
 def _study(name: str, study: Study, several: bool) -> str:
     looks = charts.styles(study.losses)
     chips = "".join(_chip(loss, *look[:2]) for loss, look in zip(study.losses, looks, strict=True))
-    notes = _details("Notes of the recipe", study.notes) + _details("The recipe as it was run", study.recipe)
+    panels = study.panels()
+    texts = "".join(_details(heading, text) for heading, text in study.texts)
+    below = [panel for panel in panels if panel.chart != "overview"]
     return _filled(
         _read("study.html"),
         id=name,
-        title=escape(study.title) if several else "Results",
-        facts=" ".join(map(escape, study.facts)),
+        heading=f"<h2>{escape(study.title)}</h2>" if several else "",
         warnings="".join(f'<p class="warning">{escape(text)}</p>' for text in study.warnings),
+        summary=" ".join(map(escape, study.summary)),
+        data=_select("Data set", "data", study.data),
+        model=_select("Model", "model", study.models),
+        metric=_select("Metric", "metric", study.metrics),
+        overview="".join(_overview(panel) for panel in panels if panel.chart == "overview"),
         tables="".join(_table(f"{name}-t{place}", table) for place, table in enumerate(study.tables)),
-        data_options=_options(table.data for table in study.tables),
-        model_options=_options(study.models),
-        metric_options=_options(study.metrics),
-        chips=chips,
-        charts="".join(map(_figure, study.panels())),
-        notes=notes,
+        chips=f'<div class="chips" role="group" aria-label="Rows to highlight">{chips}</div>'
+        if below and len(study.losses) > 1
+        else "",
+        charts="".join(_figure(panel, study.step) for panel in below),
+        queries=escape(study.queries),
+        facts="".join(f"<li>{escape(fact)}</li>" for fact in study.facts),
+        texts=texts,
+    )
+
+
+def _select(label: str, name: str, values: Sequence[str]) -> str:
+    """Return a select; a select with a single choice is hidden."""
+    hidden = " hidden" if len(values) < 2 else ""
+    return f'<label{hidden}>{label} <select data-choose="{name}">{_options(values)}</select></label>'
+
+
+def _overview(panel: ChartPanel) -> str:
+    # The program sets the heading to the selected metric and data set.
+    heading = '<h3><span data-selected="metric"></span> on <span data-selected="data"></span></h3>'
+    return (
+        f'<figure class="chart" data-chart="overview"><figcaption>{heading}<p>{escape(panel.caption)}</p></figcaption>'
+        f'<div class="drawing"></div>{_EMPTY}</figure>'
     )
 
 
@@ -98,20 +127,54 @@ def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
     return f'<button type="button" aria-pressed="false" data-loss="{escape(loss)}">{sample}{escape(loss)}</button>'
 
 
-def _figure(panel: ChartPanel) -> str:
+def _figure(panel: ChartPanel, step: str) -> str:
     caption = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.caption)}</p>"
     if panel.chart == "curves":
-        epochs = (
-            '<option value="best">best so far</option><option value="own">each epoch, runs not yet stopped</option>'
+        options = {"best": "best so far", "own": f"each {step}"}
+        first = panel.draw.keywords["shown"]  # type: ignore[attr-defined]
+        choices = "".join(
+            f'<option value="{value}"{" selected" if value == first else ""}>{escape(text)}</option>'
+            for value, text in options.items()
         )
-        caption += f'<label>Show <select data-signal="shown">{epochs}</select></label>'
-    empty = '<p class="note empty" hidden>No data for this selection.</p>'
+        caption += f'<label>Show <select data-signal="shown">{choices}</select></label>'
     drawing = '<div class="drawing"></div>'
-    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{caption}</figcaption>{drawing}{empty}</figure>'
+    return f'<figure class="chart" data-chart="{escape(panel.chart)}">{caption}</figcaption>{drawing}{_EMPTY}</figure>'
 
 
-def _table(name: str, table: Any) -> str:
-    """Return the HTML of a sortable table with its notes; on narrow screens the model is shown below the loss."""
+def _table(name: str, table: Table | PlainTable) -> str:
+    """Return the HTML of a sortable table with its notes."""
+    title, heads, body = _plain_grid(table) if isinstance(table, PlainTable) else _experiment_grid(table)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    field = f'<input type="search" data-filter autocomplete="off" aria-controls="{name}-body">'
+    find = (
+        f'<label class="find">Filter rows {field}</label><span class="note" data-count aria-live="polite"></span>'
+        if len(body) > _FILTERED
+        else ""
+    )
+    return (
+        f'<figure class="results"><figcaption><h3 id="{name}">{escape(title)}</h3>{find}</figcaption>'
+        f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}"><table class="sortable">'
+        f"<thead><tr>{''.join(heads)}</tr></thead>"
+        f'<tbody id="{name}-body">{"".join(f"<tr>{row}</tr>" for row in body)}</tbody></table></div>'
+        + (f'<ul class="notes">{notes}</ul></figure>' if notes else "</figure>")
+    )
+
+
+def _plain_grid(table: PlainTable) -> tuple[str, list[str], list[str]]:
+    """Return the title, the headings and the rows of a table of texts and numbers."""
+    heads = [_head(head, head, "number" if n else "") for head, n in zip(table.heads, table.numeric, strict=True)]
+    body = []
+    for first, *fields in table.rows:
+        cells = [f'<th scope="row">{escape(first.text)}</th>']
+        for field, number in zip(fields, table.numeric[1:], strict=True):
+            sort = "" if field.value is None else f' data-value="{field.value!r}"'
+            cells.append(f'<td class="{"number" if number else "text"}"{sort}>{escape(field.text)}</td>')
+        body.append("".join(cells))
+    return table.title, heads, body
+
+
+def _experiment_grid(table: Table) -> tuple[str, list[str], list[str]]:
+    """Return the title, the headings and the rows of an experiment; on narrow screens the model is below the loss."""
     several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
@@ -126,17 +189,8 @@ def _table(name: str, table: Any) -> str:
         cells += [f'<td class="model">{model}</td>'] if several else []
         for metric, column in numbers:
             cells.append(_field(column.numbers[place], getattr(row.entries[metric], _VALUES[column.head]), column.head))
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    field = f'<input type="search" data-filter autocomplete="off" aria-controls="{name}-body">'
-    return (
-        f'<figure class="results"><figcaption><h3 id="{name}">{escape(subject(table))}</h3>'
-        f'<label class="find">Filter rows {field}</label>'
-        f'<span class="note" data-count aria-live="polite"></span></figcaption>'
-        f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}"><table class="sortable">'
-        f'<thead><tr>{"".join(heads)}</tr></thead><tbody id="{name}-body">{"".join(body)}</tbody></table></div>'
-        f'<ul class="notes">{notes}</ul></figure>'
-    )
+        body.append("".join(cells))
+    return subject(table), heads, body
 
 
 def _head(shown: str, spoken: str, kind: str = "") -> str:
@@ -160,7 +214,7 @@ def _options(values: Iterable[str]) -> str:
 
 
 def _details(summary: str, text: str) -> str:
-    return f"<details><summary>{summary}</summary><pre>{escape(text)}</pre></details>" if text.strip() else ""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>" if text.strip() else ""
 
 
 def _read(name: str) -> str:

@@ -2,11 +2,12 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data import Dataset
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.statistics import over_seeds
 
@@ -18,47 +19,105 @@ Key = tuple[int | None, str]  # fold and query
 System = tuple[str, str]  # model and loss
 
 
-def explorer(
-    table: Any, results: Sequence[Any], *, root: Any = None, lists: bool = True, limit: int = 1_200_000
-) -> Any:
-    """Return the queries of one data set for the page; None if the results have no values per query.
+class QueryValues(NamedTuple):
+    """Values of each query for each system; queries of different folds are different queries."""
 
-    Values are means over seeds. The ranked lists are from the first seed. If all queries need more than `limit`
-    characters, only the queries whose values differ most between models are kept.
+    systems: list[System]
+    metrics: list[str]  # names of the metrics as shown
+    queries: list[str]
+    values: NDArray[np.float64]  # `(metrics, systems, queries)`; NaN for a missing value
+
+
+class RankedLists(NamedTuple):
+    """Documents of each query, and the first documents in the ranking of each system."""
+
+    labels: list[Any]  # labels of the documents, per query
+    ids: list[Any]  # ids of the documents, per query; None if the data has no ids
+    top: NDArray[np.uint16]  # `(systems, queries, FIRST)`: numbers of the first documents
+
+
+def query_values(table: Any, results: Sequence[Any]) -> QueryValues | None:
+    """Return the values of the queries of one data set, mean over seeds; None if the results have none.
 
     Args:
-        table: table of the data set; its rows are the models to choose from.
+        table: table of the data set; its rows are the systems.
         results: results of the final cells.
-        root: folder of the data sets, for the labels of the documents.
-        lists: if False, the ranked lists are left out.
-        limit: maximum number of characters of the queries.
     """
-    runs_here = [run for run in results if run.cell.label == table.data]
-    systems = {(row.model, row.loss): _by_fold(runs_here, row.model, row.loss) for row in table.rows}
-    systems = {name: folds for name, folds in systems.items() if folds}
+    systems = _systems(table, results)
     places = _places(systems)
     if not places:
         return None
-    metrics = list(table.metrics)
-    values = np.full((len(metrics), len(systems), len(places)), np.nan)
+    values = np.full((len(table.metrics), len(systems), len(places)), np.nan)
     for s, folds in enumerate(systems.values()):
         for fold, runs in folds.items():
-            for m, metric in enumerate(metrics):
+            for m, metric in enumerate(table.metrics):
                 queries, means = over_seeds([run.queries for run in runs], [run.values(metric) for run in runs])
                 values[m, s, [places[fold, query] for query in queries.tolist()]] = means * table.scale
-    ranked, why = _lists(systems, places, root) if lists else (None, "They were left out of this page.")
-    each = len(systems) * (len(metrics) * 8 / 3 + (0 if ranked is None else FIRST * 4 / 3))
-    kept = _most_different(values[0], max(1, int(limit / each)))
-    keys = list(places)
+    names = [table.short(metric) for metric in table.metrics]
+    return QueryValues(list(systems), names, [query for _, query in places], values)
+
+
+def ranked_lists(table: Any, results: Sequence[Any], root: Any = None) -> tuple[RankedLists | None, str]:
+    """Return the documents of the queries, ranked under the first seed, and an empty text; or None and the reason.
+
+    Args:
+        table, results: as for `query_values`.
+        root: folder of the data sets, for the labels of the documents.
+    """
+    systems = _systems(table, results)
+    return _lists(systems, _places(systems), root)
+
+
+def rank_lists(lists: Dataset, scores: Sequence[Any]) -> RankedLists:
+    """Return the documents of the lists, ranked by the scores of each system."""
+    spans = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
+    top = np.zeros((len(scores), len(spans), FIRST), dtype=np.uint16)
+    for s, own in enumerate(scores):
+        for place, (start, end) in enumerate(spans):
+            order = _first(own[start:end])
+            top[s, place, : len(order)] = order
+    labels = [lists.labels[start:end] for start, end in spans]
+    ids = [None if lists.docids is None else lists.docids[start:end].astype(str).tolist() for start, end in spans]
+    return RankedLists(labels, ids, top)
+
+
+def explorer(
+    found: QueryValues,
+    ranked: RankedLists | None,
+    why: str = "",
+    *,
+    order: str = "difference",
+    limit: int = 1_200_000,
+) -> dict[str, Any]:
+    """Return the data of the query explorer of one data set.
+
+    Args:
+        found: values of the queries.
+        ranked: documents of the queries; None to show no ranked lists.
+        why: reason why there are no ranked lists.
+        order: order of the queries at first: `difference` (largest first) or `worst` (lowest value of B first).
+        limit: maximum number of characters; if all queries need more, only the queries whose values differ most
+            between systems are kept.
+    """
+    each = len(found.systems) * (len(found.metrics) * 8 / 3 + (0 if ranked is None else FIRST * 4 / 3))
+    kept = _most_different(found.values[0], max(1, int(limit / each)))
     return {
-        "systems": [{"model": model, "loss": loss} for model, loss in systems],
-        "metrics": [table.short(metric) for metric in metrics],
-        "queries": [keys[place][1] for place in kept],
-        "all": len(places),
-        "values": [_coded(one[:, kept]) for one in values],
+        "systems": [{"model": model, "loss": loss} for model, loss in found.systems],
+        "metrics": found.metrics,
+        "queries": [found.queries[place] for place in kept],
+        "all": len(found.queries),
+        "values": [_coded(one[:, kept]) for one in found.values],
         "lists": None if ranked is None else _packed(ranked, kept),
         "why": why,
+        "order": order,
     }
+
+
+def _systems(table: Any, results: Sequence[Any]) -> dict[System, dict[int | None, list[Any]]]:
+    """Return the runs of each row of the table that have values per query, by fold."""
+    here = [run for run in results if run.cell.label == table.data]
+    systems = {(row.model, row.loss): _by_fold(here, row.model, row.loss) for row in table.rows}
+    return {name: folds for name, folds in systems.items() if folds}
 
 
 def _by_fold(runs: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
@@ -84,7 +143,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
-) -> tuple[dict[str, Any] | None, str]:
+) -> tuple[RankedLists | None, str]:
     """Return labels, ids and first documents of each query, and an empty text; if this fails, None and the reason."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
@@ -115,9 +174,13 @@ def _lists(
                     f"The data set {cell.data} on disk differs from the data used to test these models.",
                 )
             for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
-                order = np.argsort(-scores[start:end], kind="stable")[:FIRST]
+                order = _first(scores[start:end])
                 top[s, place, : len(order)] = order
-    return {"labels": labels, "ids": ids, "top": top}, ""
+    return RankedLists(labels, ids, top), ""
+
+
+def _first(scores: NDArray[Any]) -> NDArray[np.int64]:
+    return np.argsort(-scores, kind="stable")[:FIRST]
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
@@ -137,11 +200,11 @@ def _coded(values: NDArray[np.float64]) -> dict[str, Any]:
     return {"low": low, "step": step, "codes": [_text(row) for row in codes]}
 
 
-def _packed(ranked: Mapping[str, Any], kept: NDArray[np.int64]) -> dict[str, Any]:
-    labels = [ranked["labels"][place] for place in kept]
-    ids = [ranked["ids"][place] for place in kept]
+def _packed(ranked: RankedLists, kept: NDArray[np.int64]) -> dict[str, Any]:
+    labels = [ranked.labels[place] for place in kept]
+    ids = [ranked.ids[place] for place in kept]
     named = all(one is not None for one in ids) and sum(len(name) + 3 for one in ids for name in one) <= _IDS
-    top = ranked["top"][:, kept]
+    top = ranked.top[:, kept]
     narrow = max(map(len, labels)) <= 0xFF
     shown = [[int(value) if value == int(value) else round(float(value), 3) for value in one] for one in labels]
     return {

@@ -1,85 +1,20 @@
-"""Gather the data of a study, from which its page, tables and figures are made."""
+"""Gather the data of an experiment, from which its page, tables and figures are made."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from rankgrad.experiments.report import chart_data, charts
-from rankgrad.experiments.report.charts import ChartSelection
-from rankgrad.experiments.report.query_explorer import explorer
-from rankgrad.experiments.tables.footnotes import short
-from rankgrad.experiments.tables.table import Table, tables
+from rankgrad.experiments.report import chart_data
+from rankgrad.experiments.report.page_content import Study
+from rankgrad.experiments.report.query_explorer import explorer, query_values, ranked_lists
+from rankgrad.experiments.tables.table import BETTER, WORSE, Table, tables
+from rankgrad.experiments.tables.text import form_label
 
-
-class ChartPanel(NamedTuple):
-    """A chart with its heading and caption."""
-
-    chart: str  # name of the chart
-    rows: str  # name of the rows that the chart shows
-    heading: str
-    caption: str
-    draw: Callable[[ChartSelection], Any]  # function that draws the chart
-
-
-@dataclass(frozen=True)
-class Study:
-    """Data of a report on the results of one recipe."""
-
-    name: str
-    title: str
-    facts: tuple[str, ...]  # sentences about runs, machine, commit and versions
-    warnings: tuple[str, ...]  # sentences about missing and failed runs
-    tables: tuple[Table, ...]  # one per data set
-    models: tuple[str, ...]
-    losses: tuple[str, ...]
-    metrics: tuple[str, ...]  # names of metrics as shown
-    validation_metric: str  # metric by which settings are chosen on the validation lists
-    step: str  # unit of progress along a learning curve: epoch or tree
-    rows: dict[str, chart_data.Rows]  # rows of the charts, by name
-    explorers: dict[str, Any]  # data of the query explorer, by data set
-    notes: str  # notes of the recipe
-    recipe: str  # recipe as YAML
-
-    def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
-        """Return the selection of the charts; by default the first data set, model and metric."""
-        return ChartSelection(
-            data or self.tables[0].data, model or self.models[0], metric or self.metrics[0], self.losses
-        )
-
-    def panels(self) -> list[ChartPanel]:
-        """Return the charts for which there is data."""
-        metric, rows = short(self.validation_metric, [self.validation_metric]), self.rows
-        draw: Callable[[ChartSelection], Any]
-        found: list[ChartPanel] = []
-        if rows["curves"]:
-            caption = (
-                f"{metric} on the validation lists, mean over folds and seeds. A stopped run keeps its best value."
-            )
-            draw = partial(charts.curves, metric=metric, dots=_few(rows["curves"]), step=self.step)
-            found.append(ChartPanel("curves", "curves", "Learning curves", caption, draw))
-        folds, losses = (sorted({row[key] for row in rows["learned"]}) for key in ("fold", "loss"))
-        which = ", ".join(f"{loss} {dash}" for loss, dash in zip(losses, charts.DASHED, strict=False))
-        for name in dict.fromkeys(row["parameter"] for row in rows["learned"]):
-            heading = f"Learned: {charts.PARAMETERS.get(name, name)}"
-            caption = f"One line per fold and seed{f' ({which})' if len(losses) > 1 else f' of {losses[0]}'}."
-            draw = partial(
-                charts.learned, parameter=name, dots=_few(rows["learned"]), folds=folds, losses=losses, step=self.step
-            )
-            found.append(ChartPanel(f"learned-{name}", "learned", heading, caption, draw))
-        if rows["cost"]:
-            caption = "Best is top left. Seconds of training on the machine named above; bars show the ± of the table."
-            found.append(ChartPanel("cost", "cost", "Quality against training cost", caption, charts.cost))
-        if rows["sensitivity"]:
-            caption = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
-            draw = partial(charts.sensitivity, metric=metric)
-            found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", caption, draw))
-        return found
+_SENTENCES = 3  # maximum number of data sets that the summary names
 
 
 def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limit: int = 1_200_000) -> Study:
-    """Gather the data of a report from results.
+    """Gather the data of a page from results.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`, with a recipe.
@@ -92,33 +27,88 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
     # A refit has no validation lists, so the curves of the chosen tuning runs are shown.
     validated = [run for run in final if any(chart_data.validation_metric(run) in row for row in run.history)]
     made = [table for table in tables(results) if any(e.runs for row in table.rows for e in row.entries.values())]
-    explorers = {table.data: explorer(table, final, root=root, lists=lists, limit=limit // len(made)) for table in made}
+    found = {table.data: query_values(table, final) for table in made}
+    explorers = {}
+    for table in made:
+        if (values := found[table.data]) is not None:
+            ranked, why = ranked_lists(table, final, root) if lists else (None, "They were left out of this page.")
+            explorers[table.data] = explorer(values, ranked, why, limit=limit // len(made))
+    overview = [row for table in made for row in chart_data.overview_rows(table, found[table.data])]
+    spread = any(entry.spread is not None for table in made for row in table.rows for entry in row.entries.values())
+    meaning = "standard deviation" if recipe.spread == "deviation" else "95% interval"
     return Study(
         name=name,
         title=recipe.title,
-        facts=tuple(_facts(results)),
+        summary=tuple(_summary(made, overview, recipe.tests.against)),
         warnings=tuple(_warnings(results, made)),
+        facts=tuple(_facts(results)),
+        texts=(("Notes of the recipe", recipe.notes), ("The recipe as it was run", recipe.dump())),
         tables=tuple(made),
+        data=tuple(table.data for table in made),
         models=tuple(recipe.models),
         losses=tuple(dict.fromkeys(row.loss for source in recipe.data for row in recipe.rows(source))),
         metrics=tuple(made[0].short(metric) for metric in made[0].metrics) if made else (),
         validation_metric=recipe.choose,
-        step=" or ".join(dict.fromkeys(model.kind.unit for model in recipe.models.values())),
         rows={
+            "overview": overview,
             "curves": chart_data.curve_rows(validated or recipe.chosen(results.tuned())),
             "learned": chart_data.learned_rows(final),
             "cost": chart_data.cost_rows(final, made),
             "sensitivity": chart_data.sensitivity_rows(results.tuned()),
         },
-        explorers={data: found for data, found in explorers.items() if found is not None},
-        notes=recipe.notes,
-        recipe=recipe.dump(),
+        explorers=explorers,
+        measured=f"Mean over the test queries{_averaged(recipe)}",
+        queries=f"test queries{_averaged(recipe, folds=False)}",
+        curves=_averaged(recipe) + ". A stopped run keeps its best value",
+        spread=f"the {meaning} over seeds, as ± in the table" if spread else "",
+        step=" or ".join(dict.fromkeys(model.kind.unit for model in recipe.models.values())),
+        digits=made[0].digits if made else 4,
     )
 
 
-def _few(rows: chart_data.Rows) -> bool:
-    """Return True if all lines have at most 10 epochs; then the points of the lines are also drawn."""
-    return max(row["epoch"] for row in rows) <= 10
+def _averaged(recipe: Any, folds: bool = True) -> str:
+    """Return how values are averaged, as in `, mean over folds and seeds`; an empty text if there is nothing to do."""
+    several = [("folds", folds and any(len(source.folds) > 1 for source in recipe.data))]
+    several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
+    names = " and ".join(name for name, some in several if some)
+    return f", mean over {names}" if names else ""
+
+
+def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iterator[str]:
+    """Yield what came out: the best row of each data set, the tests, and the differences from the paper."""
+    for table in made[:_SENTENCES]:
+        metric = table.short(table.metrics[0])
+        rows = [row for row in overview if (row["data"], row["metric"]) == (table.data, metric)]
+        best = next((row for row in rows if row["place"] == 1), None)
+        if best is not None:
+            number, low, high = (f"{best[name]:.{table.digits}f}" for name in ("value", "low", "high"))
+            count = f" of {len(rows)} rows" if len(rows) > 1 else ""
+            interval = f" (95% interval {low} to {high})" if best["low"] < best["high"] else ""
+            yield f"On {table.data}, {best['row']} has the best {metric}{count}: {number}{interval}."
+    if len(made) > _SENTENCES:
+        yield f"The tables show {len(made) - _SENTENCES} more data sets."
+    if any(table.form for table in made):
+        return
+    entries = [row.entries[table.metrics[0]] for table in made for row in table.rows]
+    tested = [entry for entry in entries if entry.p is not None]
+    if tested and against == "best":
+        worse = sum(bool(entry.mark) for entry in tested)
+        models = (
+            "the best row"
+            if len({row.model for table in made for row in table.rows}) == 1
+            else ("the best row with the same model")
+        )
+        yield f"{worse} of {len(tested)} other rows are significantly worse than {models} (marked †)."
+    elif tested:
+        better, worse = (sum(entry.mark == mark for entry in tested) for mark in (BETTER, WORSE))
+        yield (
+            f"Of {len(tested)} rows tested against {against}, {better} are significantly better ({BETTER}) and {worse} "
+            f"significantly worse ({WORSE})."
+        )
+    gaps = [entry.gap for entry in entries if entry.gap is not None]
+    if gaps:
+        mean = sum(gaps) / len(gaps) * made[0].scale
+        yield (f"Our numbers differ from the paper's by {mean:+.{made[0].digits}f} on average over {len(gaps)} rows.")
 
 
 def _facts(results: Any) -> Iterator[str]:
@@ -141,6 +131,9 @@ def _facts(results: Any) -> Iterator[str]:
 
 
 def _warnings(results: Any, made: list[Table]) -> Iterator[str]:
+    if results.recipe.form:
+        how = "its rows are neither tested nor compared with a paper"
+        yield f"{form_label(results.recipe.form)} The recipe was reduced, and {how}."
     if results.missing:
         count = f" ({len(results.failed):,} of them failed)" if results.failed else ""
         yield f"{len(results.missing):,} runs of the recipe are missing{count}: the study is not complete."

@@ -12,7 +12,8 @@ from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.page import page
-from rankgrad.experiments.report.study import Study, study
+from rankgrad.experiments.report.page_content import Study
+from rankgrad.experiments.report.study import study
 from rankgrad.experiments.runs.results import CELLS, PACKED, RECIPE, read_results
 
 QUERIES = 1_200_000  # maximum number of characters of all query explorers of a page together
@@ -88,17 +89,25 @@ def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> li
 
 
 def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`."""
+    """Write each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`.
+
+    The name of a chart of all models has no model.
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
     written = []
     for one in studies:
-        for panel, table, model in product(one.panels(), one.tables, one.models):
-            rows = [row for row in one.rows[panel.rows] if (row["data"], row["model"]) == (table.data, model)]
+        for panel, data, model in product(one.panels(), one.data, one.models):
+            if panel.every_model and model != one.models[0]:
+                continue
+            rows = [row for row in one.rows[panel.rows] if row["data"] == data]
+            if not panel.every_model:
+                rows = [row for row in rows if row["model"] == model]
             if panel.rows == "learned":
                 rows = [row for row in rows if panel.chart == f"learned-{row['parameter']}"]
             if rows:
-                stem = Path(folder) / _file_name(one.name, panel.chart, table.data, model)
-                charts.save(panel.draw(replace(one.choice(table.data, model), rows=tuple(rows))), stem)
+                named = () if panel.every_model or len(one.models) == 1 else (model,)
+                stem = Path(folder) / _file_name(one.name, panel.chart, data, *named)
+                charts.save(panel.draw(replace(one.choice(data, model), rows=tuple(rows))), stem)
                 written += [Path(f"{stem}.{ending}") for ending in ("svg", "png")]
     return written
 

@@ -10,7 +10,7 @@ from typing import Any
 FORMAT = 1  # version of the result files; a new version changes the key of every cell
 
 
-def label(data: str, binary: bool) -> str:
+def data_label(data: str, binary: bool) -> str:
     """Return the name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
     return f"{data}-b" if binary else data
 
@@ -37,22 +37,22 @@ class Cell:
     metrics: tuple[str, ...]  # metrics on the test lists or, for a tuning cell, on the validation lists
     stage: str  # "tune" or "final"
     refit: bool  # True: train on the train and validation lists, for the number of epochs in the settings
-    trial: int  # number of the drawn setting, from 0
+    trial: int  # number of the drawn combination of settings, from 0
 
     @cached_property
     def key(self) -> str:
-        """Hash of all fields, 16 hexadecimal digits."""
+        """Hash of all fields of the cell, 16 hexadecimal digits; the name of the result file."""
         canonical = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
         """Name of the data set in tables."""
-        return label(self.data, self.binary)
+        return data_label(self.data, self.binary)
 
     @property
     def seed(self) -> int:
-        """Random seed of the run."""
+        """Random seed of the cell's run."""
         return int(self.settings.get("seed", 0))
 
     @property
@@ -66,7 +66,7 @@ class Cell:
         return (*self.lists, self.model, self.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON."""
+        """Return the cell as a dictionary that can be written as JSON."""
         return {**asdict(self), "metrics": list(self.metrics)}
 
     @classmethod

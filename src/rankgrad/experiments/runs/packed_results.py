@@ -19,8 +19,8 @@ _MEMORY = 256_000_000  # maximum memory for unpacking in bytes; a file from `pac
 _LARGEST = 1e30  # maximum value in an array; metrics are smaller, and squares of larger values may overflow
 
 
-def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each plain file in a `.tar.xz` file. Nothing is written to disk.
+def archive_members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each file in packed results (`.tar.xz`). Nothing is written to disk.
 
     Args:
         file: path of the packed file; its members must be files and folders, not links or devices.
@@ -46,7 +46,7 @@ def members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes]]:
 
 
 class _Unpacked:
-    """Reader of the unpacked bytes of an xz file, from the start to the end."""
+    """Reader that unpacks the bytes of an xz file from the start to the end."""
 
     def __init__(self, packed: Any, name: Path, limit: int) -> None:
         self.packed, self.name, self.limit, self.left = packed, name, limit, limit
@@ -68,7 +68,7 @@ class _Unpacked:
 
 
 def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a result from an `.npz` file; `name` is the name of the file in errors.
+    """Read the arrays of a result from an `.npz` file; `name` is the file in error messages.
 
     `numpy.load` allocates the size that a file declares. This function first checks that the content has that size.
     The arrays contain numbers or texts.
@@ -108,7 +108,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _fitting(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Check and return the arrays: query ids, one value per query for each metric and, optionally, scores."""
+    """Check and return the arrays of a result: query ids, values per query of each metric, and optional scores."""
     for name, array in arrays.items():
         if (array.dtype.kind == "U") != (name == "queries"):
             what = "text" if name == "queries" else "numbers"

@@ -34,17 +34,19 @@ class TaskResult(NamedTuple):
     error: str | None = None
 
 
-Runner = Callable[[Iterable[Task]], Iterator[TaskResult]]  # the function `here`, or the method `run` of a pool
+Runner = Callable[
+    [Iterable[Task]], Iterator[TaskResult]
+]  # the function `run_in_this_process`, or the method `run` of a pool
 
 
-def here(tasks: Iterable[Task]) -> Iterator[TaskResult]:
-    """Run the tasks one after another in this process."""
+def run_in_this_process(tasks: Iterable[Task]) -> Iterator[TaskResult]:
+    """Run the tasks one after another in this process, without a pool."""
     for task in tasks:
         yield TaskResult(task, *attempt(task.function, task.arguments))
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """Call the function. Return its value and None; if it raises an error, return None and the traceback."""
+    """Call the function of a task. Return its value and None; if it raises an error, return None and the traceback."""
     try:
         return function(*arguments), None
     except Exception:
@@ -68,7 +70,7 @@ class Pool:
         self._workers: list[_Worker] = []
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run the tasks; yield each result as soon as it is known."""
+        """Run the tasks in the processes of the pool; yield each result as soon as it is known."""
         waiting, tries = list(tasks), Counter[str]()
         while waiting or any(worker.task for worker in self._workers):
             self._share_out(waiting)
@@ -107,7 +109,7 @@ class Pool:
                 waiting.remove(task)
 
     def close(self) -> None:
-        """End all processes, even if they are running a task."""
+        """End all processes of the pool, even if they are running a task."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
@@ -139,7 +141,7 @@ class _Worker:
         self.task, self.affinity = task, task.affinity
 
     def end(self) -> str:
-        """Wait until the process has ended, and return a description of its exit status."""
+        """Wait until this process of the pool has ended, and return a description of its exit status."""
         self.connection.close()
         self.process.join(5)
         if self.process.is_alive():
@@ -151,7 +153,7 @@ class _Worker:
 
 @contextmanager
 def _setting_for_children(threads: int) -> Iterator[None]:
-    """Set the environment of new processes: libraries use `threads` threads, and Ctrl-C is ignored."""
+    """Set the environment of new processes of the pool: libraries use `threads` threads, and Ctrl-C is ignored."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None
@@ -172,7 +174,7 @@ def _in_main_thread() -> bool:
 
 
 def _work(connection: Connection, by_main_thread: bool) -> None:
-    """Run the functions that are sent, until the pipe is closed."""
+    """Run, in a process of the pool, the functions that the pool sends, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the group; the parent handles it
     end_with_parent(by_main_thread)
     with suppress(EOFError, OSError):

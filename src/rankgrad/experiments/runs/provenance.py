@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Return a description of processor, cores and operating system."""
+    """Return a description of the machine: processor, number of cores and operating system."""
     chip = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -52,7 +52,7 @@ def machine() -> str:
 
 
 def reset_peak() -> bool:
-    """Reset the measured peak memory of this process, and return True if the system supports this."""
+    """Reset the measured peak memory of this process; return True, or False if the system does not support this."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:

@@ -12,7 +12,7 @@ class RayPool:
 
     Args:
         address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: chosen by `ray.init`. If
-            Ray is already connected, this connection is used.
+            Ray is already connected to a cluster, this cluster is used.
         threads: number of threads per task.
     """
 
@@ -32,11 +32,11 @@ class RayPool:
 
     @property
     def jobs(self) -> int:
-        """Number of tasks that can run at the same time."""
+        """Number of tasks that can run at the same time on the Ray cluster."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self.threads)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run the tasks; yield each result as soon as it is known."""
+        """Run the tasks on the Ray cluster; yield each result as soon as it is known."""
         ray = self._ray
         remote = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_work)
         running: dict[Any, Task] = {remote.remote(task.function, task.arguments, self.threads): task for task in tasks}
@@ -54,7 +54,7 @@ class RayPool:
                 ray.cancel(left, force=True)
 
     def close(self) -> None:
-        """Disconnect from the cluster, if this pool made the connection; the cluster keeps running."""
+        """Disconnect from the Ray cluster, if this pool made the connection; the cluster keeps running."""
         if self._ours:
             self._ray.shutdown()
 

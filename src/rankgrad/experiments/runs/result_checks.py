@@ -12,7 +12,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def check_record(record: Any) -> dict[str, Any]:
-    """Check the types of all known fields, and return the record; unknown fields are not checked."""
+    """Check the types of all known fields of a result, and return the result; unknown fields are not checked."""
     _mapping("result", record)
     for name in ("cell", "validation", "test", "learned", "versions"):
         _mapping(name, record.get(name))

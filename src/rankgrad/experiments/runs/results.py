@@ -21,7 +21,7 @@ from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import FORMAT, Cell
-from rankgrad.experiments.runs.packed_results import members, read_npz
+from rankgrad.experiments.runs.packed_results import archive_members, read_npz
 from rankgrad.experiments.runs.result_checks import check_record
 from rankgrad.metrics import parse_metric
 
@@ -55,7 +55,7 @@ class CellResult:
     warnings: tuple[str, ...] = ()  # warnings from reading the data
     error: str | None = None  # message if the loss was not finite
     arrays: Callable[[], Arrays] = field(default=dict, repr=False, compare=False)  # function that reads the arrays
-    file: str = field(default="result", repr=False, compare=False)  # name of the file in errors
+    file: str = field(default="result", repr=False, compare=False)  # name of the file in error messages
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """Return the value of the metric per query, `(lists,)`; NaN for a skipped query."""
@@ -96,12 +96,12 @@ class Results:
         return [result for result in self.cells if result.cell.stage == "final"]
 
     def tuned(self) -> list[CellResult]:
-        """Return the results of the tuning cells, which choose the settings."""
+        """Return the results of the tuning cells, from which the settings are chosen."""
         return [result for result in self.cells if result.cell.stage == "tune"]
 
 
 def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> Results:
-    """Read a folder of results, or a file that `pack` wrote.
+    """Read the results of a recipe from a folder, or from a file that `pack` wrote.
 
     Args:
         path: path of the folder or file.
@@ -117,7 +117,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
         if recipe is None and (path / RECIPE).is_file():
             recipe = replace(load_recipe(path / RECIPE), name=_named(path))
         failed = {file.stem: file.read_text(encoding="utf-8") for file in sorted((path / FAILED).glob("*.txt"))}
-        return _sorted(recipe, {each.cell.key: each for each in _in_folder(path)}, failed)
+        return _in_recipe_order(recipe, {each.cell.key: each for each in _read_result_files(path)}, failed)
     if path.is_file() and path.name.endswith(PACKED):
         content = _members(path)
         found = {}
@@ -128,12 +128,12 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
         if recipe is None and RECIPE in content:
             where = f"{path}: {RECIPE}"
             recipe = parse_recipe(parse_yaml(content[RECIPE], where), _named(path), where)
-        return _sorted(recipe, found, {})
+        return _in_recipe_order(recipe, found, {})
     bad_value("results", f"be a folder with {RECIPE} and {CELLS}, or a packed {PACKED} file", path)
 
 
-def chosen(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
-    """Return the tuning results that validation chooses.
+def chosen_results(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
+    """Return the tuning result with the best validation value, for each data set, fold, ranker and loss.
 
     A row is left out as long as some of its settings have not been tried, so that all rows are tuned equally.
     """
@@ -152,9 +152,9 @@ def failure_file(cell: Cell, folder: Path) -> Path:
 
 
 def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
-    """Read the result of a cell; None if there is no result."""
+    """Read the result of a cell from the results folder; return None if there is no result."""
     path = result_file(cell, folder)
-    return _in_file(path) if path.is_file() else None
+    return _read_result_file(path) if path.is_file() else None
 
 
 def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
@@ -166,7 +166,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
         Number of results.
     """
     folder = Path(folder)
-    keys = [path.stem for path in _files(folder) if _in_file(path)]
+    keys = [path.stem for path in _files(folder) if _read_result_file(path)]
     members: dict[str, bytes] = {}
     if (folder / RECIPE).is_file():
         members[RECIPE] = (folder / RECIPE).read_bytes()
@@ -180,7 +180,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
             small = {
                 name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in kept.items()
             }
-            members[f"{CELLS}/{key}.npz"] = npz(small)
+            members[f"{CELLS}/{key}.npz"] = npz_bytes(small)
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in members.items():
@@ -200,38 +200,38 @@ def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None
             write_bytes(Path(folder) / name, content[name])
 
 
-def npz(arrays: Arrays) -> bytes:
-    """Return the bytes of an `.npz` file with the arrays."""
+def npz_bytes(arrays: Arrays) -> bytes:
+    """Return the bytes of an `.npz` file with the arrays of a result."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def _sorted(recipe: Recipe | None, results: dict[str, CellResult], failed: dict[str, str]) -> Results:
+def _in_recipe_order(recipe: Recipe | None, results: dict[str, CellResult], failed: dict[str, str]) -> Results:
     if recipe is None:
         return Results(None, list(results.values()), [], failed)
-    wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen(recipe, results))]
+    wanted = [*recipe.cells_to_tune(), *recipe.final_cells(chosen_results(recipe, results))]
     missing = [cell for cell in wanted if cell.key not in results]
     failed = {cell.key: failed[cell.key] for cell in missing if cell.key in failed}
     return Results(recipe, [results[cell.key] for cell in wanted if cell.key in results], missing, failed)
 
 
-def _in_folder(folder: Path) -> Iterator[CellResult]:
-    yield from map(_in_file, _files(folder))
+def _read_result_files(folder: Path) -> Iterator[CellResult]:
+    yield from map(_read_result_file, _files(folder))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the paths of the result files, sorted by name."""
+    """Return the paths of the result files in a results folder, sorted by name."""
     return [path for path in sorted((folder / CELLS).glob("*.json")) if re.fullmatch(r"[0-9a-f]{16}", path.stem)]
 
 
-def _in_file(path: Path) -> CellResult:
+def _read_result_file(path: Path) -> CellResult:
     arrays = path.with_suffix(".npz")
     return _parse_result(path.read_bytes(), str(path), _lazily(arrays, str(arrays)))
 
 
 def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> CellResult:
-    """Parse the JSON of a result; `name` is the name of the file in errors."""
+    """Parse the JSON of a result; `name` is the name of the file in error messages."""
     try:
         record = json.loads(content)
         if isinstance(record, dict) and record.get("format") != FORMAT:
@@ -258,7 +258,7 @@ def _lazily(source: Path | bytes | None, name: str) -> Callable[[], Arrays]:
 
 
 def _members(file: Path) -> dict[str, bytes]:
-    return {name: content for name, content in members(file) if _MEMBERS.fullmatch(name)}
+    return {name: content for name, content in archive_members(file) if _MEMBERS.fullmatch(name)}
 
 
 def _named(path: Path) -> str:

@@ -18,14 +18,14 @@ from rankgrad.data import Dataset, Splits
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
-from rankgrad.experiments.runs.results import failure_file, npz, result_file
+from rankgrad.experiments.runs.results import failure_file, npz_bytes, result_file
 from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 from rankgrad.models.registry import kind_of
 
 
 class TrainedCell(NamedTuple):
-    """A trained ranker, and the record of its training."""
+    """The trained ranker of a cell, and the record of its training."""
 
     model: TrainedModel
     device: str
@@ -47,15 +47,15 @@ def run_cell(
 ) -> None:
     """Run a cell and write `cells/<key>.json`; for a final cell, also `cells/<key>.npz`.
 
-    A tuning cell never uses the test lists. If its loss is not finite, its validation value is NaN. In a final
-    cell, a loss that is not finite is an error.
+    A tuning cell never uses the test lists. If the loss of a tuning cell is not finite, the validation value
+    of the result is NaN. In a final cell, a loss that is not finite is an error.
 
     Args:
         cell: cell to run; a cell that has a result is not run again.
         folder: folder of the results.
         root: folder of the data sets.
-        device: device to use instead of the device in the cell's settings; the default is the CPU. The device is
-            written to the result, but is not part of the cell's key.
+        device: device to use; None: the device in the cell's settings, otherwise the CPU. The device is written to the
+            result, but is not part of the cell's key.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
@@ -63,7 +63,7 @@ def run_cell(
     path = result_file(cell, Path(folder))
     if path.exists():
         return
-    splits, warned = _lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
+    splits, warned = _read_lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
     data, validation = splits.train, splits.validation
     if cell.refit and validation is not None:
         data, validation = _joined(data, validation), None
@@ -80,7 +80,7 @@ def run_cell(
     if trained is not None and cell.stage == "final":
         assert splits.test is not None  # `read_cell_data` checks it
         test, arrays = _evaluate(cell, trained.model, splits.test)
-        write_bytes(path.with_suffix(".npz"), npz(arrays))
+        write_bytes(path.with_suffix(".npz"), npz_bytes(arrays))
     record = {
         "format": FORMAT,
         "cell": cell.to_json(),
@@ -121,10 +121,10 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 
 
 @lru_cache(maxsize=2)
-def _lists(
+def _read_lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """Return the lists of a cell and the texts of warnings; both are cached for the next cells of this process."""
+    """Return the lists of a cell, and the warnings about them; both are cached for the next cells of this process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
@@ -133,7 +133,7 @@ def _lists(
 
 
 def _joined(train: Dataset, validation: Dataset) -> Dataset:
-    """Return a data set with the lists of both parts."""
+    """Return one data set with the train and validation lists of a cell, for a refit."""
     return replace(
         train,
         features=np.concatenate([train.features, validation.features]),
@@ -146,7 +146,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
 
 
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return the test means by metric, and the arrays to write (query ids, values per query, scores)."""
+    """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result."""
     scores = model.score(test.features, test.offsets)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
@@ -157,12 +157,12 @@ def _training_record(trained: TrainedCell) -> dict[str, Any]:
 
 
 def _median(seconds: list[float]) -> float:
-    """Return the median; 0 for an empty list. A mean would include the time to compile kernels in the first epoch."""
+    """Return the median seconds per epoch, or 0 if there are none. A mean would include the compilation of kernels."""
     return float(np.median(seconds)) if seconds else 0.0
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinite numbers by None, because JSON has no such numbers."""
+    """Replace NaN and infinite numbers of a result by None, because JSON has no such numbers."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

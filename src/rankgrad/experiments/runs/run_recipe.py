@@ -15,7 +15,7 @@ from rankgrad.experiments.runs.results import (
     FAILED,
     RECIPE,
     CellResult,
-    chosen,
+    chosen_results,
     failure_file,
     read_cell_result,
     result_file,
@@ -25,7 +25,7 @@ from rankgrad.lock import locked
 
 
 class CellProgress(NamedTuple):
-    """Progress of a run, after a cell is done or has failed."""
+    """Progress of the run of a recipe, after a cell is done or has failed."""
 
     cell: Cell
     result: CellResult | None  # None if the cell has failed
@@ -43,7 +43,7 @@ def run_recipe(
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Iterator[CellProgress]:
-    """Run the cells of a recipe that have no result; yield each cell when it is done.
+    """Run the cells of a recipe that have no result; yield the progress after each cell.
 
     The tuning cells are run first. The final cells of a row are run only if all settings of the row have been tried, so
     that all rows are tuned equally. The traceback of a failed cell is written to `failed/`. The next run tries the cell
@@ -76,16 +76,16 @@ def run_recipe(
 
 
 def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
-    """Yield first the tuning cells, then the final cells with the settings that the tuning results choose."""
+    """Yield first the tuning cells of a recipe, then its final cells, whose settings depend on the tuning results."""
     tuning = recipe.cells_to_tune()
     yield tuning
     tried = {cell.key: found for cell in tuning if (found := read_cell_result(cell, folder)) is not None}
-    yield recipe.final_cells(chosen(recipe, tried))
+    yield recipe.final_cells(chosen_results(recipe, tried))
 
 
 @contextmanager
-def opened(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Lock the folder for one run, remove incomplete files of a killed run, and write the recipe to the folder."""
+def lock_results(recipe: Recipe, folder: Path) -> Iterator[None]:
+    """Lock the results folder for one run, remove incomplete files of killed runs, and write the recipe file."""
     with locked(folder):
         for place in (folder / CELLS, folder / FAILED):
             clear_leftovers(place)

@@ -20,6 +20,8 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         same.setdefault(text, []).append(table.short(metric))
     for text, metrics in same.items():
         yield f"{', '.join(metrics)}: {text}"
+    if table.form:
+        yield f"The recipe was reduced (--{table.form}): rows are neither tested nor compared with a paper"
     yield _averaged(table, recipe.spread)
     yield from _tuned(table, recipe)
     if recipe.refit:

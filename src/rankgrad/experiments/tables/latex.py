@@ -29,14 +29,14 @@ def latex(table: "Table") -> str:
     free = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
     across = side_by_side(groups, lambda some: sum(map(_width, some)) <= free)
     parts = [(rows, some) for some in across for rows in _pages(table.rows)]
-    notes = "\n".join(f"{_escape(note)}." for note in table.notes)
+    notes = "\n".join(f"{escape_latex(note)}." for note in table.notes)
     found = []
     for number, (rows, some) in enumerate(parts, start=1):
         part = f" (part {number} of {len(parts)}; the notes are below the last)" if len(parts) > 1 else ""
         found += [
             r"\begin{table*}",
             r"\centering",
-            rf"\caption{{{_escape(caption(table) + part)}}}",
+            rf"\caption{{{escape_latex(caption(table) + part)}}}",
             r"\footnotesize\setlength{\tabcolsep}{3pt}",
             *_tabular(table, rows, some),
             *([r"\par\smallskip", notes] if number == len(parts) else []),
@@ -58,9 +58,9 @@ def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[s
         if row.model != before:
             yield r"\midrule"
             if several:
-                yield rf"\multicolumn{{{1 + len(numbers)}}}{{l}}{{\emph{{{_escape(row.model)}}}}} \\"
+                yield rf"\multicolumn{{{1 + len(numbers)}}}{{l}}{{\emph{{{escape_latex(row.model)}}}}} \\"
         before = row.model
-        yield " & ".join([_escape(row.loss), *(_field(column.numbers[place]) for column in numbers)]) + r" \\"
+        yield " & ".join([escape_latex(row.loss), *(_field(column.numbers[place]) for column in numbers)]) + r" \\"
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
@@ -69,7 +69,7 @@ def _heads(groups: Sequence[Group]) -> Iterator[str]:
     """Yield the headings: first the metrics; then, if a metric has several columns, the headings of the columns."""
     top, rules, below, at = ["loss"], [], [""], 2
     for group in groups:
-        name = r"\\".join(map(_escape, _lines(group[0].metric)))
+        name = r"\\".join(map(escape_latex, _lines(group[0].metric)))
         name = rf"\shortstack{{{name}}}" if r"\\" in name else name
         top.append(rf"\multicolumn{{{len(group)}}}{{c}}{{{name}}}")
         rules.append(rf"\cmidrule(lr){{{at}-{at + len(group) - 1}}}")
@@ -120,5 +120,6 @@ def _widest(texts: Sequence[str]) -> float:
     return max(sum(_WIDTHS.get(letter, 1.0) for letter in text) for text in texts)
 
 
-def _escape(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Escape the characters that have a meaning in LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -75,6 +75,7 @@ class Table:
     notes: tuple[str, ...] = ()  # footnotes
     scale: float = 1.0  # factor by which numbers are multiplied when shown
     digits: int = 4  # number of digits shown after the decimal point
+    form: str | None = None  # "quick" or "smoke": the recipe was reduced, and its numbers are only a test of the recipe
 
     def __str__(self) -> str:
         return self.markdown()
@@ -126,7 +127,7 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and
     is neither tested nor compared. Rows are tested against the best row with the same model, or against the row
     with the loss in `tests.against` of the recipe. p-values are adjusted for all comparisons of a column. Rows that
-    only the paper has are last.
+    only the paper has are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`.
@@ -144,18 +145,22 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     columns = {}
     for name in names:
         found = [_entry(line, name, source, recipe.spread) for line in lines]
-        columns[name] = _tested(lines, found, name, recipe.tests, source.folds)
+        columns[name] = found if recipe.form else _tested(lines, found, name, recipe.tests, source.folds)
     tried, losses = _trials(results, recipe, data), {row[:2]: row.variants for row in recipe.rows(source)}
     rows = []
     for place, line in enumerate(lines):
-        entries = {name: _with_published(columns[name][place], recipe, data, line, name) for name in names}
+        entries = {name: columns[name][place] for name in names}
+        if not recipe.form:
+            entries = {name: _with_published(entry, recipe, data, line, name) for name, entry in entries.items()}
         variants = [each.variant for each in losses[line.model, line.loss] if each.variant is not None]
         chosen = {run.cell.variant for run in line.runs.values() if run.cell.variant is not None}
         trials = tried.get((line.model, line.loss), (1,))
         rows.append(TableRow(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
-    rows += _only_published(recipe, data, names, {(line.model, line.loss) for line in lines})
+    if not recipe.form:
+        rows += _only_published(recipe, data, names, {(line.model, line.loss) for line in lines})
     conventions = {name: parse_metric(name).conventions for name in names}
     made = Table(str(recipe.title), data, names, tuple(rows), tuple(source.folds), tuple(source.seeds), conventions)
+    made = replace(made, form=recipe.form)
     if recipe.answers:
         scale = float(published.load_published(recipe.answers).scale)
         made = replace(made, scale=scale, digits=2 if scale == 100 else 3)

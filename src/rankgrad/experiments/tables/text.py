@@ -49,11 +49,21 @@ def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
+def form_label(form: str | None) -> str:
+    """Return the label of a reduced recipe, one sentence; an empty text for a whole recipe.
+
+    Example:
+        >>> form_label("smoke")
+        'Smoke run (--smoke): a short test of the recipe, not a result.'
+    """
+    return f"{form.capitalize()} run (--{form}): a short test of the recipe, not a result." if form else ""
+
+
 def caption(table: "Table") -> str:
-    """Return the caption of a table: its title, data set, model and unit."""
+    """Return the caption of a table: its label if the recipe was reduced, its title, data set, model and unit."""
     title = table.title.strip().rstrip(".")
-    end = "" if title.endswith(("?", "!")) else "."
-    return f"{title}{end} {subject(table)}" if title else subject(table)
+    end = "" if title.endswith(("?", "!")) or not title else "."
+    return " ".join(filter(None, (form_label(table.form), title + end, subject(table))))
 
 
 def subject(table: "Table") -> str:
@@ -93,7 +103,8 @@ def rich(table: "Table", width: int = 80) -> "RenderableType":
         notes.add_row(" ·", Text(note), style="dim")
     parts = side_by_side([columns(table, metric) for metric in table.metrics], fits)
     grids = [_grid(table, groups) for groups in parts]
-    return Group(Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
+    label = [Text(form_label(table.form), style="bold yellow")] if table.form else []
+    return Group(*label, Text(table.title, style="bold"), Text(subject(table)), *grids, notes)
 
 
 def markdown(table: "Table") -> str:
@@ -103,10 +114,10 @@ def markdown(table: "Table") -> str:
     header = [*heads, *(c.metric if c.head == "ours" else f"{c.metric} {c.head}" for c in numbers)]
     lines = [header, [":--"] * len(heads) + ["--:"] * len(numbers)]
     for place, name in enumerate(names):
-        lines.append([*map(_escape_markdown, name), *(_markdown(column.numbers[place]) for column in numbers)])
+        lines.append([*map(escape_markdown, name), *(_markdown(column.numbers[place]) for column in numbers)])
     grid = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    notes = "\n".join(f"- {_escape_markdown(note)}" for note in table.notes)
-    return f"**{_escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
+    notes = "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
+    return f"**{escape_markdown(caption(table))}**\n\n{grid}\n\n{notes}\n"
 
 
 def _grid(table: "Table", groups: Sequence[Sequence[Column]]) -> "RichTable":
@@ -153,9 +164,10 @@ def _probability(p: float | None) -> str:
 
 
 def _markdown(number: NumberText) -> str:
-    text = _escape_markdown(number.text)
+    text = escape_markdown(number.text)
     return (f"**{text}**" if number.strong else text) + number.mark
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Escape the characters that have a meaning in Markdown."""
     return "".join(f"\\{letter}" if letter in "\\|*_`<[" else letter for letter in text)

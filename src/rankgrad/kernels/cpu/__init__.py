@@ -23,7 +23,7 @@ from rankgrad.kernels.numba_cache import folder_of, keep
 
 _config: Any = numba.config
 
-# No 'nnan' or 'ninf': a NaN score must stay NaN, and the kernels compare with infinities.
+# No 'nnan' or 'ninf': a result for a NaN score must be NaN, and the kernels compare with infinities.
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
@@ -33,21 +33,23 @@ _one_at_a_time = threading.Lock()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function with Numba at its first call, or load the code that an earlier process compiled."""
+    """Make a CPU kernel: Numba compiles the function at its first call, or loads code of an earlier process."""
     return keep(numba.njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function), _FOLDER)
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call.
+    """Make a function that only CPU kernels call. Numba compiles it with the first kernel that calls it.
 
-    The function has no wrapper for Python, which saves compilation time. So a call from Python crashes. LLVM inlines
+    The function has no wrapper for Python. This saves compilation time, but a call from Python crashes. LLVM inlines
     the function, because with Numba's inlining, compilation took four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 class FlatLists(NamedTuple):
-    """Lists as arrays, for kernels. Without a mask, the array `mask` is empty. Without weights, `weights` is empty.
+    """Lists as NumPy arrays, for CPU kernels.
+
+    Without a mask, the array `mask` is empty. Without weights, the array `weights` is empty.
 
     Kernels take a plain tuple of these arrays, because Numba needs more time to infer the type of a named tuple.
     """
@@ -68,7 +70,7 @@ class FlatLists(NamedTuple):
         offsets: Tensor | None,
         n: int,
     ) -> "FlatLists":
-        """Convert the arguments of the operator to arrays."""
+        """Convert the tensors that the operator takes to NumPy arrays."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
         return cls(
@@ -91,7 +93,7 @@ class FlatLists(NamedTuple):
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return the tensor as an array, in the same memory if possible. Checks are faster than unnecessary calls."""
+    """Return a tensor as a NumPy array, in the same memory if possible. The checks save calls of PyTorch."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -100,7 +102,7 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
 
 
 class KernelOutputs(NamedTuple):
-    """Arrays that a kernel fills and the operator returns."""
+    """NumPy arrays that a CPU kernel fills. The operator returns them as tensors."""
 
     values: NDArray[Any]  # (L,)
     signal: NDArray[np.bool_]  # (L,)
@@ -109,7 +111,7 @@ class KernelOutputs(NamedTuple):
 
     @classmethod
     def like(cls, flat: FlatLists, params: int, gradient: bool) -> "KernelOutputs":
-        """Allocate the outputs. The arrays are not initialised, so a kernel must write every entry."""
+        """Allocate the outputs of a CPU kernel. The arrays are not initialised, so a kernel must write every entry."""
         lists, dtype = len(flat.offsets) - 1, flat.scores.dtype
         slopes = np.empty(len(flat.scores) if gradient else 0, dtype)
         extras = np.empty((lists if gradient else 0, params), dtype)
@@ -123,12 +125,12 @@ class KernelOutputs(NamedTuple):
 
 @lru_cache(maxsize=4)
 def discounts(ranks: int) -> NDArray[np.float64]:
-    """Return 1 / log2(1 + rank) for ranks from 1 to `ranks`."""
+    """Return the discounts of NDCG for CPU kernels: 1 / log2(1 + rank) for ranks from 1 to `ranks`."""
     return 1.0 / np.log2(np.arange(2.0, ranks + 2.0))
 
 
 def launch(compiled: Any, *arguments: Any, parallel: bool = True) -> None:
-    """Call a kernel with as many threads as PyTorch uses. Print a message if the call included a long compilation."""
+    """Run a CPU kernel in as many threads as PyTorch uses. Print a message if the call included a long compilation."""
     threads = torch.get_num_threads()
     several = False
     if parallel:

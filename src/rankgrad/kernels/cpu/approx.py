@@ -1,4 +1,6 @@
-"""Metrics computed from sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
+"""CPU kernels of the family `approx`: metrics computed from sigmoid ranks.
+
+The metrics are NDCG (ApproxNDCG and LearnDCG), precision, reciprocal rank and average precision.
 
 With e_i = exp(alpha s_i), sigmoid(alpha (s_j - s_i)) = e_j / (e_i + e_j). So a list needs n exponentials and n^2
 divisions, which the compiler vectorises. If scores are so far apart that e would overflow, a sigmoid is computed for
@@ -43,7 +45,7 @@ def run(
     options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on the CPU for a loss of the family `approx`."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 3, gradient)
     inner, chain = _numbers(params.detach().tolist(), options.form)
@@ -56,9 +58,9 @@ def run(
 
 
 def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
-    """Return the numbers of the formula, and their derivatives by `params`.
+    """Return the parameters in the formula of ApproxNDCG and LearnDCG, and their derivatives by `params`.
 
-    The numbers are the logarithm of the gain base, the slope of the discount (0 for the log discount) and alpha.
+    The parameters are the logarithm of the gain base, the slope of the discount (0 for the log discount) and alpha.
     """
     if form == ParamForm.FIXED:
         return params, [1.0, 1.0, 1.0]
@@ -69,26 +71,29 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
 
 
 def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
-    """Allocate the work arrays of the kernel, with one entry per document or per list."""
+    """Allocate the work arrays of the kernels for sigmoid ranks, with one entry per document or per list."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
         np.empty(documents, np.int64),  # place: original position of a document
-        np.empty(documents),  # score: score, minus the middle of the scores of its list unless the list is wide
+        np.empty(documents),  # score: score, minus the middle of the score range of its list unless the list is wide
         np.empty(documents, dtype),  # power: exp(alpha score)
-        np.empty(lists, np.int64),  # count: number of documents of a list
+        np.empty(lists, np.int64),  # count: number of real documents of a list
         np.empty(lists, np.int64),  # hits: number of relevant documents of a list
         np.empty(lists, np.bool_),  # wide: True if the powers of a list would overflow
         np.empty(documents),  # rank: soft rank
         np.empty(documents),  # above: soft rank among the relevant documents, for average precision
         np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
         np.empty(documents, dtype),  # by_above: derivative of the value by each `above`
-        np.empty(documents),  # direct: part of the derivative by each score that is computed before `_slope_rows`
+        np.empty(documents),  # direct: for each score, the part of its derivative that is known before `_slope_rows`
     )
 
 
 @cache
 def _approx(code: int) -> Any:
-    """Return the kernel of one metric. Its closure has only one number, by which Numba finds the kernel on disk."""
+    """Return the CPU kernel of one metric of sigmoid ranks.
+
+    The number `code` is the only variable in the closure of the kernel. By this number, Numba finds the kernel on disk.
+    """
 
     @kernel
     def approx(given, out, told, one, work):
@@ -130,7 +135,10 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list and compute their powers. Set arrays to 0 if later steps fill only a part."""
+    """Gather the documents of a list for sigmoid ranks, and compute their powers.
+
+    If later steps write only some entries of an array, fill the array with 0.
+    """
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     _, _, threshold, _, _, alpha, _ = numbers
@@ -149,7 +157,7 @@ def _prepare(l, given, work, numbers):
 
 @helper
 def _rank_rows(block, rows, l, given, work, code, alpha, one):
-    """Compute the soft ranks of a block of relevant documents of a list."""
+    """Compute the sigmoid ranks of one block of relevant documents of a list."""
     _, score, power, count, hits, wide, rank, above, _, _, _ = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -166,10 +174,10 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 
 @helper
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
-    """Compute the derivative of the list's value by the scores of a block of its documents.
+    """Compute the slopes of one block of documents of a list, from the derivatives by their sigmoid ranks.
 
-    An irrelevant document has pairs only with relevant documents. If `crossed`, `direct` already contains the
-    derivatives of these pairs.
+    An irrelevant document has pairs only with relevant documents. If `crossed`, `_cross` has already added the
+    derivatives of these pairs to `direct`.
     """
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
     slopes, first = out[2], given[3][l]
@@ -193,7 +201,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the derivatives of pairs of a relevant and an irrelevant document to `direct` of both documents."""
+    """Add the derivative of each pair of a relevant and an irrelevant document to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -202,7 +210,10 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Set masked slopes to 0. Compute the derivative by alpha from the slopes: alpha occurs only in alpha s."""
+    """Set the slopes of masked documents to 0. For NDCG, compute the derivative by alpha from the slopes.
+
+    This is possible because alpha occurs in the formula only as the factor of a score.
+    """
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
     slopes, extras = out[2], out[3]
@@ -219,7 +230,7 @@ def _by_alpha(l, given, work, out, code, alpha):
 
 @helper
 def _gather(labels, mask, first, last, place, threshold):
-    """Write the positions of the real documents to `place[first:]`. The relevant documents come first.
+    """Write the positions of the real documents of a list to `place[first:]`, relevant documents first.
 
     Returns the number of real documents and the number of relevant documents.
     """
@@ -238,10 +249,10 @@ def _gather(labels, mask, first, last, place, threshold):
 
 @helper
 def _centre(scores, place, first, count, score, most):
-    """Copy the scores to `score`. If their range is at most `most`, subtract the middle of the range.
+    """Copy the scores of a list to `score`. If their range is at most `most`, subtract the middle of the range.
 
-    Returns True if the range is wider. Then nothing is subtracted, because rounding could make two different
-    scores equal.
+    Returns True if the range is larger than `most`. Then nothing is subtracted, because rounding could make two
+    different scores equal.
     """
     place, score = place[first : first + count], score[first : first + count]
     for i in range(count):
@@ -254,8 +265,8 @@ def _centre(scores, place, first, count, score, most):
     return wide
 
 
-def _list_of(code: int) -> tuple[Any, Any]:
-    """Return two functions for one metric.
+def _functions_of_metric(code: int) -> tuple[Any, Any]:
+    """Return two compiled functions for one metric of sigmoid ranks.
 
     The first function prepares a list and, if the list is not long, does all other steps. The second function computes
     the value of a list and the derivatives of the value by the ranks.
@@ -284,7 +295,7 @@ def _list_of(code: int) -> tuple[Any, Any]:
             values[l] = average(rank, above, by_rank, by_above, first, last, k, beta)
 
     @helper
-    def whole(l, given, work, out, numbers, one):
+    def list_of_metric(l, given, work, out, numbers, one):
         _prepare(l, given, work, numbers)
         count = work[3][l]
         if count <= LONG:
@@ -297,10 +308,10 @@ def _list_of(code: int) -> tuple[Any, Any]:
                 _slope_rows(FIRST, count, l, given, work, out, code, numbers[5], crossed, one)
                 _by_alpha(l, given, work, out, code, numbers[5])
 
-    return whole, value
+    return list_of_metric, value
 
 
-_ndcg, _ndcg_value = _list_of(NDCG)
-_precision, _precision_value = _list_of(PRECISION)
-_reciprocal, _reciprocal_value = _list_of(RECIPROCAL)
-_average, _average_value = _list_of(AVERAGE)
+_ndcg, _ndcg_value = _functions_of_metric(NDCG)
+_precision, _precision_value = _functions_of_metric(PRECISION)
+_reciprocal, _reciprocal_value = _functions_of_metric(RECIPROCAL)
+_average, _average_value = _functions_of_metric(AVERAGE)

@@ -1,4 +1,4 @@
-"""Computes slopes and curvatures of the pairwise losses, for boosting, with the loops of `pair_loops.py`.
+"""Computes slopes and curvatures (second derivatives) of pairwise losses for boosting. `pair_loops.py` has the loops.
 
 With the symbols of `pairwise.py`, the derivatives of a pair i, j by the scores of its documents are
 
@@ -30,7 +30,7 @@ def run(
     offsets: NDArray[np.int64],
     options: PairwiseOptions,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the slopes `(D,)` and the curvatures `(D,)`, for a loss of `pairwise.py` other than `hinge`."""
+    """Return slopes `(D,)` and curvatures `(D,)`, for boosting with a loss of `pairwise.py` other than `hinge`."""
     dtype = scores.dtype
     nothing = np.empty(0, dtype)
     heavy = nothing if weights is None else np.ascontiguousarray(weights, dtype)
@@ -46,7 +46,10 @@ def run(
 
 @cache
 def _curvature(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs. As in `pair_loops.py`, its closure has only one number."""
+    """Return the kernel that computes curvatures, for one way to weight pairs.
+
+    As in `pair_loops.py`, the number `kind` is the only variable in the closure of the kernel.
+    """
 
     @kernel
     def curvature_of_kind(given, chosen, c, documents, place, slopes, bends):
@@ -66,7 +69,7 @@ def _curvature(kind: int) -> Any:
 
 
 def _task_of(kind: int) -> Any:
-    """Return the function that computes the slopes and the curvatures of a list."""
+    """Return the function that computes slopes and curvatures of a list, for one way to weight pairs."""
     walk = walk_of(kind, curved=True)
 
     @helper

@@ -1,4 +1,4 @@
-"""Computes exp in a form that LLVM vectorises. Numba's exp calls the math library once per number."""
+"""Exponential function for CPU kernels, vectorised by LLVM. Numba's exp calls the math library once per number."""
 
 import math
 from typing import Any
@@ -29,7 +29,10 @@ def _float_of_bits(context: Any, bits: Any) -> Any:
 
 @helper
 def exp(x):
-    """Return exp(x) in float64 for x <= 700, correct to 14 digits. For x < -700, return exp(-700)."""
+    """Return exp(x) in float64, in a CPU kernel. It is correct to 14 digits for |x| <= 700.
+
+    For x < -700, return exp(-700).
+    """
     y = max(x, -700.0) * _LOG2_E
     whole = math.floor(y + 0.5)
     f = y - whole

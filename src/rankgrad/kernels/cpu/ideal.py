@@ -1,4 +1,4 @@
-"""First steps of the kernels of NDCG and similar metrics: find the real documents of a list and normalise the gains."""
+"""First steps of the CPU kernels of metrics: find the real documents of a list, and divide gains by the ideal DCG."""
 
 import math
 
@@ -12,11 +12,11 @@ _LOG_2 = math.log(2.0)
 
 
 @helper
-def begin(l, given, out, threshold):
-    """Return the positions of the real documents of a list, and the number of its relevant documents.
+def begin_list(l, given, out, threshold):
+    """Return the positions of the real documents of a list, and the number of relevant documents in the list.
 
-    Returns no positions if the list has no signal or if a score is not finite. Also initialises the outputs: the value
-    and the slopes are 0, or NaN if a score is not finite.
+    Returns no positions if the list has no signal or if a score is not finite. Also initialises the outputs of the
+    list: the value and the slopes are 0, or NaN if a score is not finite.
     """
     scores, labels, mask, offsets = given
     values, signal, slopes = out
@@ -39,7 +39,10 @@ def begin(l, given, out, threshold):
 
 @helper
 def ideal_dcg(labels, label_bits, place, discount, linear):
-    """Return the highest label and the ideal DCG of the documents at `place`. The gains are as in `shares`."""
+    """Return, in a CPU kernel, the highest label and the ideal DCG of the documents at the positions `place`.
+
+    `shares` defines the gains.
+    """
     order = place.copy()
     by_label(labels, label_bits, order)
     top = float(labels[order[0]])
@@ -55,10 +58,10 @@ def ideal_dcg(labels, label_bits, place, discount, linear):
 
 @helper
 def shares(labels, label_bits, place, discount, linear, share):
-    """Fill `share` with the gains of the documents at `place` divided by the ideal DCG. Fill with 0 if that DCG is 0.
+    """Fill `share` with the gain of each document at the positions `place`, divided by the ideal DCG of the list.
 
-    If `linear`, a gain is y. Otherwise a gain is (2^y - 1) / 2^max(y). The ideal DCG has the same divisor, so the
-    divisor cancels.
+    If the ideal DCG is 0, fill `share` with 0. If `linear`, the gain of a label y is y. Otherwise it is
+    (2^y - 1) / 2^max(y). The ideal DCG is also divided by 2^max(y), so this divisor cancels.
     """
     top, ideal = ideal_dcg(labels, label_bits, place, discount, linear)
     unit, least = 1.0 / ideal if ideal > 0.0 else 0.0, exp(-top * _LOG_2)
@@ -70,11 +73,11 @@ def shares(labels, label_bits, place, discount, linear, share):
 
 @helper
 def descending_gains(l, given, out, score_bits, label_bits, discount, k):
-    """Return positions, scores and gains of the documents, in descending order of scores.
+    """Return positions, scores and gains of the real documents of a list, in descending order of scores.
 
-    `begin` returns the same positions in another order. The gains are divided by the ideal DCG@k.
+    The gains are divided by the ideal DCG@k. The results are empty if `begin_list` returns no positions.
     """
-    place, _ = begin(l, given, out, 0.0)
+    place, _ = begin_list(l, given, out, 0.0)
     m = len(place)
     score, gain = np.empty(m), np.empty(m)
     if m > 0:

@@ -1,4 +1,7 @@
-"""Plackett-Luce likelihood and unique softmax: a document competes only with documents whose label is not higher.
+"""CPU helpers of the family `listwise`: Plackett-Luce likelihood (ListMLE) and unique softmax.
+
+In ListMLE, a document competes only with documents whose label is not higher. In unique softmax, a document competes
+only with documents whose label is lower.
 
 The functions take the documents of a list in descending order of their labels `y`: scores `s`, exponentials `e` of the
 scores, and weights `t`. They fill `d` with the derivatives and return the value. The functions `far_...` are for scores
@@ -15,9 +18,9 @@ from rankgrad.kernels.cpu.exponential import exp
 
 @helper
 def plackett_luce(y, s, e, t, d, weighted, together):
-    """Compute the value and the derivatives of the Plackett-Luce likelihood.
+    """Compute the value and the derivatives of ListMLE, the negative logarithm of the Plackett-Luce likelihood.
 
-    If `together`, a document is chosen from all documents with the same label or a lower one. Otherwise documents with
+    If `together`, a document is chosen from all documents with the same or a lower label. Otherwise documents with
     the same label are chosen one after the other.
     """
     value = remaining = 0.0
@@ -55,7 +58,10 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 
 @helper
 def far_plackett_luce(y, s, e, t, d, together):
-    """Compute the same as `plackett_luce`. A sum of exponentials is e^top * rest; `d` stores top, `e` stores rest."""
+    """Compute ListMLE as `plackett_luce` does, for scores that are far apart.
+
+    A sum of exponentials is stored as e^top * rest. Until the derivatives are known, `d` stores top. `e` stores rest.
+    """
     value, top, remaining = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -85,9 +91,9 @@ def far_plackett_luce(y, s, e, t, d, together):
 
 @helper
 def unique(y, s, e, t, d):
-    """Compute the value and the derivatives of unique softmax.
+    """Compute the value and the derivatives of unique softmax for a list.
 
-    A `field` is the sum of `e` over a document and the documents that it competes with.
+    The `field` of a document is the sum of `e` over this document and the documents with lower labels.
     """
     value = below = 0.0
     last = len(s)
@@ -117,7 +123,10 @@ def unique(y, s, e, t, d):
 
 @helper
 def far_unique(y, s, e, t, d):
-    """Compute the same as `unique`. A field is e^top * rest; `d` stores top, `e` stores rest."""
+    """Compute unique softmax as `unique` does, for scores that are far apart.
+
+    A field is stored as e^top * rest. Until the derivatives are known, `d` stores top. `e` stores rest.
+    """
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)
     while last > 0:
@@ -152,7 +161,7 @@ def far_unique(y, s, e, t, d):
 
 @helper
 def position_weights(y, t, together):
-    """Fill `t` with the weight of each rank, which is about half of the weight of the previous rank.
+    """Fill `t` with the weights of p-ListMLE. The weight of a rank is about half of the weight of the previous rank.
 
     If `together`, tied documents have the mean of their weights.
     """

@@ -1,8 +1,8 @@
-"""Softmax cross entropies and Plackett-Luce likelihoods, in O(n).
+"""CPU kernel of the family `listwise`: softmax cross entropies and Plackett-Luce likelihoods, in O(n).
 
 Each document has e_i = exp(s_i - highest s), computed by a polynomial that the compiler vectorises. The cross entropies
 need the sum of e_i over the list. In the losses of `likelihood.py`, a document competes only with documents whose label
-is not higher. So these losses need cumulative sums, from the lowest label to the highest.
+is not higher. So these losses need cumulative sums over the documents, from the lowest label to the highest.
 """
 
 import math
@@ -48,7 +48,7 @@ def run(
     options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on the CPU for a loss of the family `listwise`."""
     flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, options.ties == Ties.TOGETHER)
@@ -62,15 +62,16 @@ def run(
 
 @kernel
 def _listwise(given, out, code, numbers, tasks):
+    """Compute a listwise loss of all lists, in one or several tasks."""
     if tasks == 1:
-        _some(FIRST, tasks, given, out, code, numbers)
+        _listwise_task(FIRST, tasks, given, out, code, numbers)
     else:
-        spread(_some, tasks, (tasks, given, out, code, numbers))
+        spread(_listwise_task, tasks, (tasks, given, out, code, numbers))
 
 
 @helper
-def _some(task, tasks, given, out, code, numbers):
-    """Compute the lists of one task. The scratch arrays are as long as the longest of these lists."""
+def _listwise_task(task, tasks, given, out, code, numbers):
+    """Compute a listwise loss of the lists of one task. Scratch arrays are as long as the longest of these lists."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
     gamma, epsilon, softmax_targets, together = numbers
@@ -86,7 +87,7 @@ def _some(task, tasks, given, out, code, numbers):
     slope = np.empty(longest, np.float64)
     for l in range(from_list, to_list):
         first, last = offsets[l], offsets[l + 1]
-        count = last - first if len(mask) == 0 else _places(mask, first, last, place)
+        count = last - first if len(mask) == 0 else _real_positions(mask, first, last, place)
         here, y, s, e, t, d = place[:count], label[:count], score[:count], power[:count], target[:count], slope[:count]
         whole = count == last - first  # True if all documents are real; then `place` is not needed
         _take(labels, whole, first, here, y)
@@ -129,8 +130,8 @@ def _some(task, tasks, given, out, code, numbers):
 
 
 @helper
-def _places(mask, first, last, place):
-    """Write the positions of the real documents to `place`, and return their number."""
+def _real_positions(mask, first, last, place):
+    """Write the positions of the real documents of a list to `place`, and return their number."""
     count = 0
     for i in range(first, last):
         place[count] = i
@@ -140,7 +141,7 @@ def _places(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Copy the values of the documents at `place` to `out`. If `whole`, copy consecutive values from `first`."""
+    """Copy the values of the documents of a list to `out`: from position `first` on if `whole`, else from `place`."""
     if whole:
         values = values[first : first + len(out)]
         for i in range(len(out)):
@@ -152,7 +153,7 @@ def _take(values, whole, first, place, out):
 
 @helper
 def _targets(y, t, code, gamma, softmax_targets, together, high):
-    """Compute the target of each document, before weights and normalisation."""
+    """Compute the target of each document in a listwise loss. Weights and normalisation are applied later."""
     if code == UNIQUE:
         for i in range(len(y)):
             t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # clipped, so that the result does not overflow
@@ -175,6 +176,7 @@ def _targets(y, t, code, gamma, softmax_targets, together, high):
 
 @helper
 def _cross_entropy(s, e, t, d, code, epsilon):
+    """Return the softmax cross entropy of a list, and fill `d` with the derivatives by the scores."""
     total = mass = behind = 0.0
     for i in range(len(s)):
         total += e[i]

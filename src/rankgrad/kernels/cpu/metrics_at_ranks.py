@@ -1,4 +1,4 @@
-"""Metrics computed from soft ranks.
+"""CPU helpers of the family `approx`: metrics computed from soft ranks.
 
 The functions return minus the metric of a list, and compute the derivative of this value by the rank of each relevant
 document.
@@ -16,8 +16,11 @@ MANY = 32  # maximum number of different labels for which each gain is computed 
 
 
 @helper
-def cut(rank, k, beta):
-    """Return the weight of a rank under the soft cutoff, and its derivative by the rank."""
+def soft_cutoff(rank, k, beta):
+    """Return the weight of a rank under the soft cutoff k, in a CPU kernel.
+
+    Also return the derivative of this weight by the rank.
+    """
     if k <= 0:
         return 1.0, 0.0
     inside = sigmoid(beta * (k + 0.5 - rank))
@@ -26,9 +29,10 @@ def cut(rank, k, beta):
 
 @helper
 def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
-    """Return minus NDCG and two derivatives: by the logarithm of the gain base, and by the slope of the discount.
+    """Return minus the NDCG of a list, and two derivatives of this value by parameters of LearnDCG.
 
-    Also fill `by_rank` with the derivatives by the ranks.
+    The parameters are the logarithm of the gain base, and the slope of the discount. Also fill `by_rank` with the
+    derivatives by the ranks.
     """
     if last == first:
         return 0.0, 0.0, 0.0
@@ -70,7 +74,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
     for i in range(first, last):
         gain, by_base = gains[grade[i - first]], by_bases[grade[i - first]]
         d, by_r, by_slope = _discount(rank[i], slope)
-        inside, fading = cut(rank[i], k, beta)
+        inside, fading = soft_cutoff(rank[i], k, beta)
         share = 1.0 / d
         dcg += gain * inside * share
         dcg_base += by_base * inside * share
@@ -82,7 +86,10 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return cumulative sums of 1 / d(r) and of the derivatives of 1 / d(r) by the slope. Entry r sums over r ranks."""
+    """Return cumulative sums for the ideal DCG: of 1 / d(r), and of the derivative of 1 / d(r) by the slope.
+
+    d(r) is the discount of rank r. Entry r is the sum over the ranks from 1 to r.
+    """
     sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
     for r in range(1, longest + 1):
         d, _, by_slope = _discount(float(r), slope)
@@ -93,7 +100,10 @@ def ideal_discounts(longest, slope):
 
 @helper
 def _gain(y, top, log_base):
-    """Return (b^y - 1) / (b^top - 1) and its derivative by log b. For b near 1, a series gives both."""
+    """Return, in a CPU kernel, the gain (b^y - 1) / (b^top - 1) of a label y, and the derivative of this gain by log b.
+
+    For b near 1, both are computed by a series.
+    """
     if log_base < 1e-5:
         return y / top * (1.0 + 0.5 * (y - top) * log_base), 0.5 * y / top * (y - top)
     small = math.expm1(-top * log_base)
@@ -105,7 +115,10 @@ def _gain(y, top, log_base):
 
 @helper
 def _discount(r, slope):
-    """Return the discount d(r) and its derivatives by r and by the slope. Slope 0 means the log discount, ln(1 + r)."""
+    """Return, in a CPU kernel, the discount d(r) of a rank r, and the derivatives of d(r) by r and by the slope.
+
+    Slope 0 means the log discount, d(r) = ln(1 + r).
+    """
     if slope == 0.0:
         return math.log1p(r), 1.0 / (1.0 + r), 0.0
     if slope < 1e-5:
@@ -117,9 +130,10 @@ def _discount(r, slope):
 
 @helper
 def precision(rank, by_rank, first, last, k, beta):
+    """Return minus the precision@k of a list, and fill `by_rank` with the derivatives by the soft ranks."""
     found = 0.0
     for i in range(first, last):
-        inside, fading = cut(rank[i], k, beta)
+        inside, fading = soft_cutoff(rank[i], k, beta)
         found += inside
         by_rank[i] = -fading / k
     return -found / k
@@ -127,12 +141,17 @@ def precision(rank, by_rank, first, last, k, beta):
 
 @helper
 def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
+    """Return minus the reciprocal rank of a list, and fill `by_rank` with the derivatives by the soft ranks.
+
+    The value is a mean over the relevant documents, with weights that depend on the scores. Fill `direct` with the
+    derivatives through these weights, divided by alpha.
+    """
     highest = -np.inf
     for i in range(first, last):
         highest = max(highest, score[i])
     mass = mean = 0.0
     for i in range(first, last):
-        inside, _ = cut(rank[i], k, beta)
+        inside, _ = soft_cutoff(rank[i], k, beta)
         weight = math.exp(alpha * (score[i] - highest))
         mass += weight
         mean += weight * inside / rank[i]
@@ -140,7 +159,7 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
         return 0.0
     mean /= mass
     for i in range(first, last):
-        inside, fading = cut(rank[i], k, beta)
+        inside, fading = soft_cutoff(rank[i], k, beta)
         weight = math.exp(alpha * (score[i] - highest)) / mass
         by_rank[i] = -weight * (fading - inside / rank[i]) / rank[i]
         direct[i] = -weight * (inside / rank[i] - mean)
@@ -149,10 +168,15 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
 
 @helper
 def average(rank, above, by_rank, by_above, first, last, k, beta):
+    """Return minus the average precision of a list, computed from soft ranks.
+
+    Fill `by_rank` with the derivatives by the soft ranks, and `by_above` with the derivatives by `above`, which are the
+    soft ranks among the relevant documents.
+    """
     total = 0.0
     relevant = max(last - first, 1)
     for i in range(first, last):
-        inside, fading = cut(rank[i], k, beta)
+        inside, fading = soft_cutoff(rank[i], k, beta)
         total += above[i] * inside / rank[i]
         by_rank[i] = -above[i] * (fading - inside / rank[i]) / rank[i] / relevant
         by_above[i] = -inside / rank[i] / relevant

@@ -1,4 +1,4 @@
-"""Minimum and maximum of an array, in a form that LLVM vectorises. LLVM does not vectorise Numba's `min`, `max`."""
+"""Minimum and maximum of an array for CPU kernels, vectorised by LLVM. LLVM does not vectorise Numba's `min`, `max`."""
 
 from typing import Any
 
@@ -13,6 +13,8 @@ _DOUBLE = ir.DoubleType()
 
 
 def _extreme(name: str) -> Any:
+    """Return LLVM's minimum or maximum of two numbers, as a function for kernels. `name` is its name in LLVM."""
+
     @intrinsic
     def extreme(context: Any, one: Any, other: Any) -> Any:
         del context, one, other
@@ -31,7 +33,7 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """Return the lowest and the highest number. Both are NaN if a number is NaN.
+    """Return the lowest and the highest number of an array. Both are NaN if a number is NaN.
 
     For an empty array, the results are inf and -inf.
     """

@@ -1,8 +1,8 @@
-"""NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
+"""CPU kernel of NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
 
 Documents are in descending order of scores. In row r, the logit of document r is the highest, and the logits decrease
-on both sides. Each decrease is the gap of two neighbouring scores times an odd number. So the softmax of a row is a
-band around the diagonal, and entries outside the band are negligible. The band is stored in blocks of four rows if it
+on both sides. Each decrease is the gap between two neighbouring scores times an odd number. So the softmax of a row is
+a band around the diagonal, and entries outside the band are negligible. The band is stored in blocks of four rows if it
 takes at most 4 MB. Otherwise every sweep computes the band again.
 
 A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. A round is one sweep over the rows: when the sum of a row
@@ -25,20 +25,20 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import NeuralNDCGOptions
 
 MATRIX_BYTES = 4 << 20  # maximum size of a matrix that is stored
-WIDE = 16  # number of entries per vector instruction; blocks begin and end at multiples of it
+WIDE = 16  # number of entries per vector instruction; blocks begin and end at multiples of this number
 # Modes of a sweep, which decide the factors of rows. NumPy integers: Numba would compile again for each Python integer.
 FIRST, GIVEN, SCALE, BACK, END = np.arange(5)
 
 
 class BandMatrix(NamedTuple):
-    """The matrix of a list in blocks of four rows, with columns in descending order of scores."""
+    """Matrix K of NeuralSort for one list, in blocks of four rows. Columns are in descending order of scores."""
 
-    cells: Any  # all blocks one after the other, each (4, width), or only the latest block
+    cells: Any  # all blocks one after the other, each (4, width); if K is not stored, only the latest block
     at: Any  # (blocks,), start of each block in cells
     low: Any  # (blocks,), first column of each block
     width: Any  # (blocks,), number of columns of each block
-    begin: Any  # (m,), start of the entries of each row that are not negligible
-    end: Any  # (m,), end of these entries
+    begin: Any  # (m,), first column of each row whose entry is not negligible
+    end: Any  # (m,), column after the last entry of each row that is not negligible
     x: Any  # (m,), scores minus the highest score of their segment, divided by the temperature
     spread: Any  # (m,), sums of distances to all other scores, up to a constant per segment
     index: Any  # (columns,), 0, 1, 2, ... in the dtype of the scores
@@ -56,7 +56,7 @@ def run(
     options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this loss."""
+    """Run the operator on the CPU for NeuralNDCG."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     numbers = (options.k, options.temperature, options.transposed, options.sinkhorn_rounds, MATRIX_BYTES)
@@ -67,12 +67,13 @@ def run(
 
 @kernel
 def _neural(given, out, tables, numbers):
-    spread(_list, len(out[0]), (given, out, tables, numbers))
+    """Compute NeuralNDCG of all lists, with one task per list."""
+    spread(_neural_ndcg_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
-def _list(l, given, out, tables, numbers):
-    """Compute minus the NDCG of a list, and its slopes."""
+def _neural_ndcg_list(l, given, out, tables, numbers):
+    """Compute NeuralNDCG of one list, and the slopes of this value. NeuralNDCG is minus the NDCG of sorted gains."""
     scores, slopes = given[0], out[2]
     score_bits, label_bits, discount = tables
     k, temperature, transposed, rounds, matrix_bytes = numbers
@@ -85,7 +86,7 @@ def _list(l, given, out, tables, numbers):
         gained[i] = gain[i] if i < len(gain) else 0.0
     value, whole, moved = _sinkhorn(band, gained, discount, k, transposed, rounds, len(slopes) > 0)
     if len(slopes) > 0:
-        _by_score(score, whole, moved, gain)
+        _slopes_from_logits(score, whole, moved, gain)
         for i in range(len(place)):
             slopes[place[i]] = -gain[i] / temperature
     out[0][l] = -value
@@ -93,7 +94,10 @@ def _list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the matrix. Scores of two segments are so far apart that entries between the segments are negligible."""
+    """Allocate the band matrix of a list, whose scores are divided into segments.
+
+    The scores of two segments are so far apart that the entries between these segments are negligible.
+    """
     m = len(score)
     cut = 40.0 if like.itemsize == 4 else 80.0
     x, spread = np.empty(m), np.empty(m)
@@ -135,7 +139,7 @@ def _band(score, like, temperature, matrix_bytes):
 
 @helper
 def _fill(band, b, block):
-    """Compute the entries of a block."""
+    """Compute the entries of one block of the band matrix."""
     width, low = band.width[b], band.low[b]
     for j in range(len(block)):
         block[j] = 0.0
@@ -155,10 +159,10 @@ def _fill(band, b, block):
 
 @helper
 def _sweep(band, vector, mode, own, extra, factor, near, far):
-    """Multiply the rows by `vector`, and compute a factor for each row from its product, as `mode` requires.
+    """Do one sweep over the band matrix: multiply each row by `vector`, and compute a factor from each product.
 
-    Then fill `near` with the sum over rows of factor times row. Fill `far` with the sum over rows of factor times row
-    times distance, where the distance of an entry is its column minus its row.
+    `mode` decides how the factor is computed. Then fill `near` with the sum over rows of factor times row. Fill `far`
+    with the sum over rows of factor times row times distance. The distance of an entry is column index minus row index.
     """
     for j in range(len(near)):
         near[j] = 0.0
@@ -198,9 +202,10 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 
 @helper
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
-    """Return the value, and two sums over r for each j.
+    """Do Sinkhorn's rounds on the band matrix. Return the NDCG of the sorted gains, and two sums over r for each j.
 
-    The first sum is over the derivatives by the logits (r, j). The second is over these derivatives times (j - r).
+    The first sum adds up the derivatives of the NDCG by the logits (r, j). The second sum adds up these derivatives
+    times (j - r).
     """
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype
@@ -269,8 +274,8 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
 
 
 @helper
-def _by_score(score, whole, moved, slope):
-    """Compute the slopes from the derivatives by the logits.
+def _slopes_from_logits(score, whole, moved, slope):
+    """Compute the slopes of NeuralNDCG from the derivatives by the logits.
 
     The logit of rank r and document j is (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative of
     |s_j - s_k| is 0.
@@ -286,8 +291,8 @@ def _by_score(score, whole, moved, slope):
             tied += whole[end]
             end += 1
         for j in range(start, end):
-            # The factor of s_j in the logit on the diagonal, minus (number of documents below - number above). It is 0
-            # without ties.
+            # The factor of s_j in the logit on the diagonal, minus (number of lower scores - number of higher scores).
+            # Without ties, the result is 0.
             uneven = (m - 1 - 2 * j) - ((m - end) - start)
             slope[j] = 2.0 * moved[j] + uneven * whole[j] + before - (total - before - tied)
         before += tied

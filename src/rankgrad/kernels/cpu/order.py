@@ -1,4 +1,4 @@
-"""Sorting for kernels: a radix sort by the bytes of the values. The time is linear in the number of documents."""
+"""Sorting for CPU kernels: a radix sort by the bytes of the values. The time is linear in the number of documents."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from rankgrad.kernels.cpu import helper
 
 GRADES = 32  # whole labels below this number are sorted by counting
-FEW = 16  # for up to this number of documents, insertion sort is faster
+FEW = 16  # up to this number of documents, insertion sort is faster than radix sort
 
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the bits of the values as signed integers, in the same memory. `descending` takes both arrays."""
+    """Return the bits of float values as signed integers, in the same memory. `descending` sorts by these bits."""
     return values.view(np.int32 if values.itemsize == 4 else np.int64)
 
 
 @helper
 def descending(values, bits, place):
-    """Sort the positions in `place` by descending `values`. Ties keep their order, and NaN comes last."""
+    """Sort the positions in `place`, in descending order of `values`. Ties keep their order, and NaN comes last."""
     count = len(place)
     keys, moved_keys = np.empty(count, np.int64), np.empty(count, np.int64)
     moved_place = np.empty_like(place)
@@ -62,7 +62,10 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """Sort `place` by labels, as `descending` does. Small whole labels are sorted by counting, which is faster."""
+    """Sort the positions in `place`, in descending order of labels. Small whole labels are sorted by counting.
+
+    Counting is faster than `descending`, which sorts all other labels. Ties keep their order.
+    """
     begin = np.zeros(GRADES, np.int64)
     for i in range(len(place)):
         label = labels[place[i]]

@@ -1,7 +1,8 @@
-"""Loops over the pairs of a list. Each way to weight pairs has compiled loops. The formulas are in `pairwise.py`.
+"""Loops over the pairs of a list, for the CPU kernels of pairwise losses. The formulas are in `pairwise.py`.
 
-Pairs are processed in tiles of a fixed width, so that the compiler uses only vector instructions. Lists are padded at
-their end with documents that add 0. In a tile on the diagonal, pairs below the diagonal are multiplied by 0.
+Numba compiles the loops once for each way to weight pairs. Pairs are processed in tiles of a fixed width, so that the
+compiler uses only vector instructions. Lists are padded at their end with documents that add 0. In a tile on the
+diagonal, pairs below the diagonal are multiplied by 0.
 """
 
 import math
@@ -15,8 +16,8 @@ from rankgrad.kernels.cpu.ideal import shares
 from rankgrad.kernels.cpu.order import descending
 from rankgrad.kernels.cpu.parallel import spread
 
-# Weight of a pair. ORDERED: 1 if the labels differ. HINGE: the same, with the hinge loss instead of the logistic loss.
-# SWAPPED: change of the metric if the two documents are swapped. STEPPED: the same with `step` and `lift` of `Plan`.
+# Weight of a pair. ORDERED: 1 if the labels differ. HINGE: as ORDERED, for the hinge loss.
+# SWAPPED: change of the metric if the two documents are swapped. STEPPED: as SWAPPED, with `step` and `lift` of `Plan`.
 # EVERY: gain times worth of the document that should win, for both orders of the two documents.
 ORDERED, HINGE, SWAPPED, STEPPED, EVERY = np.arange(5)  # Numba would compile again for each Python integer
 FIRST = np.int64(0)
@@ -26,8 +27,11 @@ ROWS, WIDTH = np.int64(64), np.int64(32)
 
 
 @cache
-def pairwise(kind: int) -> Any:
-    """Return the kernel for one way to weight pairs. Its closure has one number, which identifies it on disk."""
+def pairwise_kernel(kind: int) -> Any:
+    """Return the CPU kernel of pairwise losses, for one way to weight pairs.
+
+    The number `kind` is the only variable in the closure of the kernel. By this number, Numba finds the kernel on disk.
+    """
 
     @kernel
     def kernel_of_kind(given, out, chosen, c, documents, work):
@@ -57,7 +61,7 @@ def pairwise(kind: int) -> Any:
 
 @helper
 def sort_list(l, kind, given, chosen, documents, place):
-    """Sort a list by score, and store the data of its documents in this order.
+    """Sort a list by score for the loops over pairs, and store the data of its documents in this order.
 
     Returns the number of documents that are in a pair.
     """
@@ -101,6 +105,7 @@ def sort_list(l, kind, given, chosen, documents, place):
 
 @helper
 def slices(documents, first, count):
+    """Return the scores, powers, gains and weights of consecutive documents, for the loops over pairs."""
     score, power, gain, weight = documents
     last = first + count
     return score[first:last], power[first:last], gain[first:last], weight[first:last]
@@ -114,7 +119,10 @@ def _near(score, count, steep):
 
 @helper
 def _powers(score, i, left, right, steep, power):
-    """Compute the exponentials of the score differences to document i, for lists whose scores are too far apart."""
+    """Compute exponentials of the differences between scores and the score of document i.
+
+    This is done only for lists for which `_near` returns False.
+    """
     for j in range(left, right):
         power[j] = math.exp(float(steep) * (float(score[j]) - float(score[i]))) if j > i else 0.0
     power[i] = 1.0
@@ -122,7 +130,7 @@ def _powers(score, i, left, right, steep, power):
 
 @helper
 def _finish(l, kind, offsets, steep, work, out):
-    """Add up the results of the tasks of a list."""
+    """Add up the values and the slopes that the tasks of a list computed for a pairwise loss."""
     values, signal, slopes = out
     place, count, _, tasks, begin, parts, pulls = work
     first, n = offsets[l], count[l]
@@ -137,7 +145,7 @@ def _finish(l, kind, offsets, steep, work, out):
 
 
 def _task_of(kind: int) -> Any:
-    """Return the function of a task, which processes every `strips`-th block of rows of a list.
+    """Return the function that computes one task of a pairwise loss: every `strips`-th block of rows of a list.
 
     If a list has only one task, the task also sorts the list and stores the results of the list.
     """
@@ -170,7 +178,7 @@ def _aligned(count, like):
 
 
 def walk_of(kind: int, curved: bool) -> Any:
-    """Return the loop over the tiles of a list, for one way to weight pairs.
+    """Return the loop over the tiles of pairs of a list, for one way to weight pairs.
 
     The loop processes every `strips`-th block of rows, starting at block `strip`. It adds the slopes to `pull` and
     returns the value. If `curved`, it adds the curvatures to `bend` instead of computing the value.
@@ -184,7 +192,7 @@ def walk_of(kind: int, curved: bool) -> Any:
         near = n == 0 or _near(score, n, steep)
         if not near:
             power = np.zeros(n + WIDTH, dtype)
-        # For a tile: its part of `pull`; its values or curvatures; 1 for columns after the row, 0 for other columns.
+        # For a tile: its part of `pull`; its values or curvatures; 1 for columns after the row, 0 for others.
         share, heap, later = _aligned(WIDTH, score), _aligned(WIDTH, score), _aligned(2 * WIDTH, score)
         later[:WIDTH] = 0.0
         later[WIDTH:] = 1.0
@@ -212,7 +220,7 @@ def walk_of(kind: int, curved: bool) -> Any:
 
 
 def _tile_of(kind: int, curved: bool) -> Any:
-    """Return the loops over a tile of pairs. `kind` is a compile-time constant, so the inner loop has no branches."""
+    """Return the loops over the pairs in a tile. `kind` is a constant for Numba, so the inner loop has no branches."""
 
     @helper
     def tile(top, bottom, left, documents, chosen, logarithm, ramp, share, heap, pull, bend):
@@ -230,7 +238,7 @@ def _tile_of(kind: int, curved: bool) -> Any:
             step = steps[WIDTH + left - i : 2 * WIDTH + left - i]
             push = lean = zero
             for j in range(WIDTH):
-                # A is the weight of the pair. B is the part of A with which the later document should win.
+                # A is the weight of the pair. B is the part of A with which document j should win. j comes after i.
                 if kind == EVERY:
                     B = gain[j] * later[j]
                     A = own_gain * later[j] + B

@@ -1,9 +1,9 @@
-"""Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
+"""CPU kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss. `pair_loops.py` has their loops.
 
-Documents are sorted by score. So ranks are positions, and each pair is processed once, with its earlier document i and
-its later document j. With e = exp(sigma s), the probability that j wins is q = e_j / (e_i + e_j) <= 1/2. So n^2 pairs
-need only n exponentials. Let B be the weight with which j should win, and A the sum of the weights with which i or j
-should win. Then
+The losses are sums over ordered pairs. Documents are sorted in descending order of scores. So ranks are positions, and
+each pair is processed once: document i is before document j. With e = exp(sigma s), the probability that j wins is
+q = e_j / (e_i + e_j) <= 1/2. So n^2 pairs need only n exponentials. Let B be the weight with which j should win. Let A
+be the sum of the weights with which i or j should win. Then
 
     value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B).
 
@@ -20,8 +20,18 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, launch
 from rankgrad.kernels.cpu.order import bits
-from rankgrad.kernels.cpu.pair_loops import EVERY, EXPONENTIAL, HINGE, LABEL, LINEAR, ORDERED, STEPPED, SWAPPED, WIDTH
-from rankgrad.kernels.cpu.pair_loops import pairwise as compiled
+from rankgrad.kernels.cpu.pair_loops import (
+    EVERY,
+    EXPONENTIAL,
+    HINGE,
+    LABEL,
+    LINEAR,
+    ORDERED,
+    STEPPED,
+    SWAPPED,
+    WIDTH,
+    pairwise_kernel,
+)
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
 LONG, STRIPS = 1024, 4  # a list with more than LONG documents has STRIPS tasks, each with separate sums
@@ -29,15 +39,18 @@ UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A loss and its options as the kernel takes them. A table has one entry per rank or per rank distance."""
+    """A pairwise loss and its options, as the CPU kernel takes them.
+
+    A table has one entry per rank or per rank distance.
+    """
 
     kind: int
     gained: int
-    rows: int  # only pairs whose earlier document is in the first `rows` ranks count
-    columns: int  # only pairs whose later document is in the first `columns` ranks count
+    rows: int  # a pair counts only if the better of its two ranks is at most `rows`
+    columns: int  # a pair counts only if the worse of its two ranks is at most `columns`
     ideal: NDArray[Any]  # discount of each rank in the ideal DCG, 0 after the cutoff
     # STEPPED: the weight of the pair of ranks i < j is |gain_i - gain_j| (worth_i - worth_j + step_(j-i)) lift_j.
-    # SWAPPED: the same without step and lift.
+    # SWAPPED: the weight is |gain_i - gain_j| (worth_i - worth_j).
     # EVERY: each pair counts twice, once with each document as the winner i. The weight is gain_i worth_i.
     worth: NDArray[Any]
     step: NDArray[Any]
@@ -56,7 +69,7 @@ def run(
     options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on the CPU for a loss of the family `pairwise`."""
     flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
     results = KernelOutputs.like(flat, params.shape[0], gradient)
     longest = n if offsets is None else int(np.diff(flat.offsets).max(initial=1))
@@ -64,12 +77,16 @@ def run(
     chosen = plan_of(name, options, longest, dtype)
     steep = dtype.type(options.margin if name == "hinge" else options.sigma)
     given = (*flat, bits(flat.scores), bits(flat.labels))
-    launch(compiled(chosen.kind), given, results[:3], (*chosen[1:], steep), logarithm(dtype), *_work(flat))
+    launch(pairwise_kernel(chosen.kind), given, results[:3], (*chosen[1:], steep), logarithm(dtype), *_work(flat))
     return results.tensors()
 
 
 def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
-    """Allocate the work arrays: data of the documents by rank; then positions, numbers of documents, and tasks."""
+    """Allocate the work arrays of a pairwise kernel, in two groups.
+
+    The first group has the data of the documents by rank. The second group has positions, numbers of documents, and
+    data of the tasks.
+    """
     lengths = np.diff(flat.offsets)
     strips = np.where(lengths <= LONG, 1, STRIPS)
     tasks, begin = np.zeros(len(lengths) + 1, np.int64), np.zeros(len(lengths) + 1, np.int64)
@@ -82,12 +99,12 @@ def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any]
 
 
 def plan_of(name: str, options: PairwiseOptions, longest: int, dtype: np.dtype[Any]) -> Plan:
-    """Return the plan of a loss. The plan does not depend on sigma or margin."""
+    """Return the plan of a pairwise loss. The plan does not depend on sigma or margin."""
     fields = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
     return _plan(name, *fields, 1 << longest.bit_length(), dtype)
 
 
-@lru_cache(maxsize=16)  # tables are as long as the longest list
+@lru_cache(maxsize=16)  # few plans, because tables are as long as the longest list
 def _plan(
     name: str,
     k: int,
@@ -99,6 +116,7 @@ def _plan(
     size: int,
     dtype: np.dtype[Any],
 ) -> Plan:
+    """Return the plan of a pairwise loss for lists with up to `size` documents."""
     sound = truncation == Truncation.SOUND
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
@@ -122,16 +140,17 @@ def _plan(
     elif scheme == Scheme.ARP2:
         gained, step = LABEL, np.ones(len(step))
     if sound:
-        lift = np.where(within, 1.0, 1.0 / (1.0 - np.minimum(inverse, 0.75)))  # rank 1 is never the later rank
+        lift = np.where(within, 1.0, 1.0 / (1.0 - np.minimum(inverse, 0.75)))  # rank 1 is never the worse rank
     tables = [table.astype(dtype) for table in (inverse * within, worth, step, lift)]
     return Plan(kind, gained, rows, columns, *tables)
 
 
 @cache
 def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the coefficients of a polynomial that approximates -log(1 - q) for q in [0, 1/2].
+    """Return the coefficients of a polynomial for the logistic loss of a pair.
 
-    For float32, it is a polynomial in q. For float64, it is a polynomial in q / (2 - q) with odd powers only.
+    The polynomial approximates -log(1 - q) for q in [0, 1/2]. For float32, it is a polynomial in q. For float64, it is
+    a polynomial in q / (2 - q) with odd powers only.
     """
     if dtype.itemsize == 4:
         fitted = Chebyshev.interpolate(lambda q: -np.log1p(-q) / q, 9, domain=[0, 1 / 2])

@@ -1,8 +1,9 @@
-"""A parallel loop for kernels. Numba's `prange` compiles the loop body four times; this loop compiles the body once.
+"""Parallel loop over the tasks of a CPU kernel.
 
-Tasks are not assigned to threads in advance: a free thread takes the next task. So lists of different lengths, and
-cores that are busy with other work, cause no delay. If a task fails, the loop raises an error. Numba itself ignores
-errors inside a parallel region, and the results are then undefined.
+Numba's `prange` compiles the loop body four times; this loop compiles the body once. Tasks are not assigned to threads
+in advance: a free thread takes the next task. So lists of different lengths, and cores that are busy with other work,
+cause no delay. If a task fails, the loop raises an error. Numba itself ignores errors inside a parallel region, and the
+results are then undefined.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ _TASK = ir.FunctionType(ir.VoidType(), [_WORD, _WORD])
 
 @intrinsic
 def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
-    """Call the function at an address."""
+    """Call a task of the parallel loop. `task` is the address of its function."""
     del context, task, data, index
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -31,7 +32,7 @@ def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
 
 @intrinsic
 def _next(context: Any, counter: Any) -> Any:
-    """Atomic fetch-and-increment of the counter at an address."""
+    """Return the number of the next task: atomic fetch-and-increment of the counter at an address."""
     del context, counter
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -43,7 +44,7 @@ def _next(context: Any, counter: Any) -> Any:
 
 @intrinsic
 def _threads(context: Any) -> Any:
-    """Number of threads that Numba uses for parallel loops of the calling thread."""
+    """Return the number of threads that Numba uses for parallel loops of the calling thread."""
     del context
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -55,6 +56,7 @@ def _threads(context: Any) -> Any:
 
 @numba.njit(parallel=True)
 def _each(task, data, counter, count):
+    """Call all tasks of the parallel loop, in as many threads as Numba uses."""
     if _threads() == 1:  # OpenMP is not used: in a forked child, OpenMP would wait for threads of the parent
         for index in range(count):
             _call(task, data, index)
@@ -67,7 +69,10 @@ def _each(task, data, counter, count):
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Remove the reference counts of arrays, also in nested tuples, because threads would compete for the counters."""
+    """Remove the reference counts of arrays that tasks share, also in nested tuples.
+
+    Otherwise the threads would compete for the reference counts.
+    """
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = array.parent = cgutils.get_null_value(array.meminfo.type)
@@ -81,9 +86,9 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, function: Any, count: Any, arguments: Any) -> Any:
-    """Call `function(i, *arguments)` for every i below `count`, in several threads. `arguments` is a tuple.
+    """Run the tasks of a CPU kernel: call `function(i, *arguments)` for i from 0 to `count - 1`, in several threads.
 
-    Raises MemoryError if a task failed, because only an allocation can fail in a kernel.
+    `arguments` is a tuple. Raises MemoryError if a task failed, because only an allocation can fail in a kernel.
     """
     driver = types.Dispatcher(_each)
     inner = function.get_call_type(typing, (types.int64, *map(types.unliteral, arguments)), {})

@@ -1,4 +1,4 @@
-"""Soft ranks, which are sums of sigmoids over a list, and their derivatives.
+"""Sigmoid ranks for CPU kernels: soft ranks that are sums of sigmoids over a list, and their derivatives.
 
 The functions `near_...` divide powers e^x. For scores that are far apart, the functions `far_...` compute a sigmoid for
 each pair.
@@ -13,6 +13,7 @@ from rankgrad.kernels.cpu import helper
 
 @helper
 def sigmoid(x):
+    """Return 1 / (1 + exp(-x)) without overflow, for sigmoid ranks and the soft cutoff."""
     if x >= 0:
         return 1.0 / (1.0 + math.exp(-x))
     small = math.exp(x)
@@ -21,9 +22,10 @@ def sigmoid(x):
 
 @helper
 def near_rank(power, own, one):
-    """Return the soft rank 1/2 + sum over j of power_j / (own + power_j), where `power` is e^x.
+    """Return the sigmoid rank of a document: 1/2 + sum over j of power_j / (own + power_j).
 
-    `one` is 1 in the dtype of the powers: with a plain 1, the sum would be in float64.
+    A power is e^x. `own` is the power of the document. `one` is 1 in the dtype of the powers: with a plain 1, the sum
+    would be in float64.
     """
     total = 0.5
     for start in range(0, len(power), 4096):  # so that sums in float32 have few terms
@@ -36,7 +38,10 @@ def near_rank(power, own, one):
 
 @helper
 def near_slope(power, by_rank, own, own_by_rank, one):
-    """Return the sum over j of sigmoid'(x_j - x_i) (by_rank_j - by_rank_i), where `power` is e^x."""
+    """Return the sum over j of sigmoid'(x_j - x_i) (by_rank_j - by_rank_i), where `power` is e^x.
+
+    `own` is the power of document i.
+    """
     total = 0.0
     for start in range(0, len(power), 4096):
         part, piece, change = one - one, power[start : start + 4096], by_rank[start : start + 4096]
@@ -49,7 +54,7 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the derivatives of the pairs of a document and one of `others` to the slopes of both.
+    """Add the derivative of each pair of a document and one of `others` to the slopes of both documents.
 
     Each pair needs only one division. The ranks of `others` do not count.
     """
@@ -71,6 +76,7 @@ def cross_slopes(power, by_rank, others, slope, other_slope, one):
 
 @helper
 def far_rank(score, i, first, last, alpha):
+    """Return the sigmoid rank of document i, for scores that are far apart."""
     total = 0.5
     for j in range(first, last):
         total += sigmoid(alpha * (score[j] - score[i]))
@@ -79,6 +85,7 @@ def far_rank(score, i, first, last, alpha):
 
 @helper
 def far_slope(score, by_rank, i, first, last, alpha):
+    """Return the sum that `near_slope` returns for document i, for scores that are far apart."""
     total = 0.0
     for j in range(first, last):
         share = sigmoid(-abs(alpha * (score[j] - score[i])))

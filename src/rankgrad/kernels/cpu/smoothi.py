@@ -1,11 +1,11 @@
-"""Metrics computed from SmoothI's rank indicators. The derivative treats the product in an indicator as a constant.
+"""CPU kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
-The indicator of a rank is a softmax over the list. Its part of the value and of the slopes is added immediately, and
-the indicator is not stored. With a large alpha, tiny differences grow from rank to rank. So documents with equal scores
-share one indicator, and sums are computed in the order of the scores. Then the result does not depend on the order of
-the documents. In average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum
-over all ranks minus the sum over the earlier ranks. So a slope has two parts, which are added when the sum over all
-ranks is known.
+The derivative treats the product in an indicator as a constant. The indicator of a rank is a softmax over the list. The
+part of the value and of the slopes from this rank is added immediately, and the indicator is not stored. With a large
+alpha, tiny differences grow from rank to rank. So documents with equal scores share one indicator, and sums are
+computed in the order of the scores. Then the result does not depend on the order of the documents. In average
+precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus the sum
+over the earlier ranks. So a slope has two parts, which are added when the sum over all ranks is known.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, discounts, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.ideal import begin, ideal_dcg
+from rankgrad.kernels.cpu.ideal import begin_list, ideal_dcg
 from rankgrad.kernels.cpu.order import bits, descending
 from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import SmoothIOptions
@@ -37,7 +37,7 @@ def run(
     options: SmoothIOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on the CPU for a loss of the family `smoothi`."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     numbers = (_CODES[name], options.k, options.alpha, options.delta, options.threshold)
@@ -48,15 +48,16 @@ def run(
 
 @kernel
 def _smooth(given, out, tables, numbers):
-    spread(_list, len(out[0]), (given, out, tables, numbers))
+    """Compute a SmoothI loss of all lists, with one task per list."""
+    spread(_smoothi_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
-def _list(l, given, out, tables, numbers):
-    """Compute minus the metric of a list, and its slopes."""
+def _smoothi_list(l, given, out, tables, numbers):
+    """Compute a SmoothI loss of one list, and the slopes of the loss. The loss is minus the metric."""
     score_bits, label_bits, discount = tables
     code, k, alpha, delta, threshold = numbers
-    place, relevant = begin(l, given, out, threshold)
+    place, relevant = begin_list(l, given, out, threshold)
     m = len(place)
     if m == 0:
         return
@@ -81,7 +82,7 @@ def _list(l, given, out, tables, numbers):
         seen_by[groups - 1] += seen[i]
     of_groups = (x[:groups], size[:groups], seen_by[:groups])
     unit = 1.0 / ideal if ideal > 0.0 else 1.0
-    value, by_seen, by_all = _ranks(of_groups, discount, code, depth, delta, top, unit)
+    value, by_seen, by_all = _indicators(of_groups, discount, code, depth, delta, top, unit)
     scale = -1.0 if code == NDCG else -1.0 / (k if code == PRECISION else relevant)
     if len(slopes) > 0:
         total = 0.0
@@ -95,10 +96,11 @@ def _list(l, given, out, tables, numbers):
 
 
 @helper
-def _ranks(of_groups, discount, code, depth, delta, top, unit):
-    """Return the metric, up to a factor, and two arrays with one entry per group: `by_seen` and `by_all`.
+def _indicators(of_groups, discount, code, depth, delta, top, unit):
+    """Compute SmoothI's rank indicators. Return the metric, up to a factor, and two arrays: `by_seen` and `by_all`.
 
-    The derivative of the metric by the x of a document is `seen * by_seen - by_all`.
+    The arrays have one entry per group of ties. The derivative of the metric by the x of a document is
+    `seen * by_seen - by_all`.
     """
     x, size, seen_by = of_groups
     groups = len(x)
@@ -111,7 +113,7 @@ def _ranks(of_groups, discount, code, depth, delta, top, unit):
     for r in range(1, depth + 1):
         highest = 0.0 if x[0] <= 300.0 else -np.inf  # for small numbers, the maximum does not have to be subtracted
         for g in range(groups):
-            indicator[g] = x[g] * left[g]  # rounded here, so that its difference to the highest is exact
+            indicator[g] = x[g] * left[g]  # rounded here, so that the difference to the highest one is exact
         for g in range(groups if highest < 0.0 else 0):
             highest = max(highest, indicator[g])
         mass = mean = 0.0

@@ -1,9 +1,9 @@
-"""NDCG computed from the soft ranks of SoftSort and FastSort, in float64. Documents are in descending order of scores.
+"""CPU kernels of the family `soft_ndcg`: NDCG computed from the soft ranks of SoftSort and FastSort, in float64.
 
-SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). For p = 1, an
-entry is a product over the gaps between i and j. So the product of the matrix and a vector needs two cumulative sums,
-in O(n). For p = 2, only entries in a band around the diagonal count. FastSort uses the algorithm "pool adjacent
-violators", with a stack.
+Documents are in descending order of scores. SoftSort's matrix, before its rows are divided by their sums, is symmetric:
+e(i, j) = exp(-|x_i - x_j|^p). For p = 1, an entry is a product over the gaps between i and j. So the product of the
+matrix and a vector needs two cumulative sums, in O(n). For p = 2, only entries in a band around the diagonal count.
+FastSort uses the algorithm "pool adjacent violators", with a stack.
 """
 
 import math
@@ -19,7 +19,8 @@ from rankgrad.kernels.cpu.parallel import spread
 from rankgrad.kernels.options import Regularisation, SoftNDCGOptions
 
 _LOG_2 = math.log(2.0)
-# Matrix for `_similarity_product`. NumPy booleans, because Numba would compile again for each Python boolean.
+# Entries of the matrix in `_similarity_product`: e (ENTRIES), or the derivatives of e (DERIVATIVES).
+# NumPy booleans, because Numba would compile again for each Python boolean.
 ENTRIES, DERIVATIVES = np.bool_(False), np.bool_(True)
 
 
@@ -35,7 +36,7 @@ def run(
     options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on the CPU for softsort_ndcg or fastsort_ndcg."""
     flat = FlatLists.of(scores, labels, None, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
     softsort = name == "softsort_ndcg"
@@ -48,16 +49,19 @@ def run(
 
 @kernel
 def _softsort(given, out, tables, numbers):
+    """Compute softsort_ndcg of all lists, with one task per list."""
     spread(_softsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @kernel
 def _fastsort(given, out, tables, numbers):
+    """Compute fastsort_ndcg of all lists, with one task per list."""
     spread(_fastsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
 def _finish(l, place, slope, value, out):
+    """Write the value and the slopes of a list to the outputs of the kernel."""
     values, _, slopes = out
     values[l] = value
     for i in range(len(place) if len(slopes) > 0 else 0):
@@ -66,7 +70,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus NDCG, computed from the ranks, and fill `by_rank` with the derivatives by the ranks."""
+    """Return minus the NDCG of a list, computed from soft ranks. Fill `by_rank` with the derivatives by these ranks."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -82,7 +86,10 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 @helper
 def _softsort_list(l, given, out, tables, numbers):
-    """Compute the value and the slopes of a list. Soft ranks are the mean ranks of the columns of SoftSort's matrix."""
+    """Compute the value and the slopes of softsort_ndcg for one list.
+
+    The soft rank of a document is the mean of all ranks, weighted by the document's column of SoftSort's matrix.
+    """
     score_bits, label_bits, discount = tables
     k, beta, temperature, p = numbers
     place, score, gain = descending_gains(l, given, out, score_bits, label_bits, discount, k)
@@ -90,7 +97,7 @@ def _softsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     per_unit = 1.0 / temperature if p == 1 else 1.0 / math.sqrt(temperature)
-    reach = np.empty((2, m))  # for p = 1: exp(-scaled gap before a document); for p = 2: its scaled score
+    reach = np.empty((2, m))  # row 0: exp(-scaled gap before a document), for p = 1; row 1: its scaled score, for p = 2
     for i in range(m):
         reach[0, i] = exp((score[i] - score[max(i - 1, 0)]) * per_unit)
         reach[1, i] = score[i] * per_unit
@@ -128,7 +135,7 @@ def _softsort_list(l, given, out, tables, numbers):
 
 @helper
 def _own_ranks(score):
-    """Return the rank of each document in descending order of scores. Tied documents have the mean of their ranks.
+    """Return the rank of each document for SoftSort. Tied documents have the mean of their ranks.
 
     Tied documents have the same weight in soft ranks, so the mean does not change the soft ranks. But with the mean,
     the slopes do not depend on the order of tied documents in the input.
@@ -144,9 +151,9 @@ def _own_ranks(score):
 
 @helper
 def _similarity_product(given, made, score, reach, p, slanted):
-    """Multiply a matrix by the vectors `given (vectors, m)`, and write the products to `made`.
+    """Multiply SoftSort's matrix by the vectors `given (vectors, m)`, and write the products to `made`.
 
-    The matrix is e or, if `slanted`, the derivative of e(i, j) by x_i.
+    The matrix has the entries e(i, j) or, if `slanted`, the derivatives of e(i, j) by x_i.
     """
     m = len(score)
     if p == 1:
@@ -189,7 +196,7 @@ def _similarity_product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Compute the value and the slopes of a list.
+    """Compute the value and the slopes of fastsort_ndcg for one list.
 
     The soft ranks of the list are the point of the permutahedron that is nearest to -s / temperature.
     """
@@ -200,7 +207,7 @@ def _fastsort_list(l, given, out, tables, numbers):
     if m == 0:
         return
     z, start = np.empty(m + 1), np.empty(m + 1, np.int64)
-    pooled, ranks = np.empty(m), np.empty(m)  # sums per block: of z - first z (entropic: of its exp); of the ranks
+    pooled, ranks = np.empty(m), np.empty(m)  # sums per block: of z - first z (entropic: of exp(z - first z)); of ranks
     level = m * 2.0**-52  # tolerance for rounding errors: blocks at the same level are not merged
     blocks = 0
     for i in range(m):  # from the lowest score, which has rank m

@@ -6,6 +6,7 @@ lists, and each row finds its list in the offsets. So the kernels do not need th
 """
 
 import os
+import struct
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 class Layout:
-    """Layout of the lists, for kernels: offsets or a common length of the lists, and the grids of programs."""
+    """Layout of the lists, for Triton kernels: offsets or a common length of the lists, and the grids of programs."""
 
     def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
         self.documents = scores.shape[0]
@@ -27,27 +28,30 @@ class Layout:
         self.lists = self.documents // n if offsets is None else offsets.shape[0] - 1
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return `offsets, documents, lists, n`, which kernels pass to `rows` and `list_bounds`."""
+        """Return `offsets, documents, lists, n`, which Triton kernels pass to `rows`."""
         return self.offsets, self.documents, self.lists, self.n
 
     def constants(self) -> dict[str, Any]:
-        """Return the compile-time arguments `PADDED` and `STEPS`, which kernels pass to the same functions."""
+        """Return the compile-time arguments `PADDED` and `STEPS`, which kernels pass to `rows`."""
         return {"PADDED": self.padded, "STEPS": 0 if self.padded else max(self.lists, 1).bit_length() + 1}
 
     def row_grid(self, rows: int) -> tuple[int]:
-        """Return the grid with one program per block of rows."""
+        """Return the grid of a launch with one program per block of rows."""
         if self.padded:
             return (self.lists * triton.cdiv(self.n, rows),)
         return (max(triton.cdiv(self.documents, rows), 1),)
 
     def list_grid(self) -> tuple[int]:
-        """Return the grid with one program per list."""
+        """Return the grid of a launch with one program per list."""
         return (max(self.lists, 1),)
 
 
 @triton.jit
 def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr):
-    """Return four arrays `(ROWS,)`: document of each row; True if the document exists; start and end of its list."""
+    """Return the rows of a Triton program, as four arrays `(ROWS,)`.
+
+    They are: the document of each row; True if this document exists; start and end of the list of this document.
+    """
     if PADDED:
         blocks = tl.cdiv(n, ROWS)
         first = (tl.program_id(0) // blocks) * n
@@ -71,7 +75,7 @@ def rows(offsets, documents, lists, n, PADDED: tl.constexpr, STEPS: tl.constexpr
 
 @triton.jit
 def list_bounds(offsets, l, n, PADDED: tl.constexpr):
-    """Return the start and the end of a list."""
+    """Return the start and the end of list `l` among all documents, in a Triton kernel."""
     if PADDED:
         return l * n, l * n + n
     return tl.load(offsets + l).to(tl.int32), tl.load(offsets + l + 1).to(tl.int32)
@@ -79,7 +83,7 @@ def list_bounds(offsets, l, n, PADDED: tl.constexpr):
 
 @triton.jit
 def present(mask, where, inside, MASKED: tl.constexpr):
-    """Return True for each of these documents that is real."""
+    """Return True for each position in `where` that is `inside` a list and has a real document."""
     if MASKED:
         return inside & (tl.load(mask + where, mask=inside, other=0) != 0)
     return inside
@@ -87,7 +91,7 @@ def present(mask, where, inside, MASKED: tl.constexpr):
 
 @triton.jit
 def reciprocal(x):
-    """Return 1 / x, correct except for the last bit. In float32 it is one instruction."""
+    """Return 1 / x in a Triton kernel, correct except for the last bit. In float32 it is one instruction."""
     if INTERPRETED or x.dtype == tl.float64:
         return 1.0 / x
     else:
@@ -98,7 +102,7 @@ def reciprocal(x):
 
 @triton.jit
 def power(x):
-    """Return 2^x. In float32 it is one instruction, and subnormal results are 0."""
+    """Return 2^x in a Triton kernel. In float32 it is one instruction, and subnormal results are 0."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.exp2(x)
     else:
@@ -109,7 +113,7 @@ def power(x):
 
 @triton.jit
 def logarithm(x):
-    """Return log2(x) for x >= 2. In float32 it is one instruction."""
+    """Return log2(x) for x >= 2 in a Triton kernel. In float32 it is one instruction."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.log2(x)
     else:
@@ -120,7 +124,7 @@ def logarithm(x):
 
 @triton.jit
 def log1p(x):
-    """Return log(1 + x), accurate for small x."""
+    """Return log(1 + x) in a Triton kernel, accurate for small x."""
     whole = 1.0 + x
     rest = whole - 1.0
     return tl.where(rest == 0.0, x, tl.log(whole) * (x / tl.where(rest == 0.0, 1.0, rest)))
@@ -128,7 +132,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """Return exp(x) - 1 for x <= 0, accurate for small x."""
+    """Return exp(x) - 1 for x <= 0 in a Triton kernel, accurate for x near 0."""
     power = tl.exp(x)
     log = tl.log(tl.where(power > 0.0, power, 1.0))
     tiny = power == 1.0
@@ -136,7 +140,16 @@ def expm1(x):
     return tl.where(tiny, x, tl.where(power < 1e-30, -1.0, middle))
 
 
+def split(number: float) -> tuple[float, float]:
+    """Split a number into two arguments of a Triton kernel: its float32 value, and the remainder.
+
+    Triton passes numbers only as float32. The kernel adds both arguments.
+    """
+    most: float = struct.unpack("f", struct.pack("f", number))[0]
+    return most, number - most
+
+
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a contiguous tensor with this dtype and no graph, for kernels. The tensor is copied only if necessary."""
+    """Return a contiguous tensor with this dtype and no graph, for Triton kernels. It is copied only if necessary."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

@@ -1,4 +1,6 @@
-"""Metrics computed from sigmoid ranks: ApproxNDCG and LearnDCG, precision, reciprocal rank, average precision.
+"""Triton kernels of the family `approx`: metrics computed from sigmoid ranks.
+
+The metrics are NDCG (ApproxNDCG and LearnDCG), precision, reciprocal rank and average precision.
 
 There are three launches. The first computes the soft ranks and, if necessary, the ideal order. The second computes the
 value of each list and the derivative of the value by each rank. The third computes the derivative by each score.
@@ -11,15 +13,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows
-from rankgrad.kernels.cuda.ideal import split
+from rankgrad.kernels.cuda import Layout, expm1, list_bounds, log1p, own, power, present, reciprocal, rows, split
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import ApproxOptions
 
 NDCG, PRECISION, RECIPROCAL, AVERAGE = 0, 1, 2, 3
 _CODES = {"learndcg": NDCG, "approx_precision": PRECISION, "approx_mrr": RECIPROCAL, "approx_ap": AVERAGE}
 ROWS, COLUMNS, TILE = 32, 32, 1024
-FAR = tl.constexpr(126.0)  # largest gap of two scores: 2^-126 is the smallest normal float32
+FAR = tl.constexpr(126.0)  # largest difference of two exponents: 2^-126 is the smallest normal float32
 
 
 def run(
@@ -34,7 +35,7 @@ def run(
     options: ApproxOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on a GPU for a loss of the family `approx`."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
@@ -85,11 +86,13 @@ def run(
 
 @triton.jit
 def _softplus(raw):
+    """Return log(1 + exp(raw)), which makes a raw parameter of LearnDCG positive."""
     return tl.maximum(raw, 0.0) + log1p(tl.exp(-tl.abs(raw)))
 
 
 @triton.jit
 def _alpha(raw_alpha, alpha, alpha_rest, zero, FORM: tl.constexpr):
+    """Return alpha, the steepness of sigmoid ranks, from numbers or from the raw parameter of LearnDCG."""
     if FORM == 0:
         return zero + alpha + alpha_rest
     else:
@@ -98,6 +101,7 @@ def _alpha(raw_alpha, alpha, alpha_rest, zero, FORM: tl.constexpr):
 
 @triton.jit
 def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zero, FORM: tl.constexpr):
+    """Return the logarithm of the gain base and the slope of the discount, from numbers or from raw parameters."""
     if FORM == 0:
         return zero + base + base_rest, zero + slope + slope_rest
     else:
@@ -107,7 +111,7 @@ def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zer
 
 @triton.jit
 def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
-    """Return the derivative of a parameter of the formula by its raw parameter."""
+    """Return the derivative of a parameter of LearnDCG by its raw parameter. It is 1 if the params are numbers."""
     if FORM == 0:
         return zero + 1.0
     else:
@@ -117,8 +121,11 @@ def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
 
 
 @triton.jit
-def _powers(scores, where, real, alpha):
-    """Return x, the scores as exponents of 2: sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)). Padding is -inf."""
+def _exponents(scores, where, real, alpha):
+    """Return exponents x for the scores, so that sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)).
+
+    For padding, x is -inf.
+    """
     s = tl.load(scores + where, mask=real, other=0.0)
     return tl.where(real, s * (alpha * 1.4426950408889634), -float("inf"))
 
@@ -131,10 +138,14 @@ def _ranks(
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     SORTED: tl.constexpr, GRADIENT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
+    """Compute the sigmoid ranks of a block of documents on a GPU.
+
+    For NDCG, also compute their ranks in the ideal order, unless `SORTED`.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
-    x_i = _powers(scores, i, inside & real, sharp)
+    x_i = _exponents(scores, i, inside & real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     y_i = tl.load(labels + i, mask=real, other=0.0)
     ahead = tl.zeros([ROWS, COLUMNS], x_i.dtype)
@@ -146,7 +157,7 @@ def _ranks(
     for column in range(first, last, COLUMNS):
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
-        x_j = _powers(scores, j, there, sharp)
+        x_j = _exponents(scores, j, there, sharp)
         gap = x_i[:, None] - x_j[None, :]
         gap = tl.minimum(gap, FAR, tl.PropagateNan.ALL)  # so that no result below is infinite
         odds = power(gap)
@@ -177,7 +188,10 @@ def _ranks(
 
 @triton.jit
 def _cut(rank, k, beta):
-    """Return the weight of a rank under the soft cutoff, and its derivative by the rank."""
+    """Return the weight of a rank under the soft cutoff k, in a Triton kernel.
+
+    Also return the derivative of this weight by the rank.
+    """
     x = beta * (k + 0.5 - rank)
     small = tl.exp(-tl.abs(x))
     some = k > 0
@@ -188,7 +202,10 @@ def _cut(rank, k, beta):
 
 @triton.jit
 def _gain(y, top, log_base):
-    """Return (b^y - 1) / (b^top - 1) and its derivative by log b. For b near 1, a series gives both."""
+    """Return, in a Triton kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
+
+    Also return the derivative of this gain by log b. For b near 1, both are computed by a series.
+    """
     near = log_base < 1e-4
     base = tl.where(near, 1.0, log_base)
     whole = expm1(-top * base)
@@ -202,7 +219,10 @@ def _gain(y, top, log_base):
 
 @triton.jit
 def _discount(r, slope):
-    """Return the discount d(r) and its derivatives by r and by the slope. Slope 0 means the log discount, ln(1 + r)."""
+    """Return, in a Triton kernel, the discount d(r) of a rank r, and the derivatives of d(r) by r and by the slope.
+
+    Slope 0 means the log discount, d(r) = ln(1 + r).
+    """
     printed = slope == 0.0
     near = slope < 1e-4
     u = tl.where(near, 1.0, slope)
@@ -228,6 +248,7 @@ def _values(
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """Compute the value of a list on a GPU from its sigmoid ranks, and the derivatives of the value by these ranks."""
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
@@ -338,10 +359,11 @@ def _slopes(
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
+    """Compute the slopes of a block of documents on a GPU from the derivatives by the sigmoid ranks."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
-    x_i = _powers(scores, i, real, sharp)
+    x_i = _exponents(scores, i, real, sharp)
     x_i = tl.where(real, x_i, 0.0)
     c_i = tl.load(by_rank + i, mask=real, other=0.0)
     total = tl.zeros([ROWS, COLUMNS], x_i.dtype)
@@ -353,7 +375,7 @@ def _slopes(
     for column in range(first, last, COLUMNS):
         j = column + tl.arange(0, COLUMNS)
         there = present(mask, j, j < last, MASKED)
-        x_j = _powers(scores, j, there, sharp)
+        x_j = _exponents(scores, j, there, sharp)
         c_j = tl.load(by_rank + j, mask=there, other=0.0)
         small = power(-tl.abs(x_j[None, :] - x_i[:, None]))
         share = reciprocal(1.0 + small)

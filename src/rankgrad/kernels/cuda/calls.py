@@ -1,4 +1,7 @@
-"""Calls on a GPU: computes a reduced loss and its gradient, or the outputs of the operator, with recorded launches."""
+"""Calls of fused losses on a GPU, with recorded launches.
+
+A call computes a reduced loss and its gradient, or the outputs of the operator.
+"""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -33,7 +36,10 @@ def eager(
     options: tuple[float, ...],
     gradient: bool,
 ) -> Tensor:
-    """Return the reduced loss, differentiable by `scores` and, if all params are tensors, by `params`."""
+    """Compute a fused, reduced loss on a GPU, for eager mode.
+
+    The loss is differentiable by `scores` and, if all params are tensors, by `params`.
+    """
     built = native.ready()
     made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient, built)
     if not gradient:
@@ -47,7 +53,7 @@ def eager(
 
 
 class Connected(torch.autograd.Function):
-    """Connects an already computed value to the graph. `native.cpp` has the same class.
+    """Autograd function that connects an already computed loss on a GPU to the graph. `native.cpp` has the same class.
 
     PyTorch calls `backward` in a separate thread, in which Python code ran several times slower. So `backward`
     computes only one product.
@@ -55,7 +61,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: tuple[list[Tensor], str, Tensor | None, int], *sources: Tensor) -> Tensor:
-        """Return the value unchanged."""
+        """Return the computed loss unchanged."""
         (value, *slopes), reduction, offsets, n = call
         ctx.each = (offsets, n) if reduction == "none" else None
         scores, *learned = sources
@@ -83,9 +89,9 @@ class Connected(torch.autograd.Function):
 
 
 def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss with respect to the leaf `scores`, which the graph already contains.
+    """Return the gradient of a reduced loss on a GPU by the leaf `scores`, without a backward pass.
 
-    Returns None if there are other operations between `scores` and the loss.
+    The graph already contains this gradient. Returns None if other operations are between `scores` and the loss.
     """
     node: Any = value.grad_fn
     if is_source(node, Connected, scores):
@@ -109,7 +115,10 @@ def registered(
     options: tuple[float, ...],
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the outputs of the operator, for compiled code. Params on the CPU are numbers."""
+    """Return the outputs of the registered operator on a GPU, for `torch.compile`.
+
+    Params in a tensor on the CPU are passed to the kernels as numbers.
+    """
     parts: tuple[Any, ...] = ()
     if params.shape[0]:
         parts = params.unbind() if params.is_cuda else tuple(params.tolist())
@@ -133,12 +142,12 @@ def reduced(
     gradient: bool,
     built: Any,
 ) -> list[Tensor]:
-    """Return the reduced value and its derivatives by the scores, in the shape of the scores.
+    """Run the kernels of a call on a GPU, or repeat its recorded launches. Return the reduced loss and its derivatives.
 
-    If the params are tensors, the derivatives by scores and then by params are one tensor, `(documents + P,)`. With
-    reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the extras of the
-    operator, `(L, P)`. With reduction None, return the four outputs of the operator. `built` is the C++ module or None;
-    with reduction None it must be None.
+    The derivatives by the scores have the shape of the scores. If the params are tensors, the derivatives by scores and
+    then by params are one tensor, `(documents + P,)`. With reduction `"none"`, return one value per list, the slopes
+    and, if the params are tensors, the extras of the operator, `(L, P)`. With reduction None, return the four outputs
+    of the operator. `built` is the C++ module or None; with reduction None it must be None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -182,7 +191,11 @@ def reduced(
 def _reduce(
     reduction: str, values: Tensor, signal: Tensor, slopes: Tensor, extras: Tensor, params: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the reduced value and its derivatives by scores and then by `params` params. This may change `slopes`."""
+    """Launch the reduction of a call on a GPU. Return the reduced loss and its derivatives.
+
+    The derivatives by the scores come first, then the derivatives by the params. `params` is the number of params. This
+    function may change `slopes`.
+    """
     value, lists, documents = allocate(values), values.shape[0], slopes.shape[0]
     out = allocate(slopes, documents + params) if params else slopes
     programs = min(triton.cdiv(documents, TILE), PROGRAMS) if reduction == "mean" or params else 1
@@ -196,17 +209,17 @@ def _reduce(
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a contiguous tensor with this dtype, for kernels. The tensor is copied only if necessary."""
+    """Return a contiguous tensor with this dtype, for a call on a GPU. The tensor is copied only if necessary."""
     return (tensor if tensor.dtype == dtype else tensor.detach().to(dtype)).contiguous()
 
 
 def _uneven(addresses: list[int]) -> tuple[int, ...]:
-    """Return the addresses modulo 16. For addresses that are not multiples of 16, Triton compiles a separate kernel."""
+    """Return the addresses modulo 16. Triton compiles a separate kernel if an address is not a multiple of 16."""
     return tuple([address & 15 for address in addresses])
 
 
 def _on(device: torch.device) -> Any:
-    """Return a context in which the device is the current device, on which kernels are launched."""
+    """Return a context in which kernels of a call are launched on this device."""
     elsewhere = device.type == "cuda" and device.index != torch._C._cuda_getDevice()
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
@@ -216,7 +229,10 @@ def _reduction(
     values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum, or the mean over lists with signal. Every program computes it and scales some slopes."""
+    """Compute the sum of the values of the lists, or their mean over lists with signal.
+
+    Every program computes this number, and scales a part of the slopes.
+    """
     total = tl.zeros([LISTS], values.dtype.element_ty)
     count = tl.zeros([LISTS], tl.int32)
     columns = tl.zeros([LISTS, WIDE], values.dtype.element_ty)

@@ -1,6 +1,4 @@
-"""Ideal order of a list, for NDCG and similar metrics: the place of each document in this order, and the ideal DCG."""
-
-import struct
+"""Ideal order of a list, for the Triton kernels of NDCG: rank of each document in this order, and the ideal DCG."""
 
 import triton
 import triton.language as tl
@@ -8,24 +6,21 @@ import triton.language as tl
 from rankgrad.kernels.cuda import present, rows
 
 
-def split(number: float) -> tuple[float, float]:
-    """Return the float32 value of a number, and the remainder. Triton passes only float32; kernels add both parts."""
-    most: float = struct.unpack("f", struct.pack("f", number))[0]
-    return most, number - most
-
-
 @triton.jit
 def ahead(key_j, key_i, j, i):
-    """Return True if j comes before i in descending order of keys, `(rows, columns)`. Ties are ordered by position."""
+    """Return, in a Triton kernel, True if document j is before document i in descending order of keys.
+
+    The result is `(rows, columns)`. Documents with equal keys are in the order of their positions.
+    """
     return (key_j[None, :] > key_i[:, None]) | ((key_j[None, :] == key_i[:, None]) & (j[None, :] < i[:, None]))
 
 
 @triton.jit
-def places(
+def ideal_ranks(
     labels, mask, offsets, documents, lists, n, best,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Fill `best` with the place of each document in descending order of labels. Places begin at 1."""
+    """Fill `best` with the rank of each document in the ideal order, which is the descending order of labels."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0.0)
@@ -43,15 +38,15 @@ def places(
 
 @triton.jit
 def gain(y, top):
-    """Return (2^y - 1) / 2^top. The result is exactly 0 for y = 0."""
+    """Return the gain of a label y in NDCG, divided by 2^top: (2^y - 1) / 2^top. It is exactly 0 for y = 0."""
     return tl.exp2(y - top) - tl.exp2(-top)
 
 
 @triton.jit
 def ideal_dcg(labels, best, mask, start, end, k, MASKED: tl.constexpr, TILE: tl.constexpr):
-    """Return the highest label y of a list, and the ideal DCG@k divided by 2^y, or 1 if the ideal DCG@k is 0.
+    """Return, in a Triton kernel, the highest label y of a list, and the ideal DCG@k divided by 2^y.
 
-    With k = 0, the whole list counts.
+    If the ideal DCG@k is 0, return 1 instead. With k = 0, the whole list counts.
     """
     top = tl.full([], 0.0, labels.dtype.element_ty)
     for column in range(start, end, TILE):

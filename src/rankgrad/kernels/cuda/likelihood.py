@@ -1,4 +1,7 @@
-"""ListMLE, p-ListMLE and unique softmax: a document competes only with documents whose label is not higher.
+"""Triton kernels of ListMLE, p-ListMLE and unique softmax, which belong to the family `listwise`.
+
+In ListMLE, a document competes only with documents whose label is not higher. In unique softmax, a document competes
+only with documents whose label is lower.
 
 ListMLE sorts the documents by label. Then one program per list scans the list twice. The scan from the end computes the
 sum over the remaining documents before each choice. The scan from the front computes the slopes. For lists with up to
@@ -37,9 +40,9 @@ def plackett_luce(
     position_aware: bool,
     together: bool,
 ) -> None:
-    """Compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
+    """Launch the kernels that compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
 
-    If `together`, tied documents are chosen together. Otherwise they are ordered by position.
+    If `together`, documents with equal labels are chosen together. Otherwise they are ordered by position.
     """
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
@@ -69,7 +72,7 @@ def unique_softmax(
     constants: dict[str, Any],
     gradient: bool,
 ) -> None:
-    """Compute values, signal and slopes of unique softmax."""
+    """Launch the kernels that compute values, signal and slopes of unique softmax."""
     scores = given[0]
     values, signal, slopes = filled
     top, share, terms = (allocate(scores, layout.documents) for _ in range(3))
@@ -82,9 +85,9 @@ def unique_softmax(
 
 
 def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the positions of the documents in descending order of labels, `(D,)`. Padding comes last in each list.
+    """Sort the documents of each list by label with PyTorch. Return their positions, `(D,)`.
 
-    Documents with equal labels keep their order.
+    The highest label comes first, and padding comes last in each list. Documents with equal labels keep their order.
     """
     if layout.padded:
         table = labels.view(layout.lists, layout.n)
@@ -104,7 +107,7 @@ def _order_by_label(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Write the position of each real document to its place in the descending order of labels."""
+    """Sort the real documents of each list in descending order of labels, by counting. Write positions to `order`."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
@@ -125,24 +128,29 @@ def _order_by_label(
 
 @triton.jit
 def _join(top_a, rest_a, top_b, rest_b):
-    """Return the sum of e^top_a rest_a and e^top_b rest_b, in the same form."""
+    """Return top and rest of the sum of e^top_a rest_a and e^top_b rest_b, for a scan."""
     top = tl.maximum(top_a, top_b)
     return top, rest_a * tl.exp(top_a - top) + rest_b * tl.exp(top_b - top)
 
 
 @triton.jit
 def _less(a, b):
+    """Return the smaller number, for a scan."""
     return tl.minimum(a, b)
 
 
 @triton.jit
 def _more(a, b):
+    """Return the larger number, for a scan."""
     return tl.maximum(a, b)
 
 
 @triton.jit
 def _nothing(scores):
-    """Return the top of an empty sum. The top is finite, so that the difference of two such tops is not NaN."""
+    """Return the top of an empty sum of exponentials.
+
+    The top is finite, so that the difference of two such tops is not NaN.
+    """
     if scores.dtype.element_ty == tl.float64:
         return tl.full([], -1e300, tl.float64)
     else:
@@ -150,11 +158,14 @@ def _nothing(scores):
 
 
 @triton.jit
-def _counts(weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr):
-    """Return the weight of the choice of each document, which is in a group of `size` ties.
+def _choice_weights(
+    weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr
+):  # fmt: skip
+    """Return the weight of the choice of each document in ListMLE or p-ListMLE.
 
-    For p-ListMLE, the ranks 0, 1, 2, ... have the shares 1, 1/2, 1/4, ... `last` is the share of the last rank. Ties
-    have the mean of their shares.
+    A document is in a group of `size` equal labels. `first` is the number of documents before the group. For p-ListMLE,
+    the ranks 1, 2, 3, ... have the shares 1, 1/2, 1/4, ... `last` is the share of the last rank. Documents with equal
+    labels have the mean of their shares.
     """
     v = last * 0.0 + 1.0
     if POSITION_AWARE:
@@ -173,7 +184,7 @@ def _likelihood(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value and the slopes of a list.
+    """Compute the value and the slopes of ListMLE or p-ListMLE for a list.
 
     The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
     up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
@@ -215,7 +226,7 @@ def _likelihood(
             tl.store(rests + start + rank, rest, mask=inside)
         first = tl.arange(0, TILE) == 0
         if not TOGETHER:
-            v = _counts(weights, i, rank, rank * 0 + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
+            v = _choice_weights(weights, i, rank, rank * 0 + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
             value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
         elif GRADIENT or POSITION_AWARE:
             y = tl.load(labels + i, mask=inside, other=0)
@@ -251,7 +262,7 @@ def _likelihood(
             until_first = tl.sum(tl.where(end_of_tile, at, 0))
             if POSITION_AWARE:
                 until = tl.load(ends + start + rank, mask=inside, other=0)
-        v = _counts(weights, i, at, until - at + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
+        v = _choice_weights(weights, i, at, until - at + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         top = tl.load(tops + start + at, mask=inside, other=0.0)
         rest = tl.load(rests + start + at, mask=inside, other=1.0)
         if TOGETHER:
@@ -288,7 +299,7 @@ def _likelihood(
 
 @triton.jit
 def _gain(labels, weights, i, real, scores, WEIGHTED: tl.constexpr):
-    """Return the label y of each document, and w (2^y - 1), where w is its weight."""
+    """Return label y and target w (2^y - 1) of each document in unique softmax. w is the weight of the document."""
     y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
     t = tl.exp2(y) - 1.0
     if WEIGHTED:
@@ -302,9 +313,9 @@ def _fields(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the field of each document and its part of the loss.
+    """Compute the field of each document in unique softmax, and the part of the document in the loss.
 
-    The field is the sum of exponentials in which the document competes.
+    The field is the sum of exponentials over the document and the documents with lower labels.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -342,6 +353,7 @@ def _sums(
     scores, labels, weights, mask, offsets, documents, lists, n, terms, values, signal,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """Compute the value and the signal of unique softmax for a list, from the parts of its documents."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     value = tl.full([], 0.0, scores.dtype.element_ty)
     relevant = 0
@@ -361,7 +373,7 @@ def _slopes(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slope of each document, from its field and from the fields of the documents with higher labels."""
+    """Compute the slopes of unique softmax, from the fields of each document and of documents with higher labels."""
     j, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, j, inside, MASKED)
     y_j, t_j = _gain(labels, weights, j, real, scores, WEIGHTED)

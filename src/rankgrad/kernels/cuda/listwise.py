@@ -1,4 +1,6 @@
-"""Softmax cross entropies, in one launch with one program per list. Losses that need an order are in `likelihood.py`.
+"""Triton kernel of the family `listwise`: softmax cross entropies, in one launch with one program per list.
+
+Losses that need the documents in order are in `likelihood.py`.
 
 A program reads its list three times: for the highest score and label, for the sums, and for the slopes. After the first
 read, the list is in the cache. One program reads 65,536 documents in less time than a few launches take.
@@ -9,8 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, list_bounds, own, present
-from rankgrad.kernels.cuda.ideal import split
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present, split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
@@ -32,7 +33,7 @@ def run(
     options: ListwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on a GPU for a loss of the family `listwise`."""
     scores, labels = own(scores, scores.dtype), own(labels, labels.dtype)
     layout = Layout(scores, offsets, n)
     values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
@@ -61,7 +62,7 @@ def run(
 
 @triton.jit
 def _target(labels, weights, i, real, top, option, CODE: tl.constexpr, WEIGHTED: tl.constexpr):
-    """Return the target of each document, before normalisation. It is 0 for padding."""
+    """Return the target of each document in a softmax cross entropy, before normalisation. Padding has target 0."""
     y = tl.load(labels + i, mask=real, other=0).to(top.dtype)
     if CODE == 2:
         y = tl.exp(y - top)
@@ -79,6 +80,7 @@ def _cross_entropy(
     CODE: tl.constexpr, MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """Compute value, signal and slopes of a softmax cross entropy for a list."""
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     high = tl.full([], -float("inf"), scores.dtype.element_ty)

@@ -1,8 +1,9 @@
-"""Builds `native.cpp`, which runs recorded calls without Python, and makes its plans.
+"""Builds the C++ module `native.cpp`, which repeats recorded launches without Python, and makes plans for it.
 
-This is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)` is set.
-Then the first call on a machine starts the compiler once, in the background. Until the compiler has finished, calls run
-in Python, with the same results. Calls also run in Python if there is no compiler or no private folder for the file.
+The C++ module is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)`
+is set. Then the first call on a machine starts the compiler once, in the background. Until the compiler has finished,
+calls run in Python, with the same results. Calls also run in Python if there is no compiler or no private folder for
+the built file.
 """
 
 import ctypes
@@ -39,7 +40,7 @@ _begun = False
 
 
 def ready() -> Any:
-    """Return the built module, or None if the user did not turn it on or the build is not finished."""
+    """Return the C++ module, or None if the user did not turn it on or the build is not finished."""
     if not wanted():
         return None
     if not _begun:
@@ -48,19 +49,19 @@ def ready() -> Any:
 
 
 def wait() -> bool:
-    """Wait until the module is built, for measurements and tests. Return True if `ready` returns the module."""
+    """Wait until the C++ module is built, for measurements and tests. Return True if `ready` returns the module."""
     if ready() is None and wanted() and _builder is not None:
         _builder.join()
     return ready() is not None
 
 
 def compiler() -> str | None:
-    """Return the path of the C++ compiler, or None if there is no compiler or modules cannot be loaded from memory."""
+    """Return the path of the C++ compiler, or None if the C++ module cannot be built or loaded from memory."""
     return shutil.which(os.environ.get("CXX", "c++")) if hasattr(os, "memfd_create") else None
 
 
 def _begin() -> None:
-    """Load the module that an earlier process built, or build it in a thread."""
+    """Load the C++ module that an earlier process built, or start a thread that builds it."""
     global _begun, _builder
     _begun = True
     if (program := compiler()) is None:
@@ -73,7 +74,7 @@ def _begin() -> None:
 
 
 def _build(program: str, folder: cache_folder.CacheFolder) -> None:
-    """Run the compiler. If this process ends, the compiler continues and its output is stored."""
+    """Run the C++ compiler. If this process ends, the compiler continues and its output is stored."""
     build = [sys.executable, "-I", cache_folder.__file__, str(folder.path), NAME, *command_line(program)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if subprocess.run(build, start_new_session=True, check=False, **quiet).returncode == 0:
@@ -81,7 +82,7 @@ def _build(program: str, folder: cache_folder.CacheFolder) -> None:
 
 
 def command_line(program: str) -> list[str]:
-    """Return the command that compiles the file, without `-o` and the output path."""
+    """Return the command that compiles `native.cpp`, without `-o` and the output path."""
     root = Path(torch.__file__).parent
     includes = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
     includes = [*includes, Path(sysconfig.get_path("include"))]
@@ -95,7 +96,10 @@ def command_line(program: str) -> list[str]:
 
 
 def _load(folder: cache_folder.CacheFolder) -> bool:
-    """Load the stored module from memory, so that exactly the checked bytes run. Return True if a module is stored."""
+    """Load the stored C++ module, and return True if one is stored.
+
+    The module is loaded from memory, so that exactly the checked bytes run.
+    """
     global _module
     if (content := folder.read(NAME)) is None:
         return False
@@ -115,7 +119,7 @@ def _load(folder: cache_folder.CacheFolder) -> bool:
 def plan(
     built: Any, launches: list["Launch"], outputs: tuple[tuple[torch.Size, torch.dtype], ...], scratch: int, device: str
 ) -> Any:
-    """Return the plan that `run` of the built module takes for recorded launches, or None if no plan is possible."""
+    """Return the plan by which the C++ module repeats recorded launches, or None if no plan is possible."""
     if (driver := _driver()) is None:
         return None
     described = [_describe(launch, driver) for launch in launches]
@@ -127,7 +131,7 @@ def plan(
 
 
 def _describe(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
-    """Return a launch in the form that `native.cpp` reads, or None if the kernel needs a special launch."""
+    """Return a recorded launch in the form that `native.cpp` reads, or None if the kernel needs a special launch."""
     compiled, meta = launch.compiled, launch.compiled.metadata
     special = ("launch_pdl", "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size")
     if meta.num_ctas > 1 or any(getattr(meta, name, False) for name in special):
@@ -143,7 +147,10 @@ def _describe(launch: "Launch", driver: Any) -> tuple[Any, ...] | None:
 
 
 def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, list[int], list[tuple[int, int, int]]]:
-    """Return the packed arguments of the kernel (8 bytes each), their sizes, and (place, base, offset) of addresses."""
+    """Return the arguments of a recorded launch for `native.cpp`: packed bytes, sizes, and addresses.
+
+    Each packed argument has 8 bytes. An address is (place in the packed bytes, base, offset).
+    """
     addresses = {at: (base, offset) for at, base, offset in launch.tensors}
     packed, sizes, pointers = b"", [], []
     for at, name in enumerate(launch.names):
@@ -162,7 +169,7 @@ def pack_launch(signature: dict[str, str], launch: "Launch") -> tuple[bytes, lis
 
 @lru_cache(maxsize=1)
 def _driver() -> Any:
-    """Return the CUDA driver, or None if there is no driver or it cannot report the arguments of a kernel."""
+    """Return the CUDA driver, or None if no driver can report the arguments of a kernel."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         return driver if driver.cuFuncGetParamInfo else None
@@ -171,7 +178,7 @@ def _driver() -> Any:
 
 
 def _sizes(driver: Any, function: int) -> list[int]:
-    """Return the size of each argument of a kernel, in bytes."""
+    """Return the size of each argument of a compiled GPU kernel, in bytes."""
     sizes: list[int] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     results = (ctypes.byref(offset), ctypes.byref(size))

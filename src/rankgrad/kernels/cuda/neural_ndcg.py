@@ -1,8 +1,8 @@
-"""NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort. Sinkhorn's rounds scale K.
+"""Triton kernels of NeuralNDCG: NDCG of gains that are sorted with the matrix K of NeuralSort.
 
-The first two launches sort the documents of each list in descending order of scores and compute distances between
-scores. The third launch, in `sinkhorn.py`, does all rounds, forward and backward. `kernels/cpu/neural_ndcg.py` explains
-the rounds.
+Sinkhorn's rounds scale K. The first two launches sort the documents of each list in descending order of scores and
+compute distances between scores. The third launch, in `sinkhorn.py`, does all rounds, forward and backward.
+`kernels/cpu/neural_ndcg.py` explains the rounds.
 
 Lists that are too long for `sinkhorn.py` are computed in this file. Every sweep computes K again, and only the scaling
 vectors are stored. If a block of columns contains the whole list, a few programs share the list. Then a sweep computes
@@ -17,8 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, list_bounds, own, present
-from rankgrad.kernels.cuda.ideal import gain, ideal_dcg, split
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present, split
+from rankgrad.kernels.cuda.ideal import gain, ideal_dcg
 from rankgrad.kernels.cuda.order import descending, distances
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.cuda.sinkhorn import Blocks, add_columns, meet, multiprocessors, sinkhorn
@@ -28,7 +28,7 @@ ROWS, COLUMNS = 32, 64  # size of a block in the kernel that sorts
 WIDEST = 1024  # maximum number of columns of a block of K that contains a whole list
 ENTRIES = 4096  # number of entries of a block of K
 SPLIT = 4  # number of programs that share a list
-REGISTERS = 128  # maximum per thread in float32, so that two programs fit on a multiprocessor
+REGISTERS = 128  # maximum number of registers per thread in float32, so that two programs fit on a multiprocessor
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -44,14 +44,14 @@ def run(
     options: NeuralNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this loss."""
+    """Run the operator on a GPU for NeuralNDCG."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     rounds, temperature = options.sinkhorn_rounds, split(options.temperature)
     values, signal = allocate(scores, layout.lists), allocate(scores, layout.lists, dtype=torch.bool)
     slopes = allocate(scores, layout.documents)
     extras = allocate(scores, layout.lists if gradient else 0, 0)
-    # In descending order of scores: scores, distances, sums of distances; places in the ideal order, positions; labels.
+    # In descending order of scores: scores, distances, sums of distances; ranks in the ideal order, positions; labels.
     score, x, spread = (allocate(scores, layout.documents, dtype=torch.float64) for _ in range(3))
     best, origin = (allocate(scores, layout.documents, dtype=torch.int32) for _ in range(2))
     label = allocate(scores, layout.documents)
@@ -96,9 +96,10 @@ def run(
 
 @triton.jit
 def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
-    """Return the middle row of a group of rows, and differences of scores and logits for a block of columns.
+    """Return the middle row of a group of rows of K, and differences `apart` and `fall` for a block of columns.
 
-    The differences are relative to the middle row.
+    `apart` are the scores minus the score of the middle row, divided by the temperature. `fall` are the logits of the
+    middle row minus the logit of this row on the diagonal.
     """
     middle = tl.minimum(group + GROUP // 2, m - 1)
     x_middle, b_middle = tl.load(x + middle), tl.load(spread + middle)
@@ -113,7 +114,7 @@ def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: 
 
 @triton.jit
 def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return the logits of a block, up to a constant per row."""
+    """Return the logits of a block of K, up to a constant per row."""
     turn = (2 * (middle - row - tl.arange(0, TALL))).to(apart.dtype)
     # One rounding, so that all callers get the same result.
     return tl.fma(
@@ -125,7 +126,7 @@ def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return a block of K."""
+    """Return a block of the matrix K of NeuralSort."""
     r = row + tl.arange(0, TALL)
     j = column + tl.arange(0, WIDE)
     logit = _logits(middle, apart, fall, row, TALL, WIDE)
@@ -138,7 +139,7 @@ def _shift(
     x, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write the log-sum-exp of each row of this program to `shift`."""
+    """Write the log-sum-exp of the logits in each row of K to `shift`, for the rows of this program."""
     for step in range(0, tl.cdiv(m, GROUP * SPLIT) * GROUP, TALL):
         group = (step // GROUP * SPLIT + part) * GROUP
         row = group + step % GROUP
@@ -163,7 +164,7 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return factors of the rows, computed from their products `dot`.
+    """Return the factors of rows of K in a sweep, computed from the products `dot` of these rows.
 
     In mode READ, also return the factors of the gains and the parts of the value.
     """
@@ -196,11 +197,11 @@ def _sweep(
     part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
     GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows by `vector`. `_factor` computes a factor for each row from its product.
+    """Do one sweep over K: multiply each row by `vector`, and compute a factor from each product, with `_factor`.
 
     Then fill `near` with the sum over rows of factor times row. Fill `far` with the sum over rows of factor times row
-    times distance, where the distance of an entry is its column minus its row. Returns the value of the rows of this
-    program (in mode READ), and the number of its calls of `meet`.
+    times distance. The distance of an entry is column index minus row index. Returns the value of the rows of this
+    program (in mode READ), and the number of times that this program has called `meet`.
     """
     value = tl.zeros([TALL], like.dtype)
     if WHOLE:
@@ -267,6 +268,7 @@ def _neural(
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
     SPLIT: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
+    """Compute NeuralNDCG and its slopes for a list that is too long for `sinkhorn.py`, with `SPLIT` programs."""
     l, part, visit = tl.program_id(0), 0, 0
     if SPLIT > 1:  # as in `sinkhorn.py`; the first counters belong to `sinkhorn.py`
         ticket = tl.atomic_add(counters + first + 1 + lists, 1)

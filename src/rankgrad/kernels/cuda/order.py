@@ -1,4 +1,4 @@
-"""Sorts the documents of a list in descending order of scores, by counting, and computes the distances of scores."""
+"""Triton kernels that sort the documents of a list by score, and compute the distances of scores, for NeuralNDCG."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,7 @@ FAR = tl.constexpr(80.0)  # largest gap, in temperatures: e^-80 is negligible in
 
 @triton.jit
 def _key(s):
-    """Return the sort key of a score: -inf for NaN, because comparisons with NaN could give two documents one place."""
+    """Return the sort key of a score: -inf for NaN, because comparisons with NaN could give two documents one rank."""
     return tl.where(s == s, s, -float("inf"))
 
 
@@ -20,9 +20,9 @@ def descending(
     scores, labels, mask, offsets, documents, lists, n, score, label, best, origin, slopes, zeros, count,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Move real documents to the front of their list in descending order of scores, by counting. Set slopes to 0.
+    """Sort the real documents of each list in descending order of scores, by counting, for NeuralNDCG.
 
-    Also set the first `count` entries of `zeros` to 0.
+    Also set the slopes to 0. Also set the first `count` entries of `zeros` to 0.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -55,7 +55,7 @@ def distances(
     mask, offsets, documents, lists, n, score, x, spread, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute `x` and `spread` from scores in descending order.
+    """Compute distances of scores for NeuralNDCG, `x` and `spread`, from scores in descending order.
 
     `x` is the score minus the highest score, so it is at most 0. `spread` is the sum of the distances to all other
     scores, up to a constant. A gap of more than `FAR` temperatures counts as `FAR` temperatures. So one distant score

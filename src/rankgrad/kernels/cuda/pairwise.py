@@ -1,4 +1,4 @@
-"""Losses that are sums over ordered pairs: RankNet, hinge, LambdaRank, LambdaLoss.
+"""Triton kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss. They are sums over ordered pairs.
 
 There are three launches. The first finds ranks and the ideal order by counting. This launch is left out for a loss that
 has neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one
@@ -12,8 +12,7 @@ import triton.language as tl
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows
-from rankgrad.kernels.cuda.ideal import split
+from rankgrad.kernels.cuda import Layout, list_bounds, log1p, logarithm, own, power, present, reciprocal, rows, split
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Truncation
 
@@ -39,7 +38,7 @@ def run(
     options: PairwiseOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on a GPU for a loss of the family `pairwise`."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     heavy = scores if weights is None else own(weights, scores.dtype)
     layout = Layout(scores, offsets, n)
@@ -79,7 +78,10 @@ def run(
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """Return the constants for the weights of pairs. NEAR is for discounts of ranks, FAR for rank distances."""
+    """Return the constants of the pairwise kernels that define the weights of pairs.
+
+    NEAR is not 0 if discounts of ranks are needed. FAR is not 0 if discounts of rank distances are needed.
+    """
     if name in ("ranknet", "hinge"):
         return {"KIND": ORDERED if name == "ranknet" else HINGE, "GAINED": LABEL, "NEAR": False, "FAR": False}
     swaps = name == "lambdarank"
@@ -101,7 +103,10 @@ def _ranks(
     GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute ranks by score, gains divided by 2^max(y) of the list, and the part of each document in the ideal DCG."""
+    """Compute, for a pairwise loss on a GPU, rank by score, gain and part of the ideal DCG of each document.
+
+    Exponential gains are divided by 2^y, where y is the highest label of the list.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -138,7 +143,10 @@ def _ranks(
 
 @triton.jit
 def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RANKED: tl.constexpr):
-    """Return the rank of each document, its discount, and the factor of pairs in which it is the later document."""
+    """Return rank, discount and pair factor of each document, for a pairwise loss on a GPU.
+
+    The weight of a pair is multiplied by the pair factor of the document with the worse rank.
+    """
     r = tl.load(rank + where, mask=real, other=1.0) if RANKED else real.to(rank.dtype.element_ty)
     worth, lift = r, r
     if NEAR != 0:
@@ -152,7 +160,10 @@ def _discounts(rank, where, real, k, NEAR: tl.constexpr, SOUND: tl.constexpr, RA
 
 @triton.jit
 def _step(distance):
-    """Return 1 / log2(1 + d) - 1 / log2(2 + d) for d >= 1. A series for log((2 + d) / (1 + d)) avoids cancellation."""
+    """Return the difference of the discounts of ranks d and d + 1, for LambdaLoss on a GPU.
+
+    It is 1 / log2(1 + d) - 1 / log2(2 + d), for d >= 1. A series for log((2 + d) / (1 + d)) avoids cancellation.
+    """
     z = reciprocal(2.0 * distance + 3.0)
     zz = z * z
     series = 1.0 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11)))))
@@ -165,7 +176,7 @@ def _step(distance):
 
 @triton.jit
 def _logarithm(small, q):
-    """Return -log(1 - q) = log(1 + small), where q = small / (1 + small)."""
+    """Return the logistic loss of a pair on a GPU, -log(1 - q) = log(1 + small), where q = small / (1 + small)."""
     if q.dtype == tl.float64:
         return log1p(small)
     else:
@@ -181,7 +192,7 @@ def _pairs(
     SOUND: tl.constexpr, RANKED: tl.constexpr, WEIGHTED: tl.constexpr, GRADIENT: tl.constexpr,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute, for each document, the value of the pairs that it should win, and the derivative of all its pairs."""
+    """Compute a pairwise loss on a GPU: for each document, the loss of the pairs that it should win, and its slope."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -246,7 +257,8 @@ def _pairs(
                 value += win * (_logarithm(small, low) + tl.maximum(-gap, 0.0))
                 slope += lose * tl.where(up, high, low) - win * tl.where(up, low, high)
             else:
-                # `weight` is negative if i should lose. `ahead` is the lead of the document that should win.
+                # `weight` is negative if i should lose. `ahead` is the scaled score of the document that should
+                # win, minus the scaled score of the other document.
                 better = tl.where(counted, better, 0.0)
                 wins = better > 0.0
                 ahead = tl.where(wins, gap, -gap)
@@ -286,7 +298,7 @@ def _totals(
     labels, offsets, documents, lists, n, mask, parts, values, signal,
     MASKED: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value and the signal of each list. The signal is True if two labels differ."""
+    """Compute value and signal of a pairwise loss for a list, on a GPU. The signal is True if two labels differ."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     total = tl.zeros([TILE], parts.dtype.element_ty)
     low = tl.full([TILE], float("inf"), parts.dtype.element_ty)

@@ -1,4 +1,4 @@
-"""Records the kernel launches of a call, and repeats them on other tensors without any other work.
+"""Records the kernel launches of a call on a GPU, and repeats these launches with other tensors.
 
 The launches of a loss depend only on its options and on the shape and dtype of its inputs. The first call is recorded.
 Later calls with the same options, shapes and dtypes allocate their scratch memory in one piece and launch the kernels,
@@ -19,7 +19,10 @@ _active = threading.local()
 
 
 def allocate(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate uninitialised memory for a kernel, on the device of `like`. The default dtype is the dtype of `like`."""
+    """Allocate an uninitialised tensor for a Triton kernel, and add it to the active recording, if any.
+
+    The tensor is on the device of `like`. The default dtype is the dtype of `like`.
+    """
     tensor = torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
     if (recording := getattr(_active, "recording", None)) is not None:
         recording.add_allocated(tensor)
@@ -44,10 +47,10 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
 
 
 class Launch(NamedTuple):
-    """One launch of a compiled kernel.
+    """One recorded launch of a compiled Triton kernel.
 
-    For an argument that is a tensor, `values` contains None, and `tensors` contains the index of the argument, the base
-    and the offset.
+    For an argument that is a tensor, `values` contains None, and `tensors` contains the index of the argument, the
+    index of its base and its offset from the base. Bases are the inputs, the scratch memory and the outputs of a call.
     """
 
     compiled: Any
@@ -91,13 +94,13 @@ class Recording:
         self._places[id(tensor)] = (self._scratch, 0)
 
     def add_view(self, view: Tensor, tensor: Tensor) -> None:
-        """Record a view of the same memory with another dtype."""
+        """Record `view`, which is `tensor` with another dtype. Usually both have the same memory."""
         self._kept.append(view)
         if view.data_ptr() == tensor.data_ptr():
             self._views[id(view)] = id(tensor)
 
     def add_launch(self, kernel: Any, compiled: Any, grid: tuple[int, ...], arguments: Any, constants: Any) -> None:
-        """Record a launch."""
+        """Record a launch of a Triton kernel."""
         if not all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata")):
             self.whole = False
             return
@@ -111,7 +114,7 @@ class Recording:
         self._launches.append(Launch(compiled, (x, y, z), kernel.arg_names, values, tensors))
 
     def finish(self, *outputs: tuple[Tensor, torch.Size]) -> None:
-        """Set the output tensors and their shapes. Each repeated call allocates new memory for each output."""
+        """End the recording: set the output tensors and their shapes. Each repeated call allocates new outputs."""
         for tensor in self._allocated:
             if all(tensor is not output for output, _ in outputs):
                 self._places[id(tensor)] = (self._scratch, self._bytes)
@@ -126,7 +129,10 @@ class Recording:
         self._kept, self._allocated, self._places, self._views = [], [], {}, {}
 
     def again(self, inputs: list[int], device: torch.device, built: Any = None) -> list[Tensor]:
-        """Repeat the call on the inputs at these addresses. Return new outputs. `built` is the C++ module or None."""
+        """Repeat the recorded launches on the inputs at these addresses. Return new outputs.
+
+        `built` is the C++ module or None.
+        """
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         if built is not None:
             if self._plan is None:

@@ -1,4 +1,4 @@
-"""Sinkhorn's rounds for NeuralNDCG. The matrix K of a list is in the registers of several programs.
+"""Triton kernel for Sinkhorn's rounds of NeuralNDCG. The matrix K of a list is in the registers of several programs.
 
 Each program has one block of K. So the sum of a row or a column consists of parts from several programs. These programs
 store their parts in memory, wait for each other, and read all parts. Each program adds up the parts in the same order.
@@ -23,12 +23,12 @@ ACROSS = 1  # maximum number of blocks of columns; more are slower, because prog
 
 
 def multiprocessors(device: torch.device) -> int:
-    """Return the number of multiprocessors. At least this many programs can run at the same time."""
+    """Return the number of multiprocessors of a GPU. At least this many programs can run at the same time."""
     return 1 if INTERPRETED.value else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 class Blocks:
-    """Maximum number of blocks of a list, `down` times `across`, and maximum length of a list, `longest`."""
+    """Division of K into blocks: at most `down` times `across` blocks, for lists with at most `longest` documents."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> None:
         self.tall, self.wide = TALL, ENTRIES // TALL // (2 if dtype == torch.float64 else 1)
@@ -38,6 +38,7 @@ class Blocks:
             self._cut()
 
     def _cut(self) -> int:
+        """Set `down` and `across` for lists with `longest` documents. Return the number of blocks."""
         self.down, self.across = triton.cdiv(self.longest, self.tall), triton.cdiv(self.longest, self.wide)
         return self.down * self.across
 
@@ -50,7 +51,7 @@ def sinkhorn(
     numbers: tuple[float, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Write values, signal and slopes of lists with at most `blocks.longest` documents to outputs in `given`."""
+    """Launch NeuralNDCG for lists with at most `blocks.longest` documents. `given` includes the output tensors."""
     like = given[-1]
     parts = (
         allocate(like, 2 * blocks.across, layout.documents),
@@ -67,7 +68,10 @@ def sinkhorn(
 
 @triton.jit
 def meet(counter, visit, programs):
-    """Wait until all programs of a list have called `meet` `visit + 1` times. Then L2 has the data that they stored."""
+    """Wait until all programs of a list have called `meet` `visit + 1` times.
+
+    After that, the L2 cache contains the data that these programs stored.
+    """
     tl.debug_barrier()
     if programs > 1:
         tl.atomic_add(counter, 1, sem="release")
@@ -78,7 +82,7 @@ def meet(counter, visit, programs):
 
 @triton.jit
 def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of rows over all blocks of columns. `dot` is the part of this program."""
+    """Return the sums of rows of K over all blocks of columns. `dot` are the parts of these sums in this program."""
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * MOST * stride + r
         tl.store(place + block * stride, dot, mask=r < m)
@@ -92,7 +96,7 @@ def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: 
 
 @triton.jit
 def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of columns over all blocks of rows. `near` and `far` are the parts of this program.
+    """Return the sums of columns of K over all blocks of rows. `near` and `far` are the parts in this program.
 
     In the sums of `far`, each entry is multiplied by its distance from the diagonal.
     """
@@ -128,7 +132,7 @@ def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.c
 
 @triton.jit
 def _distances(r, j, factor):
-    """Return the column minus the row of each entry.
+    """Return the distance of each entry of a block of K from the diagonal: column index minus row index.
 
     The result formally depends on `factor`, so that Triton computes it again each time and does not keep it in
     registers.
@@ -138,6 +142,7 @@ def _distances(r, j, factor):
 
 @triton.jit
 def _inverse(total):
+    """Return 1 / total, the factor that scales a row or a column of K to sum 1. Return 0 for an empty sum."""
     return tl.where(total > 0.0, 1.0 / tl.where(total > 0.0, total, 1.0), 0.0)
 
 
@@ -149,6 +154,7 @@ def _sinkhorn(
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TRANSPOSED: tl.constexpr, GRADIENT: tl.constexpr,
     DOWN: tl.constexpr, ACROSS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
+    """Compute NeuralNDCG and its slopes for a list. Each program of the list has one block of K in registers."""
     zeros = counters
     counters += WIDE * ACROSS
     ticket = tl.atomic_add(counters, 1)

@@ -1,9 +1,9 @@
-"""Metrics computed from SmoothI's rank indicators. The derivative treats the product in an indicator as a constant.
+"""Triton kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
-One program per list computes one rank after the other. The indicator of a rank is a softmax over the list, and its part
-of the slopes is added immediately. In average precision, the factor of a rank contains a sum over the later ranks. This
-sum is the sum over all ranks minus the sum over the earlier ranks. For NDCG, another launch first finds the ideal
-order.
+The derivative treats the product in an indicator as a constant. One program per list computes one rank after the other.
+The indicator of a rank is a softmax over the list. The part of the slopes from this rank is added immediately. In
+average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus
+the sum over the earlier ranks. For NDCG, another launch first finds the ideal order.
 """
 
 import math
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, list_bounds, own, present
-from rankgrad.kernels.cuda.ideal import ideal_dcg, places, split
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present, split
+from rankgrad.kernels.cuda.ideal import ideal_dcg, ideal_ranks
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import SmoothIOptions
 
@@ -35,7 +35,7 @@ def run(
     options: SmoothIOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for this family."""
+    """Run the operator on a GPU for a loss of the family `smoothi`."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     code = _CODES[name]
@@ -46,7 +46,7 @@ def run(
     given = (labels, as_bytes(mask, scores), *layout.arguments())
     constants = {"MASKED": mask is not None, **layout.constants()}
     if code == 0:
-        launch(places, layout.row_grid(ROWS), *given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
+        launch(ideal_ranks, layout.row_grid(ROWS), *given, best, ROWS=ROWS, COLUMNS=COLUMNS, **constants)
     tile = min(triton.next_power_of_2(max(n, 16)), TILE) if layout.padded else TILE
     # No fused multiply-add: if a product is rounded in one place but not in another, softmaxes of large scores are
     # wrong.
@@ -62,7 +62,10 @@ def run(
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """Return the label of each document for NDCG. For other metrics, return 1 for relevant documents, otherwise 0."""
+    """Return the number of each document that a SmoothI metric uses.
+
+    For NDCG, this is the label. For other metrics, it is 1 for relevant documents and 0 for other documents.
+    """
     y = tl.load(labels + i, mask=real, other=0.0)
     if CODE == 0:
         return y
@@ -75,6 +78,7 @@ def _smooth(
     k, alpha, alpha_rest, delta, delta_rest, threshold, threshold_rest,
     CODE: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """Compute value, signal and slopes of a SmoothI loss for a list. The loss is minus the metric."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     zero = tl.full([], 0.0, scores.dtype.element_ty)
     alpha = zero + alpha + alpha_rest

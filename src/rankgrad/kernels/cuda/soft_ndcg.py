@@ -1,4 +1,6 @@
-"""NDCG computed from the soft ranks of SoftSort. FastSort is a sequential algorithm, so there is no GPU kernel for it.
+"""Triton kernels of the family `soft_ndcg`: NDCG computed from the soft ranks of SoftSort.
+
+FastSort is a sequential algorithm, so FastSort has no GPU kernel.
 
 SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). The row of a
 rank is the row of the document at this rank. There are five launches. They compute the sums of rows; the mean ranks;
@@ -13,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows
-from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg, split
+from rankgrad.kernels.cuda import Layout, list_bounds, own, present, rows, split
+from rankgrad.kernels.cuda.ideal import ahead, gain, ideal_dcg
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
 from rankgrad.kernels.options import SoftNDCGOptions
 
@@ -34,7 +36,7 @@ def run(
     options: SoftNDCGOptions,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the operator for SoftSort."""
+    """Run the operator on a GPU for softsort_ndcg."""
     scores, labels = own(scores, scores.dtype), own(labels, scores.dtype)
     layout = Layout(scores, offsets, n)
     unit = split(1.0 / (options.temperature if options.p == 1 else math.sqrt(options.temperature)))
@@ -62,7 +64,10 @@ def run(
 
 @triton.jit
 def _entry(s_i, s_j, unit, P: tl.constexpr):
-    """Return e(i, j) and its derivative by s_i, both `(rows, columns)`. The derivative is 0 for ties."""
+    """Return the entries e(i, j) of SoftSort's matrix, and their derivatives by s_i, both `(rows, columns)`.
+
+    For equal scores, the derivative is 0.
+    """
     x = unit * (s_i[:, None] - s_j[None, :])
     if P == 1:
         e = tl.exp(-tl.abs(x))
@@ -79,9 +84,9 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute, for each document, 1 / (sum of its row), its rank, and its place in the ideal order.
+    """Compute, for each document: 1 / (sum of its row in SoftSort's matrix), its rank, its rank in the ideal order.
 
-    Tied documents have the mean of their ranks, as on the CPU.
+    Documents with equal scores have the mean of their ranks, as in `kernels/cpu/soft_ndcg.py`.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -114,7 +119,10 @@ def _mean_ranks(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the mean rank and the sum of each column. For precision, ranks are relative to the document's rank."""
+    """Compute the mean rank and the sum of each column of SoftSort's matrix.
+
+    The mean is computed from differences to the rank of the document, which reduces rounding errors.
+    """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -143,7 +151,10 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute minus NDCG and its derivatives by the mean ranks. Divide these derivatives by the sums of columns."""
+    """Compute softsort_ndcg of a list, which is minus the NDCG, and its derivatives by the mean ranks.
+
+    The derivatives are divided by the sums of the columns of SoftSort's matrix.
+    """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)
     beta = top * 0.0 + beta + beta_rest
@@ -170,7 +181,7 @@ def _by_share(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the derivative by the sum of each row."""
+    """Compute the derivative of softsort_ndcg by the sum of each row of SoftSort's matrix."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -198,7 +209,7 @@ def _slopes(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the derivative by each score. A score changes its row and its column."""
+    """Compute the slopes of softsort_ndcg. A score changes one row and one column of SoftSort's matrix."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)

@@ -24,11 +24,33 @@ function look() {
   };
 }
 
+const narrow = () => matchMedia("(max-width: 48rem)").matches;
+
+// On a narrow screen, the names of the rows are above their intervals.
+function namesAbove(spec) {
+  for (const layer of spec.layer) {
+    layer.encoding.y.axis = { ticks: false, domain: false, grid: false, labelAlign: "left", labelPadding: -2, labelOffset: -13, labelLimit: 320 };
+  }
+}
+
 async function draw(figure, chart, rows) {
   const spec = structuredClone(chart.spec);
   spec.datasets = { [chart.rows]: rows };
+  if (chart.rows === "overview" && narrow()) namesAbove(spec);
   const { view } = await vegaEmbed(figure.querySelector(".drawing"), spec, look());
   return view;
+}
+
+// Hides names of points that overlap another name or another point; tooltips show all names.
+function hideOverlaps(figure) {
+  const boxes = [...figure.querySelectorAll(".mark-symbol.role-mark path")].map((point) => point.getBoundingClientRect());
+  const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  for (const text of figure.querySelectorAll(".mark-text.role-mark text")) {
+    text.removeAttribute("visibility");
+    const box = text.getBoundingClientRect();
+    if (boxes.some((other) => overlap(box, other))) text.setAttribute("visibility", "hidden");
+    else boxes.push(box);
+  }
 }
 
 async function startStudy(section, study) {
@@ -40,20 +62,27 @@ async function startStudy(section, study) {
   async function follow() {
     const picked = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.loss);
     const signals = { of_data: choose.data.value, of_model: choose.model.value, of_metric: choose.metric.value, picked };
-    for (const { view, figure, rows } of drawn) {
+    for (const { view, figure, rows, everyModel } of drawn) {
       for (const [name, value] of Object.entries(signals)) view.signal(name, value);
-      const some = rows.some((row) => row.data === signals.of_data && row.model === signals.of_model);
-      figure.querySelector(".drawing").hidden = !some;
-      figure.querySelector(".empty").hidden = some;
+      const shown = rows.filter((row) => row.data === signals.of_data && (everyModel || row.model === signals.of_model));
+      figure.querySelector(".drawing").hidden = shown.length === 0;
+      figure.querySelector(".empty").hidden = shown.length > 0;
+      if (figure.dataset.chart === "overview") {
+        view.height((narrow() ? 40 : 22) * shown.filter((row) => row.metric === signals.of_metric).length);
+      }
       await view.runAsync();
+      if (figure.dataset.chart === "cost") hideOverlaps(figure);
     }
+    section.querySelectorAll("[data-selected]").forEach((part) => {
+      part.textContent = choose[part.dataset.selected].value;
+    });
   }
 
-  for (const figure of section.querySelectorAll(".charts .chart")) {
+  for (const figure of section.querySelectorAll('.chart:not([data-chart="gains"])')) {
     const chart = study.charts[figure.dataset.chart];
     const rows = expand(study.rows[chart.rows]);
     const view = await draw(figure, chart, rows);
-    drawn.push({ view, figure, rows });
+    drawn.push({ view, figure, rows, everyModel: chart.everyModel });
     figure.querySelectorAll("[data-signal]").forEach((select) => {
       select.addEventListener("change", () => view.signal(select.dataset.signal, select.value).runAsync());
     });
@@ -69,6 +98,7 @@ async function startStudy(section, study) {
     });
   });
   await Promise.all([follow(), explore("data")]);
+  addEventListener("resize", () => setTimeout(follow, 100));
 }
 
 async function start() {

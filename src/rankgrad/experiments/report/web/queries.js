@@ -44,7 +44,7 @@ async function startExplorer(section, study, choose) {
   }
 
   function show(number, signed = false) {
-    const text = Math.abs(number).toFixed(study.digits[choose.data.value]);
+    const text = Math.abs(number).toFixed(study.digits);
     return (number < 0 && Number(text) !== 0 ? "−" : signed && Number(text) !== 0 ? "+" : "") + text;
   }
 
@@ -82,12 +82,11 @@ async function startExplorer(section, study, choose) {
     }
     list();
     const still = state.rows.find((row) => row.place === state.query);
-    const most = state.rows.reduce((one, row) => (one === null || row.apart > one.apart ? row : one), null);
-    if (most !== null) open((still ?? most).place);
+    if (state.rows.length > 0) open((still ?? inOrder()[0]).place);
   }
 
   function summarise(metric) {
-    const tie = 0.5 * 10 ** -study.digits[choose.data.value];
+    const tie = 0.5 * 10 ** -study.digits;
     const [better, worse] = [state.rows.filter((row) => row.gain > tie), state.rows.filter((row) => row.gain < -tie)];
     const mean = state.rows.reduce((sum, row) => sum + row.gain / state.rows.length, 0);
     const part = state.found.queries.length < state.found.all;
@@ -97,10 +96,15 @@ async function startExplorer(section, study, choose) {
       `${state.rows.length - better.length - worse.length}; mean of B - A ${show(mean, true)}.`;
   }
 
+  // Returns the queries in the chosen order; of equal queries, the one with the larger difference is first.
+  function inOrder() {
+    const order = (x, y) => (state.key === "query" ? x.query.localeCompare(y.query, undefined, { numeric: true }) : x[state.key] - y[state.key]);
+    return [...state.rows].sort((x, y) => state.sign * order(x, y) || y.apart - x.apart);
+  }
+
   function list() {
     const wanted = find.value.trim().toLowerCase();
-    const order = (x, y) => (state.key === "query" ? x.query.localeCompare(y.query, undefined, { numeric: true }) : x[state.key] - y[state.key]);
-    const rows = state.rows.filter((row) => row.query.toLowerCase().includes(wanted)).sort((x, y) => state.sign * order(x, y));
+    const rows = inOrder().filter((row) => row.query.toLowerCase().includes(wanted));
     const some = rows.slice(0, 50);
     body.replaceChildren(...some.map((row) => {
       const button = element("button", { type: "button" }, row.query);
@@ -175,7 +179,11 @@ async function startExplorer(section, study, choose) {
     state.found = Object.hasOwn(study.explorers, choose.data.value) ? study.explorers[choose.data.value] : null;
     section.hidden = state.found === null;
     if (state.found === null) return;
-    if (changed === "data") state.query = null;
+    if (changed === "data") {
+      state.query = null;
+      [state.key, state.sign] = state.found.order === "worst" ? ["b", 1] : ["apart", -1];
+      heads.forEach((head) => head.setAttribute("aria-sort", state.key === "b" && head.querySelector("[data-key=b]") ? "ascending" : "none"));
+    }
     if (changed !== "metric") fillSystems();
     await compare();
   };

@@ -18,6 +18,7 @@ function startTable(figure) {
     });
   });
   const filter = figure.querySelector("[data-filter]");
+  if (filter === null) return;
   const count = figure.querySelector("[data-count]");
   filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,4 +1,4 @@
-"""Summary of a read: counts of lines and documents, which can be printed as text."""
+"""Summary of reading LETOR files: counts of lines and documents, which can be printed as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """Counts of the lines and documents that `read_letor` read; `print` shows them as text.
+    """Counts of the lines and documents that a reader read; `print` shows them as text.
 
     Example:
         >>> print(ReadSummary(("a.txt",), 2_000_000, 7, 5, 2, 46, 1, 1, missing=3, seconds=0.5))
@@ -17,8 +17,8 @@ class ReadSummary:
     """
 
     files: tuple[str, ...]  # paths of the files, in the order of reading
-    bytes: int  # number of bytes of text, after decompression
-    lines: int  # number of lines of all kinds
+    bytes: int  # number of bytes: of text after decompression, or of the files of a table
+    lines: int  # number of lines of all kinds; 0 for a table
     documents: int  # number of documents
     lists: int  # number of lists, one per query
     features: int  # number of features per document
@@ -27,7 +27,7 @@ class ReadSummary:
     missing: int = 0  # number of values that were not finite and were replaced
     regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
-    seconds: float = 0.0  # duration of the read
+    seconds: float = 0.0  # duration of reading
     cached: bool = False  # True if the arrays are mapped from a cache; the counts are those of the first read
 
     @property
@@ -39,9 +39,12 @@ class ReadSummary:
         rows = [
             f"{_count(self.documents, 'document')} in {_count(self.lists, 'list')}, "
             f"{_count(self.features, 'feature')}, from {source}",
-            f"{_count(self.lines, 'line')}: {_count(self.documents, 'document')}, {self.blank_lines:,} blank, "
-            f"{_count(self.comment_lines, 'comment')}",
         ]
+        if self.lines:
+            rows.append(
+                f"{_count(self.lines, 'line')}: {_count(self.documents, 'document')}, {self.blank_lines:,} blank, "
+                f"{_count(self.comment_lines, 'comment')}"
+            )
         if self.missing:
             rows.append(f"{_count(self.missing, 'missing value')} filled")
         if self.regrouped:
@@ -50,7 +53,7 @@ class ReadSummary:
             rows.append(f"{_count(self.replaced_docids, 'document id')} with bytes that are not UTF-8, shown as \ufffd")
         size = f"{self.bytes / 1e6:,.1f} MB"
         speed = f"{size} in {self.seconds:.2f} s ({self.megabytes_per_second:,.0f} MB/s)"
-        rows.append(f"{size} of text, mapped from a cache" if self.cached else speed)
+        rows.append(f"{size}, mapped from a cache" if self.cached else speed)
         return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +61,7 @@ class ReadSummary:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ReadSummary":
-        """Return a summary from the result of `to_json`.
+        """Return the summary of LETOR files from the result of `to_json`.
 
         Args:
             values: result of `to_json`.

@@ -1,0 +1,57 @@
+"""Write the names in messages as they are typed on the command line: `--batch-size`, not `batch_size`.
+
+The package raises errors that name its own arguments, such as `regroup=True`. The command line translates each message
+in one place, with the options of the command that runs.
+"""
+
+import re
+from typing import Any
+
+import typer
+
+_RENAMED = {"root": "data_root", "set": "others", "qid": "query"}  # parameter of the command, by the name in messages
+_READER = "convert"  # command with all options of the reader of LETOR files
+_options: dict[str, Any] = {}  # options of the command that runs, by name in messages
+_reader: dict[str, Any] = {}  # options of the command `convert`
+
+
+def names_of(context: typer.Context) -> None:
+    """Use the options of the command that the context starts."""
+    commands = getattr(context.command, "commands", {})
+    for known, name in ((_options, context.invoked_subcommand), (_reader, _READER)):
+        known.clear()
+        parameters = commands[name].params if name in commands else ()
+        known.update({each.name: each for each in parameters if each.param_type_name == "option"})
+        known.update({name: known[other] for name, other in _RENAMED.items() if other in known})
+
+
+def as_typed(message: str) -> str:
+    """Return a message with option names: `regroup=True` becomes `--regroup`, and `lr must be ...` `--lr must be ...`.
+
+    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names that no option has do not change.
+    """
+    return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
+
+
+_SUBJECT = re.compile(r"^[a-z][a-z_]*(?= must )")
+# An argument as Python writes it, after a space, a bracket or a backtick. After other characters, it is part of a spec.
+_VALUE = re.compile(r"(?<![^\s(`])(?P<name>[a-z][a-z_]*)=(?P<value>[\w.'\"-]*[\w'\"])?(?![\w(=])")
+
+
+def _subject(found: re.Match[str]) -> str:
+    return _typed(_options[found[0]]) if found[0] in _options else found[0]
+
+
+def _value(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    if name in _options:
+        return _typed(_options[name], value)
+    return f"rankgrad {_READER} {_typed(_reader[name], value)}" if name in _reader else found[0]
+
+
+def _typed(parameter: Any, value: str | None = None) -> str:
+    """Return an option as it is typed, with its value. A switch has no value."""
+    option = max(parameter.opts, key=len)
+    if value in (None, "True"):
+        return str(option)
+    return str(parameter.secondary_opts[0]) if value == "False" and parameter.secondary_opts else f"{option} {value}"

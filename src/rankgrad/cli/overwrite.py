@@ -1,0 +1,75 @@
+"""Remove the files of an earlier run, for `--overwrite`. Files that rankgrad did not write stay."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+# Files of a run, of a trial and of a pretrained loss, by name.
+_FILES = re.compile(
+    r"(config|metrics|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
+    r"|log\.jsonl|model\.(txt|json)"
+)
+_TRIALS = "trials"  # folder of the trials of `rankgrad tune`
+_TRIAL = re.compile(r"[0-9a-f]{8}")
+_TRACKED = "tensorboard", re.compile(r"events\.out\.tfevents\..+|hparams\.yaml")
+
+
+def check_overwrite(out: Path) -> None:
+    """Check that rankgrad wrote the run in a folder, so that the run may be removed."""
+    from rankgrad.errors import bad_value
+
+    if out.is_dir() and next(_files(out), None) is not None and not _is_run(out):
+        bad_value("out", "be a new folder, or the folder of a run", f"{out}, which contains files of another program")
+
+
+def remove_run(out: Path) -> None:
+    """Remove the files of a run from a folder. Other files stay, and so do folders that are not empty."""
+    check_overwrite(out)
+    for path in [*_files(out)]:
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == out:
+                break
+            with suppress(OSError):  # the folder contains other files
+                folder.rmdir()
+
+
+def _files(out: Path) -> Iterator[Path]:
+    """Yield the files whose names are those of a run; symbolic links are left out."""
+    trials = [path for path in _inside(out / _TRIALS, _TRIAL) if path.is_dir()]
+    for folder in (out, out / _TRIALS, *trials):
+        yield from _plain(folder, _FILES)
+        yield from _plain(folder / _TRACKED[0], _TRACKED[1])
+
+
+def _plain(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
+    return (path for path in _inside(folder, names) if path.is_file())
+
+
+def _inside(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else ():
+        if names.fullmatch(path.name) and not path.is_symlink():
+            yield path
+
+
+def _is_run(out: Path) -> bool:
+    """Return True if the folder contains a model, a run, a search or a checkpoint of rankgrad."""
+    from rankgrad.atomic_files import read_json, read_tensors
+    from rankgrad.models.folder import read_config
+    from rankgrad.training.checkpoint import LAST
+
+    def settings(path: Path) -> object:
+        return read_json(path)["settings"]
+
+    checks = (
+        (read_config, out),
+        (settings, out / "run.json"),
+        (settings, out / _TRIALS / "search.json"),
+        (read_tensors, out / LAST),
+    )
+    for check, path in checks:
+        with suppress(ValueError, KeyError, OSError):
+            check(path)
+            return True
+    return False

@@ -1,0 +1,126 @@
+"""Write scores as text, CSV, Parquet or a TREC run, in the order of the rows of the input."""
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankgrad.data import Dataset
+
+FORMATS = ("scores", "csv", "parquet", "trec")
+
+
+def format_of_scores(out: str) -> str:
+    """Return the format of an output file by the ending of its name."""
+    return {".csv": "csv", ".parquet": "parquet", ".trec": "trec", ".run": "trec"}.get(
+        Path(out).suffix.lower(), "scores"
+    )
+
+
+class ScoreWriter:
+    """Writes the scores of blocks of lists. `rows` is the number of written scores."""
+
+    def __init__(self, write: Callable[[bytes], object], tag: str) -> None:
+        self._write, self._tag, self.rows = write, tag, 0
+
+    def write(self, part: "Dataset", scores: Any) -> None:
+        """Write the scores of some lists, one score per document."""
+        self._write(self._lines(part, scores).encode())
+        self.rows += len(scores)
+
+    def _lines(self, part: "Dataset", scores: Any) -> str:
+        ordered = part.in_row_order(scores)
+        return "%.9g\n" * len(ordered) % tuple(ordered.tolist())  # nine digits distinguish any two float32 values
+
+
+class CsvScores(ScoreWriter):
+    """Writes the columns `qid`, `docid` (if the documents have ids) and `score`."""
+
+    def _lines(self, part: "Dataset", scores: Any) -> str:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        names, columns = _columns(part, scores)
+        if not self.rows:
+            rows.writerow(names)
+        columns[-1] = [f"{score:.9g}" for score in columns[-1].tolist()]
+        rows.writerows(zip(*columns, strict=True))
+        return text.getvalue()
+
+
+class TrecScores(ScoreWriter):
+    """Writes a TREC run. A document without an id gets its row number in the file (from 1) as id."""
+
+    def _lines(self, part: "Dataset", scores: Any) -> str:
+        import numpy as np
+
+        lines = []
+        for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
+            for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
+                words = [] if part.docids is None else str(part.docids[place]).split()
+                row = place if part.rows is None else part.rows[place]
+                name = "_".join(words) or f"document-{self.rows + row + 1}"
+                lines.append(f"{qid} Q0 {name} {rank} {scores[place]:.9g} {self._tag}\n")
+        return "".join(lines)
+
+
+class ParquetScores(ScoreWriter):
+    """Writes a Parquet file with the columns `qid`, `docid` (if the documents have ids) and `score`."""
+
+    def __init__(self, file: Any, stack: ExitStack) -> None:
+        super().__init__(file.write, "")
+        self._file, self._stack, self._writer = file, stack, None
+
+    def write(self, part: "Dataset", scores: Any) -> None:
+        """Write the scores of some lists. The first lists determine the type of the query ids."""
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        from rankgrad.errors import bad_value
+
+        names, columns = _columns(part, scores)
+        writer: Any = self._writer
+        if writer is not None and writer.schema.field("qid").type == pa.string():
+            columns[0] = columns[0].astype(str)
+        made = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
+        if writer is None:
+            writer = self._writer = self._stack.enter_context(parquet.ParquetWriter(self._file, made.schema))
+        if made.schema != writer.schema:
+            must = "be all whole numbers or all text for --format parquet (use --format csv)"
+            bad_value("query ids", must, "whole numbers first, then text")
+        writer.write_table(made)
+        self.rows += len(scores)
+
+
+@contextmanager
+def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
+    """Yield a writer to standard output, or to a file that replaces `out` when it is complete."""
+    kinds = {"scores": ScoreWriter, "csv": CsvScores, "trec": TrecScores}
+    if out == "-":
+        yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag)
+        sys.stdout.flush()
+        return
+    from rankgrad.atomic_files import clear_leftovers, naming, writing
+
+    path = Path(out)
+    clear_leftovers(path.parent, path.name)
+    with writing(path) as file, ExitStack() as stack:
+        if format == "parquet":
+            yield ParquetScores(file, stack)
+            return
+
+        def write(text: bytes) -> None:
+            with naming(path):
+                file.write(text)
+
+        yield kinds[format](write, tag)
+
+
+def _columns(part: "Dataset", scores: Any) -> tuple[list[str], list[Any]]:
+    """Return the names and the values of the output columns, in the order of the rows of the input."""
+    ids = {} if part.docids is None else {"docid": part.docids}
+    found = {"qid": part.row_qids, **ids, "score": scores}
+    return list(found), [part.in_row_order(values) for values in found.values()]

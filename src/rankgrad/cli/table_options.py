@@ -1,0 +1,88 @@
+"""Options of all commands that read tables: the columns, and `--regroup`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rankgrad.data import Columns
+
+PANEL = "Tables (CSV, TSV, JSON lines, Parquet, Arrow)"
+_HELP = {
+    "label": "Column of the labels (default: label, relevance, grade or rel).",
+    "query": "Column of the query ids (default: qid, query_id, queryid or query).",
+    "features": "Columns of the features, with commas; * matches any text (default: all other numeric columns).",
+    "drop": "Columns that are not features, with commas; * matches any text.",
+    "docid": "Column of the document ids (default: docid, doc_id, document_id or documentid).",
+    "weight": "Column of the document weights.",
+}
+_SEVERAL = ("features", "drop")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Given options of a table."""
+
+    label: str | None = None
+    query: str | None = None
+    features: Sequence[str] | None = None
+    drop: Sequence[str] | None = None
+    docid: str | None = None
+    weight: str | None = None
+    regroup: bool = False  # True to accept rows in any order
+
+    def columns(self) -> "Columns":
+        """Return the given columns, for the readers of tables."""
+        from rankgrad.data import Columns
+
+        features = None if not self.features else _names(self.features)
+        return Columns(self.label, self.query, features, _names(self.drop or ()), self.docid, self.weight)
+
+
+def help_all(context: typer.Context, wanted: bool) -> None:
+    """Print the help of a command with its hidden options."""
+    if wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+
+
+def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a table to a command; the command gets them as the argument `table`."""
+    added: dict[str, tuple[Any, Any]] = {}
+    for name, help in _HELP.items():
+        option = typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, metavar="<str>", hidden=True)
+        added[name] = (Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option], None)
+    regroup = typer.Option(
+        "--regroup", help="Accept the rows of a query in any order.", rich_help_panel=PANEL, hidden=True
+    )
+    added["regroup"] = Annotated[bool, regroup], False
+    takes = [*added]
+    if "help_all" not in signature(command).parameters:
+        text = "Also show the options of tables."
+        show = typer.Option("--help-all", help=text, is_eager=True, callback=help_all)
+        added["help_all"] = Annotated[bool, show], False
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        table = TableOptions(**{name: given.pop(name) for name in takes})
+        command(table=table, **{name: value for name, value in given.items() if name not in added})
+
+    own = [each for each in signature(command).parameters.values() if each.name != "table"]
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
+    ]
+    run.__signature__ = Signature([*own, *parameters])  # type: ignore[attr-defined]
+    kept = {name: each for name, each in command.__annotations__.items() if name != "table"}
+    run.__annotations__ = {**kept, **{name: each[0] for name, each in added.items()}}
+    return run

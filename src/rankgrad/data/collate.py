@@ -1,0 +1,85 @@
+"""Join lists to batches of tensors, for `torch.utils.data.DataLoader`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import DocumentList
+from rankgrad.errors import bad_type, bad_value, one_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class PaddedBatch(NamedTuple):
+    """Lists in the padded layout. The fields have the names of the arguments of losses and metrics."""
+
+    features: "Tensor"  # (lists, n, f), 0 at padding
+    labels: "Tensor"  # (lists, n), 0 at padding
+    mask: "Tensor"  # (lists, n), True for a document
+    weights: "Tensor | None"  # (lists, n), document weights, 0 at padding; None if the data set has no weights
+    qids: list[Any]  # query id of each list
+
+
+class FlatBatch(NamedTuple):
+    """Lists in the flat layout. The fields have the names of the arguments of losses and metrics."""
+
+    features: "Tensor"  # (documents, f)
+    labels: "Tensor"  # (documents,)
+    offsets: "Tensor"  # (lists + 1,), list `l` has the documents from `offsets[l]` to `offsets[l + 1]`
+    weights: "Tensor | None"  # (documents,), document weights; None if the data set has no weights
+    qids: list[Any]  # query id of each list
+
+
+@overload
+def collate(lists: Sequence[DocumentList], *, layout: Literal["padded"] = "padded") -> PaddedBatch: ...
+@overload
+def collate(lists: Sequence[DocumentList], *, layout: Literal["flat"]) -> FlatBatch: ...
+def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedBatch | FlatBatch:
+    """Return a batch of lists: the `collate_fn` of a `DataLoader` over a `Dataset`.
+
+    For flat batches, use `collate_fn=functools.partial(rankgrad.data.collate, layout="flat")`.
+
+    Args:
+        lists: lists of one data set.
+        layout: layout of the batch, `"padded"` (all lists as long as the longest, with a mask) or `"flat"` (the
+            documents of all lists, with offsets).
+
+    Example:
+        >>> from rankgrad.data import from_arrays
+        >>> data, _ = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=["a", "b", "b"])
+        >>> collate([data[0], data[1]]).labels
+        tensor([[0., 0.],
+                [1., 2.]])
+        >>> collate([data[0], data[1]], layout="flat").offsets
+        tensor([0, 1, 3])
+    """
+    import torch
+
+    one_of("layout", layout, ("padded", "flat"))
+    if not lists or not all(isinstance(each, DocumentList) for each in lists):
+        got = "none" if not lists else next(type(each).__name__ for each in lists if not isinstance(each, DocumentList))
+        bad_type("lists", "be lists of a data set, `dataset[i]`", got)
+    weighted = [each.weights is not None for each in lists]
+    if any(weighted) and not all(weighted):
+        bad_value("lists", "all have weights, or all have none", "lists of both forms")
+    lengths = np.array([len(each.labels) for each in lists])
+    n = int(lengths.max())
+
+    def join(arrays: list[NDArray[np.float32]]) -> "Tensor":
+        rows = np.concatenate(arrays)
+        if layout == "flat":
+            return torch.from_numpy(rows)
+        padded = np.zeros((len(arrays), n, *rows.shape[1:]), dtype=rows.dtype)
+        padded[real] = rows
+        return torch.from_numpy(padded)
+
+    real = np.arange(n) < lengths[:, None]  # (lists, n)
+    features, labels = join([each.features for each in lists]), join([each.labels for each in lists])
+    weights = join([each.weights for each in lists if each.weights is not None]) if all(weighted) else None
+    qids = [each.qid for each in lists]
+    if layout == "flat":
+        return FlatBatch(features, labels, torch.from_numpy(np.append(0, np.cumsum(lengths))), weights, qids)
+    return PaddedBatch(features, labels, torch.from_numpy(real), weights, qids)

@@ -1,0 +1,149 @@
+"""Choose the columns of a table: label, query id, document id, weight and features."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rankgrad.data.tables.errors import some
+from rankgrad.errors import bad_type, bad_value, mistyped
+
+# Names of columns that are found without being given, in upper or lower case.
+USUAL = {
+    "label": ("label", "relevance", "grade", "rel"),
+    "qid": ("qid", "query_id", "queryid", "query"),
+    "docid": ("docid", "doc_id", "document_id", "documentid"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table, as a user names them. With None, a column with a usual name is taken.
+
+    Args:
+        label: column of the labels; usual names are `label`, `relevance`, `grade` and `rel`.
+        qid: column of the query ids; usual names are `qid`, `query_id`, `queryid` and `query`.
+        features: names or patterns (`bm25*`) of the feature columns; None for all numeric columns that have no other
+            purpose.
+        drop: names or patterns of columns that are not features.
+        docid: column of the document ids; usual names are `docid`, `doc_id`, `document_id` and `documentid`. A table
+            may have no such column.
+        weight: column of the document weights; None for no weights.
+    """
+
+    label: str | None = None
+    qid: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    docid: str | None = None
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("features", "drop"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+
+    def __bool__(self) -> bool:
+        """Return True if at least one column is given."""
+        return self != ANY
+
+
+ANY = Columns()  # nothing is given: columns with usual names
+
+
+@dataclass(frozen=True)
+class ChosenColumns:
+    """Columns of a certain table by purpose."""
+
+    label: str | None  # None if the table has no labels, which only scoring allows
+    qid: str
+    features: tuple[str, ...]
+    docid: str | None = None
+    weight: str | None = None
+    unused: tuple[str, ...] = ()  # columns without a purpose, such as text
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of all columns that are not features."""
+        return list(dict.fromkeys(filter(None, (self.label, self.qid, self.docid, self.weight))))
+
+
+def choose(
+    given: Columns,
+    numeric: Mapping[str, bool],
+    *,
+    labelled: bool = True,
+    model: Sequence[str] | None = None,
+) -> ChosenColumns:
+    """Choose the columns of a table.
+
+    Args:
+        given: columns that the user gave.
+        numeric: for each column of the table, True if it has numbers.
+        labelled: True if the table must have labels.
+        model: names of the features of a model, in its order; the table must have all of them.
+    """
+    label = _named("label", given.label, numeric, needed=labelled)
+    qid = _named("qid", given.qid, numeric, needed=True)
+    assert qid is not None
+    docid = _named("docid", given.docid, numeric, needed=False)
+    weight = None if given.weight is None else _named("weight", given.weight, numeric, needed=True)
+    for role, column in (("label", label), ("weight", weight)):
+        if column is not None and not numeric[column]:
+            bad_type(role, "be a numeric column", f"text in column {column!r}")
+    taken = {label, qid, docid, weight}
+    dropped = set(_matching("drop", given.drop, numeric))
+    free = [column for column in numeric if column not in taken and column not in dropped]
+    if model is not None and given.features is None:
+        features = _of_model(model, numeric)
+    elif given.features is None:
+        features = [column for column in free if numeric[column]]
+    else:
+        chosen = _matching("features", given.features, numeric)
+        exact = {name for name in given.features if name in numeric}
+        features = [column for column in chosen if column in exact or column in free]
+    if not features:
+        bad_value("features", "contain at least one numeric column", f"none among {some(list(numeric))}")
+    if text := [column for column in features if not numeric[column]]:
+        bad_value("features", "be numeric columns", some(text))
+    if both := [column for column in features if column in taken]:
+        bad_value("features", "not contain the column of labels, query ids, document ids or weights", some(both))
+    used = {*features, *taken, *dropped}
+    return ChosenColumns(label, qid, tuple(features), docid, weight, tuple(c for c in numeric if c not in used))
+
+
+def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:
+    """Return the column for a purpose: the given column, otherwise a column with a usual name."""
+    names = list(columns)
+    if given is not None:
+        if given not in names:
+            bad_value(role, "be a column of the table", mistyped(given, names, f"columns: {some(names)}"))
+        return given
+    lower: dict[str, Any] = {}
+    for name in names:
+        lower.setdefault(name.lower(), name)
+    found = next((lower[usual] for usual in USUAL.get(role, ()) if usual in lower), None)
+    if found is None and needed:
+        usual = ", ".join(map(repr, USUAL[role]))
+        bad_value(role, f"be given, because no column is named {usual}", f"the columns {some(names)}")
+    return found
+
+
+def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """Return the columns with these names or patterns, in the order of the patterns and then of the table."""
+    found: dict[str, None] = {}
+    names = list(columns)
+    for pattern in patterns:
+        matches = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
+        if not matches:
+            bad_value(role, "be columns of the table", mistyped(pattern, names, f"columns: {some(names)}"))
+        found |= dict.fromkeys(matches)
+    return list(found)
+
+
+def _of_model(model: Sequence[str], columns: Iterable[str]) -> list[str]:
+    names = set(columns)
+    if missing := [name for name in model if name not in names]:
+        bad_value("features", f"be the {len(model)} features of the model", f"no column {some(missing)}")
+    return list(model)

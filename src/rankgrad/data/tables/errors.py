@@ -1,0 +1,22 @@
+"""The error about a bad row or column of a table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class TableError(ValueError):
+    """Error in a table. The message has the form `<file>: row <number>: <problem>; expected <what>`.
+
+    The first row after the header is row 1. Problems of a whole file or column have no row number.
+    """
+
+    def __init__(self, path: str | Path, row: int | None, wrong: str, expected: str) -> None:
+        where = "" if row is None else f" row {row}:"
+        super().__init__(f"{path}:{where} {wrong}; expected {expected}")
+
+
+def some(names: Sequence[Any]) -> str:
+    """Return the first five names as text, and the number of the others."""
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

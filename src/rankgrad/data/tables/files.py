@@ -1,0 +1,322 @@
+"""Open tables in files: CSV, TSV, JSON lines, Parquet (also folders) and Arrow; rows are read in batches."""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankgrad.data.tables.errors import TableError, some
+from rankgrad.errors import bad_value, one_of
+
+_COMPRESSED = (".gz", ".bz2", ".zst")
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
+_BLOCK = 4 << 20  # bytes of text per batch; the types of columns are inferred from the first block
+_BATCH = 48 << 20  # approximate number of bytes of the columns in a batch
+_FEWEST, _MOST = 1024, 65_536  # rows per batch
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """Return the format of a table by the ending of its name; None if the path is not a table.
+
+    A folder is a table if it contains Parquet files, also in its subfolders.
+
+    Example:
+        >>> format_of("clicks.csv.gz"), format_of("test.parquet"), format_of("train.txt")
+        ('csv', 'parquet', None)
+    """
+    path = Path(path)
+    name = path.name.lower()
+    for compressed in _COMPRESSED:
+        name = name.removesuffix(compressed)
+    found = ENDINGS.get(os.path.splitext(name)[1])
+    if path.is_dir():
+        return "parquet" if next(_parquet_files(path), None) is not None else None
+    return found
+
+
+def open_table(path: str | os.PathLike[str], format: str | None = None) -> "TableFile":
+    """Open a table. The columns are known then; rows are read by `batches`.
+
+    Args:
+        path: path of a file, or of a folder with Parquet files.
+        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; None to choose it by the ending of the name.
+    """
+    path = Path(path)
+    if format is None:
+        format = format_of(path)
+        if format is None:
+            bad_value("path", f"end with {', '.join(ENDINGS)} or be a folder with Parquet files", str(path))
+    one_of("format", format, FORMATS)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file; expected a table ({format})")
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("tables in files need pyarrow: pip install 'rankgrad[frames]'") from error
+    kinds: dict[str, Any] = {
+        "csv": CsvFile,
+        "tsv": CsvFile,
+        "jsonl": JsonFile,
+        "parquet": ParquetFiles,
+        "arrow": ArrowFile,
+    }
+    try:
+        table: TableFile = kinds[format](path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, format, error) from error
+    if repeated := [name for name in dict.fromkeys(table.names) if table.names.count(name) > 1]:
+        raise TableError(path, None, f"the column names {some(repeated)} occur several times", "distinct names")
+    return table
+
+
+def _unreadable(path: Path, format: str, error: Exception) -> TableError:
+    kinds = {"csv": "CSV", "tsv": "CSV with tabs", "jsonl": "JSON lines", "parquet": "Parquet", "arrow": "Arrow"}
+    why = " ".join(str(error).split())[:200]
+    return TableError(path, None, f"cannot be read as {kinds[format]} ({why})", "a complete file of this format")
+
+
+class TableFile(ABC):
+    """A table in one file or in several files."""
+
+    def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
+        self.path, self.format, self.schema, self.files = path, format, schema, list(files)
+        self.names: list[str] = list(schema.names)
+        self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
+
+    @property
+    def bytes(self) -> int:
+        """Number of bytes of all files."""
+        return sum(path.stat().st_size for path in self.files)
+
+    def batches(self, columns: Sequence[str], threads: bool = True) -> Iterator[Any]:
+        """Yield record batches of these columns, in this order, in the order of the rows.
+
+        Args:
+            columns: names of columns.
+            threads: True to read with several threads.
+        """
+        import pyarrow as pa
+
+        try:
+            yield from self._batches(list(columns), threads)
+        except (pa.ArrowException, OSError) as error:
+            raise self._explain(error, list(columns)) from error
+
+    @abstractmethod
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]: ...
+
+    def _explain(self, error: Exception, columns: list[str]) -> Exception:
+        return _unreadable(self.path, self.format, error)
+
+
+class ParquetFiles(TableFile):
+    """A Parquet file, or a folder of Parquet files in the order of their paths.
+
+    A folder `year=2024` adds a column `year` with the value 2024, as written by Spark, pandas and polars.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+        import pyarrow.parquet as pq
+
+        files = sorted(_parquet_files(path)) if path.is_dir() else [path]
+        first = pq.read_schema(files[0])
+        self._constants: dict[Path, dict[str, Any]] = {file: {} for file in files}
+        schema = pa.schema(list(first))
+        if path.is_dir():
+            whole = ds.dataset([str(file) for file in files], format="parquet", partitioning="hive", schema=None)
+            parts = {Path(part.path): part.partition_expression for part in whole.get_fragments()}
+            self._constants = {file: ds.get_partition_keys(parts[file]) for file in files}
+            added = dict.fromkeys(name for keys in self._constants.values() for name in keys if name not in first.names)
+            schema = pa.schema([*first, *(whole.schema.field(name) for name in added)])
+        super().__init__(path, "parquet", schema, files)
+
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = batch_rows(len(columns))
+        for file in self.files:
+            constants = {name: value for name, value in self._constants[file].items() if name in columns}
+            with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as opened:
+                stored = [name for name in columns if name not in constants]
+                if absent := [name for name in stored if name not in opened.schema_arrow.names]:
+                    raise TableError(file, None, f"no column {some(absent)}", f"the columns of {self.files[0]}")
+                for batch in opened.iter_batches(rows, columns=stored, use_threads=threads):
+                    arrays = [
+                        pa.repeat(pa.scalar(constants[name], self.schema.field(name).type), batch.num_rows)
+                        if name in constants
+                        else batch.column(name)
+                        for name in columns
+                    ]
+                    yield pa.record_batch(arrays, names=columns)
+
+
+class ArrowFile(TableFile):
+    """An Arrow file (also called Feather), or an Arrow stream; it is mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "arrow", self._open(path)[1].schema, [path])
+
+    @staticmethod
+    def _open(path: Path) -> tuple[Any, Any]:
+        import pyarrow as pa
+
+        source = pa.memory_map(str(path))
+        try:
+            return source, pa.ipc.open_file(source)
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return source, pa.ipc.open_stream(source)
+
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
+        source, reader = self._open(self.path)
+        rows = batch_rows(len(columns))
+        with source:
+            count = getattr(reader, "num_record_batches", None)
+            for batch in reader if count is None else map(reader.get_batch, range(count)):
+                chosen = batch.select(columns)
+                for start in range(0, chosen.num_rows, rows):
+                    yield chosen.slice(start, rows)
+
+
+class _TextFile(TableFile):
+    """A table in a text file. The types of columns are those of the first block; whole numbers become float64."""
+
+    def __init__(self, path: Path, format: str) -> None:
+        import pyarrow as pa
+
+        self.delimiter = _delimiter(path, format) if format != "jsonl" else ""
+        with pa.input_stream(str(path), compression="detect") as stream:
+            schema = self._reader(stream, None, format, True).schema
+        super().__init__(path, format, schema, [path])
+
+    def _types(self, columns: list[str]) -> dict[str, Any]:
+        import pyarrow as pa
+
+        types = {}
+        for name in columns:
+            kind = self.schema.field(name).type
+            truth = pa.types.is_boolean(kind)
+            types[name] = kind if truth else pa.float64() if self.numeric[name] else pa.string()
+        return types
+
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with pa.input_stream(str(self.path), compression="detect") as stream:
+            for batch in self._reader(stream, self._types(columns), self.format, threads):
+                yield batch.select(columns)
+
+    @abstractmethod
+    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any: ...
+
+    def _explain(self, error: Exception, columns: list[str]) -> Exception:
+        """Read again with one thread, which gives the row of the error."""
+        import pyarrow as pa
+
+        try:
+            for _ in self._batches(columns, False):
+                pass
+        except (pa.ArrowException, OSError) as again:
+            error = again
+        return self._located(str(error)) or _unreadable(self.path, self.format, error)
+
+    @abstractmethod
+    def _located(self, text: str) -> TableError | None: ...
+
+
+class CsvFile(_TextFile):
+    """A CSV file with a header. The delimiter of `.csv` is the most frequent of `,`, `;`, tab and `|` in the header."""
+
+    def __init__(self, path: Path) -> None:
+        name = path.name.lower()
+        super().__init__(path, "tsv" if ".tsv" in name else "csv")
+
+    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any:
+        import pyarrow.csv as csv
+
+        convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+        if types is not None:
+            convert.column_types, convert.include_columns = dict(types), list(types)
+        read = csv.ReadOptions(block_size=_BLOCK, use_threads=threads)
+        return csv.open_csv(stream, read, csv.ParseOptions(delimiter=self.delimiter), convert)
+
+    def _located(self, text: str) -> TableError | None:
+        row = re.search(r"Row #(\d+)", text)
+        number = int(row[1]) - 1 if row else None  # the header is row 1 in the message
+        if found := re.search(r"In CSV column #(\d+).*invalid value '(.*)'", text, re.DOTALL):
+            column = self.names[int(found[1])]
+            kind = "a number" if self.numeric[column] else "text in UTF-8"
+            return TableError(self.path, number, f"{found[2][:80]!r} in column {column!r}", kind)
+        if found := re.search(r"Expected (\d+) columns, got (\d+)", text):
+            return TableError(self.path, number, f"{found[2]} values", f"{found[1]} values, as in the header")
+        return None
+
+
+class JsonFile(_TextFile):
+    """A file with one JSON object per line. A key that a line omits is a missing value."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "jsonl")
+
+    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any:
+        import pyarrow as pa
+        import pyarrow.json as json
+
+        parse = json.ParseOptions()
+        if types is not None:
+            # A query id may be a number or text; its type is that of the first block.
+            text = {name: self.schema.field(name).type for name, kind in types.items() if kind == pa.string()}
+            schema = pa.schema(list({**types, **text}.items()))
+            parse = json.ParseOptions(schema, unexpected_field_behavior="ignore")
+        return json.open_json(stream, json.ReadOptions(use_threads=threads, block_size=_BLOCK), parse)
+
+    def _located(self, text: str) -> TableError | None:
+        if not (found := re.search(r"JSON (?:parse|conversion) error: (.*?)(?: in row (\d+))?$", text, re.DOTALL)):
+            return None
+        row = int(found[2]) + 1 if found[2] else None
+        return TableError(self.path, row, found[1].rstrip(".")[:120], "one JSON object per line, with one type per key")
+
+
+def batch_rows(columns: int) -> int:
+    """Return the number of rows per batch, so that a batch needs little memory."""
+    return max(_FEWEST, min(_MOST, _BATCH // (8 * max(columns, 1))))
+
+
+def _parquet_files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        if path.suffix.lower() in (".parquet", ".pq") and not hidden and path.is_file():
+            yield path
+
+
+def _delimiter(path: Path, format: str) -> str:
+    if format == "tsv":
+        return "\t"
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="detect") as stream:
+        header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8", "replace")
+    return max(",;\t|", key=header.count)  # the first of equals
+
+
+def _is_numeric(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)

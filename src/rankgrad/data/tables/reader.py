@@ -1,0 +1,360 @@
+"""Read a table as a data set: one pass over labels and query ids, and a second pass over the features."""
+
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import cache as caches
+from rankgrad.data.dataset import Dataset
+from rankgrad.data.letor.passes import in_memory
+from rankgrad.data.letor.reader import fill_value
+from rankgrad.data.list_chunks import ChunkRows, complete_lists
+from rankgrad.data.query_groups import QueryRuns, regroup_runs
+from rankgrad.data.read_summary import ReadSummary
+from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns, choose
+from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.files import TableFile, open_table
+
+_log = logging.getLogger(__name__)
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    qid: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    docid: str | None = None,
+    weight: str | None = None,
+    regroup: bool = False,
+    missing: float | Literal["error"] = "error",
+    cache: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+) -> Dataset:
+    """Read a table with one row per document: CSV, TSV, JSON lines, Parquet or Arrow; needs pyarrow (extra `frames`).
+
+    A Parquet table may be a folder of files, also with partitions such as `year=2024`.
+
+    Args:
+        path: path of a file, or of a folder with Parquet files.
+        label: column of the labels; None for a column named `label`, `relevance`, `grade` or `rel`.
+        qid: column of the query ids; None for a column named `qid`, `query_id`, `queryid` or `query`.
+        features: names or patterns (`"bm25*"`) of the feature columns; None for all numeric columns that have no other
+            purpose.
+        drop: names or patterns of columns that are not features.
+        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
+            there is one.
+        weight: column of the document weights; None for no weights.
+        regroup: True to group the rows by query, with queries in the order of their first rows; with False, a query
+            whose rows are not consecutive is an error. `Dataset.in_row_order` restores the order of the file.
+        missing: number that replaces nulls, NaN, infinities and values too large for float32; with "error", they are
+            an error.
+        cache: folder for a cache of the arrays. Later calls map these arrays if file and options are the same.
+        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; None to choose it by the ending of the name.
+
+    Example:
+        >>> path = getfixture("tmp_path") / "train.csv"
+        >>> _ = path.write_text("query,grade,bm25,pagerank\\na,2,3.5,0.1\\na,0,1.25,0.4\\nb,1,2,0.3\\n")
+        >>> data = read_table(path)
+        >>> data, data.feature_names
+        (Dataset('train.csv', lists=2, documents=3, features=2), ('bm25', 'pagerank'))
+    """
+    columns = Columns(label, qid, None if features is None else tuple(features), tuple(drop), docid, weight)
+    return read_columns(path, columns, regroup=regroup, missing=missing, cache=cache, format=format)
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    columns: Columns = ANY,
+    *,
+    labelled: bool = True,
+    model: Sequence[str] | None = None,
+    regroup: bool = False,
+    missing: float | Literal["error"] = "error",
+    cache: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    verify: bool = False,
+    report: Callable[[ReadSummary], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Dataset:
+    """Read a table, as `read_table` does.
+
+    Args:
+        path: path of a file, or of a folder with Parquet files.
+        columns: columns that the user gave.
+        labelled: True if the table must have labels; otherwise, the labels of a table without labels are 0.
+        model: names of the features of a model; the table must have these columns, in any order.
+        regroup, missing, cache, format: as in `read_table`.
+        verify: True to compare a hash of each complete file with the cache.
+        report: function that is called with a `ReadSummary`.
+        progress: function that is called with the number of rows read so far and the total number of rows.
+    """
+    fill = fill_value(missing)
+    table = open_table(path, format)
+    chosen = choose_columns(table, columns, labelled=labelled, model=model)
+    name = table.path.name
+    if cache is None:
+        arrays, summary = _read(table, chosen, regroup, fill, in_memory, progress)
+        data = Dataset(**arrays, name=name, feature_names=chosen.features)
+    else:
+        options = {**asdict(chosen), "regroup": regroup, "missing": fill, "table": table.format}
+        del options["unused"]
+
+        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, Sequence[str]]:
+            return _read(table, chosen, regroup, fill, new, progress)[1], chosen.features
+
+        as_json = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+        data, summary = caches.through_cache(Path(cache), table.files, as_json, name, verify, read)
+    _log.info("%s", summary)
+    if report is not None:
+        report(summary)
+    return data
+
+
+def stream_table(
+    path: str | os.PathLike[str],
+    columns: Columns = ANY,
+    *,
+    features: int | None = None,
+    model: Sequence[str] | None = None,
+    missing: float | Literal["error"] = "error",
+    documents: int = 16_384,
+    format: str | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[Dataset]:
+    """Yield the lists of a table in order, as small data sets of complete lists; for scoring, not for training.
+
+    A query that occurs again raises an error only at the end of the table. Labels are not read; they are 0.
+
+    Args:
+        path, columns, model, missing, format: as in `read_columns`.
+        features: number of features of the model, if the model has no names.
+        documents: minimum number of documents in each data set, except the last.
+        progress: function that is called with the number of rows read so far.
+    """
+    fill = fill_value(missing)
+    table = open_table(path, format)
+    chosen = choose_columns(table, columns, labelled=False, model=model)
+    if features is not None and len(chosen.features) != features:
+        raise width_error(table, chosen, features)
+    runs = QueryRuns(TableError)
+
+    def rows() -> Iterator[ChunkRows]:
+        done = 0
+        keys = list(dict.fromkeys(filter(None, (chosen.qid, chosen.docid))))
+        for batch in table.batches([*keys, *chosen.features]):
+            if not batch.num_rows:
+                continue
+            starts, qids = query_runs(table, batch.column(chosen.qid), done)
+            runs.add(table.path, done + starts, done + starts + 1, qids)
+            matrix = np.empty((batch.num_rows, len(chosen.features)), np.float32)
+            _fill_rows(table, chosen, batch, matrix, 0, None, fill, done)
+            docids = None if chosen.docid is None else _texts(batch.column(chosen.docid))
+            done += batch.num_rows
+            if progress is not None:
+                progress(done)
+            yield ChunkRows(matrix, np.zeros(batch.num_rows, np.float32), docids, starts, qids)
+        if not done:
+            raise _empty(table)
+
+    yield from complete_lists(rows(), documents, table.path.name)
+    runs.check()
+
+
+def choose_columns(
+    table: TableFile, columns: Columns, *, labelled: bool, model: Sequence[str] | None = None
+) -> ChosenColumns:
+    """Choose the columns of a table; errors name the file. Warn about columns that are left out."""
+    try:
+        chosen = choose(columns, table.numeric, labelled=labelled, model=model)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{table.path}: {error}") from None
+    extra = [name for name in chosen.unused if table.numeric[name]]
+    text = [name for name in chosen.unused if not table.numeric[name]]
+    if model is not None and columns.features is None:
+        if extra and not (columns.label is None and labelled is False and len(extra) == 1 and extra == ["label"]):
+            warnings.warn(f"{table.path} has columns that the model does not use: {some(extra)}", stacklevel=3)
+    elif columns.features is None and text:
+        warnings.warn(f"{table.path}: columns without numbers are not features: {some(text)}", stacklevel=3)
+    return chosen
+
+
+def width_error(table: TableFile, chosen: ChosenColumns, features: int) -> TableError:
+    """Return the error about a table whose number of features differs from that of a model without names."""
+    found = len(chosen.features)
+    return TableError(table.path, None, f"{found} feature columns", f"{features}, the number of features of the model")
+
+
+def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the first row and the query id of each run of equal query ids in a column.
+
+    Ids are whole numbers if each of them is the usual text of a whole number; otherwise, they are text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if column.null_count:
+        missing = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise TableError(table.path, row + missing + 1, "no query id", "a query id in every row")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    index = column.indices.to_numpy(zero_copy_only=False)
+    starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
+    ids = column.dictionary.take(pa.array(index[starts]))
+    if pa.types.is_floating(ids.type):
+        values = ids.to_numpy(zero_copy_only=False)
+        if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
+            wrong = starts[~(np.isfinite(values) & (values == np.floor(values)))][0]
+            raise TableError(table.path, row + int(wrong) + 1, "a query id that is not whole", "whole numbers or text")
+        ids = ids.cast(pa.int64())
+    text = ids.cast(pa.string())
+    try:
+        whole = text.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return starts, _texts(text)
+    if compute.all(compute.equal(whole.cast(pa.string()), text)).as_py():
+        return starts, whole.to_numpy()
+    return starts, _texts(text)
+
+
+def _read(
+    table: TableFile,
+    chosen: ChosenColumns,
+    regroup: bool,
+    fill: float | None,
+    new: caches.New,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[dict[str, Any], ReadSummary]:
+    """Read a table into arrays that `new` allocates."""
+    begun = time.perf_counter()
+    runs = QueryRuns(TableError)
+    keys: dict[str, list[NDArray[Any]]] = {"labels": [], "weights": [], "docids": []}
+    documents = 0
+    for batch in table.batches(chosen.keys):
+        if not batch.num_rows:
+            continue
+        starts, qids = query_runs(table, batch.column(chosen.qid), documents)
+        runs.add(table.path, documents + starts, documents + starts + 1, qids)
+        for key, column in (("labels", chosen.label), ("weights", chosen.weight)):
+            if column is not None:
+                keys[key].append(_numbers(table, batch.column(column), key[:-1], documents))
+        if chosen.docid is not None:
+            keys["docids"].append(_texts(batch.column(chosen.docid)))
+        documents += batch.num_rows
+    if not documents:
+        raise _empty(table)
+    if not regroup:
+        runs.check()
+    starts, qids = runs.joined()
+    source, lengths, first = regroup_runs(starts, qids, documents)
+    moved = len(qids) - len(first)
+    place = None
+    if moved:
+        place = np.empty(documents, np.int64)
+        place[source] = np.arange(documents)
+    arrays: dict[str, Any] = {"features": new("features", (documents, len(chosen.features)), np.float32)}
+    joined = {key: np.concatenate(parts) for key, parts in keys.items() if parts}
+    joined.setdefault("labels", np.zeros(documents, np.float32))
+    ordered = {key: values if place is None else values[source] for key, values in joined.items()}
+    ordered |= {"offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), "qids": qids[first]}
+    if place is not None:
+        ordered["rows"] = source.astype(np.int64)
+    for key, values in ordered.items():
+        arrays[key] = new(key, values.shape, values.dtype)
+        arrays[key][:] = values
+    filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
+    counts = (documents, len(first), len(chosen.features))
+    files = tuple(str(path) for path in table.files)
+    seconds = time.perf_counter() - begun
+    return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, moved, seconds=seconds)
+
+
+def _write_features(
+    table: TableFile,
+    chosen: ChosenColumns,
+    matrix: NDArray[np.float32],
+    place: NDArray[np.int64] | None,
+    fill: float | None,
+    documents: int,
+    progress: Callable[[int, int], object] | None,
+) -> int:
+    """Write the features of all rows, while the next batch is read; return the number of replaced values."""
+    row = filled = 0
+    waiting = None
+    with ThreadPoolExecutor(1) as pool:
+        for batch in table.batches(chosen.features):
+            if row + batch.num_rows > documents:
+                break
+            if waiting is not None:
+                filled += waiting.result()
+            at = None if place is None else place[row : row + batch.num_rows]
+            waiting = pool.submit(_fill_rows, table, chosen, batch, matrix, row, at, fill, row)
+            row += batch.num_rows
+            if progress is not None:
+                progress(row, documents)
+        filled += 0 if waiting is None else waiting.result()
+    if row != documents:
+        raise TableError(table.path, None, "changed while it was read", "a file that no program writes to")
+    return filled
+
+
+def _fill_rows(
+    table: TableFile,
+    chosen: ChosenColumns,
+    batch: Any,
+    matrix: NDArray[np.float32],
+    first: int,
+    place: NDArray[np.int64] | None,
+    fill: float | None,
+    row: int,
+) -> int:
+    """Write the features of a batch; a missing value is an error if `fill` is None. `row` is for messages."""
+    from rankgrad.data.tables.transpose import write_rows
+
+    bad, rows = write_rows(batch, chosen.features, matrix, first, place, 0.0 if fill is None else fill)
+    if fill is None and bad.any():
+        column = int(np.flatnonzero(bad)[np.argmin(rows[bad > 0])])
+        raise TableError(
+            table.path,
+            row + int(rows[column]) + 1,
+            f"a missing, infinite or too large value in column {chosen.features[column]!r}",
+            "a finite number (or set missing= to a number that replaces it)",
+        )
+    return int(bad.sum())
+
+
+def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:
+    """Return labels or weights as float32; each must be finite and at least 0."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int32())
+    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        numbers: NDArray[np.float32] = values.astype(np.float32)
+    if (wrong := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))).size:
+        at = int(wrong[0])
+        shown = "no value" if column.is_null()[at].as_py() else f"{values[at]:g}"
+        raise TableError(table.path, row + at + 1, f"{role} {shown}", "a finite number of at least 0")
+    return numbers
+
+
+def _texts(column: Any) -> NDArray[np.str_]:
+    import pyarrow as pa
+
+    values = column.cast(pa.string()).fill_null("").to_numpy(zero_copy_only=False)
+    return np.asarray(values).astype(np.str_)
+
+
+def _empty(table: TableFile) -> TableError:
+    return TableError(table.path, None, "no rows", "at least one document")
