@@ -48,6 +48,14 @@ def test_a_run_is_resumed_and_ends_in_the_same_trees(framework, tmp_path, monkey
     assert "nDCG@10" in run("evaluate", tmp_path / "parts")
 
 
+def test_the_frameworks_names_are_settings(tmp_path):
+    pytest.importorskip("lightgbm")
+    told = run("train", "--data", DATA, "--model", "lightgbm", "--set", "n_estimators=3", "--out", tmp_path / "a")
+    assert "of 3 trees" in told
+    with pytest.raises(ValueError, match="trees must be given only once; got epochs=2 and trees=3"):
+        run(*words("lightgbm"), "--epochs", 2, "--set", "n_estimators=3", "--out", tmp_path / "b")
+
+
 @every_framework
 @pytest.mark.usefixtures("_no_processes")
 def test_trees_are_tuned(framework, tmp_path):

@@ -4,8 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from small_trees import FRAMEWORKS, QID, X, Y, every_framework, quick, rows
 
 from rankgrad import losses
@@ -70,7 +72,7 @@ def test_a_loss_with_parameters_is_not_changed_by_a_fit():
     [
         ("lightgbm", {"loss": "learndcg", "loss_lr": -1}, "loss_lr must be None or a number above 0"),
         ("lightgbm", {"loss": "softmax", "loss_lr": 0.1}, "loss_lr must be None for a loss without parameters"),
-        ("lightgbm", {"num_round": 5}, "num_round must be given as trees"),
+        ("lightgbm", {"max_iter": 5}, "max_iter must be given as trees"),
         (
             "xgboost",
             {"max_dept": 3},
@@ -139,6 +141,41 @@ def test_settings_go_through_clone_and_set_params():
 
 
 @every_framework
+def test_names_of_the_frameworks_are_accepted(framework):
+    pytest.importorskip(framework)
+    theirs = {"n_estimators": 6, "random_state": 3, "n_jobs": 1, "early_stopping_rounds": 4, "subsample": 0.9}
+    ranker = TreeRanker(framework, **theirs)
+    assert (ranker.trees, ranker.seed, ranker.threads, ranker.patience) == (6, 3, 1, 4)
+    assert clone(ranker).get_params() == ranker.get_params()
+    own = TreeRanker(framework, trees=6, seed=3, threads=1, patience=4, subsample=0.9)
+    assert own.get_params() == ranker.get_params()
+    np.testing.assert_array_equal(*(each.fit(X, Y, qid=QID).predict(X) for each in (ranker, own)))
+    assert ranker.set_params(num_boost_round=2, n_jobs=-1).fit(X, Y, qid=QID).trees == 2
+    assert TreeRanker(random_state=None).seed == 0
+
+
+def test_an_alias_and_its_own_name_are_one_error():
+    with pytest.raises(ValueError, match=r"^trees must be given only once; got trees=500 and n_estimators=100$"):
+        TreeRanker(trees=500, n_estimators=100)
+    with pytest.raises(ValueError, match="threads must be given only once; got n_jobs=1 and nthread=1"):
+        TreeRanker(n_jobs=1, nthread=1)
+    with pytest.raises(ValueError, match="seed must be given only once"):
+        TreeRanker().set_params(random_state=1, seed=2)
+    with pytest.raises(ValueError, match="n_estimators must be given as trees; got n_estimators=5"):
+        spelled({"model": "lightgbm:n_estimators=5"})  # recipes and searches add `trees`
+
+
+def test_a_grid_of_the_frameworks_names():
+    pytest.importorskip("lightgbm")
+    splits = [*GroupKFold(2).split(X, Y, QID)]
+    with config_context(enable_metadata_routing=True):
+        ranker = quick(trees=3).set_fit_request(qid=True).set_score_request(qid=True)
+        search = GridSearchCV(ranker, {"n_estimators": [1, 4]}, cv=splits).fit(X, Y, qid=QID)
+    assert search.best_estimator_.trees == search.best_params_["n_estimators"]
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+@every_framework
 def test_missing_values_are_the_trees_own_business(framework):
     x, y, qid = rows(seed=1, nan=True)
     ranker = quick(framework).fit(x, y, qid=qid)
@@ -155,7 +192,8 @@ def test_missing_values_are_the_trees_own_business(framework):
             {"loss": "native:rank:ndcg"},
             "native objective must be one of 'lambdarank', 'rank_xendcg'; got 'rank:ndcg'",
         ),
-        ({"n_estimators": 5}, "n_estimators must be given as trees; got n_estimators=5"),
+        ({"objective": "lambdarank"}, "objective must be given as loss; got objective='lambdarank'"),
+        ({"seed": None}, "seed must be a whole number; got None"),
         ({"trees": 0}, "trees must be a whole number of at least 1; got 0"),
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1"),
         ({"metric": "nDGC@10"}, "nDCG"),

@@ -33,6 +33,24 @@ def test_lightgbm_calls_it_with_four_arguments(weighted):
         np.testing.assert_allclose(seen[0][2], weight, rtol=1e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lightgbms_two_interfaces_grow_the_same_trees(weighted):
+    lgb = pytest.importorskip("lightgbm")
+    x, y, sizes = grouped(X, Y, QID)
+    weight = np.linspace(0.5, 2, len(y)) if weighted else None
+    shared = {"num_leaves": 4, "min_child_samples": 3, "verbosity": -1, "seed": 0, "num_threads": 1}
+    data = lgb.Dataset(x, y, group=sizes, weight=weight)
+    booster = lgb.train({"objective": objective("lambdarank"), **shared}, data, num_boost_round=5)
+    ranker = lgb.LGBMRanker(objective=objective("lambdarank"), n_estimators=5, **shared)
+    ranker.fit(x, y, group=sizes, sample_weight=weight)
+    np.testing.assert_allclose(booster.predict(x), ranker.predict(x), rtol=1e-6)
+    if not weighted:
+        ours = TreeRanker(n_estimators=5, holdout=0.0, n_jobs=1, num_leaves=4, min_child_samples=3)
+        np.testing.assert_allclose(ours.fit(x, y, group=sizes).predict(x), booster.predict(x), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"group must be given to lightgbm\.Dataset, because"):
+        lgb.train({"objective": objective("lambdarank"), **shared}, lgb.Dataset(x, y), num_boost_round=1)
+
+
 def test_it_is_lightgbms_own_lambdarank_but_for_the_norm():
     pytest.importorskip("lightgbm")
     shared = {"trees": 20, "holdout": 0.0, "num_leaves": 8, "min_data_in_leaf": 3, "threads": 1}

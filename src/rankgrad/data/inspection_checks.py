@@ -11,6 +11,7 @@ from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_scan import Scan
 
 SEVERITIES = ("error", "warning", "note")
+LARGEST_GRADE = 31  # the gain 2^y - 1 of a larger label is far above all other gains
 _LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # limits on the share of pairs that one feature alone orders correctly
 _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missing value
 
@@ -26,23 +27,28 @@ class Finding:
     do: str  # advice
 
 
+def only_grade(labels: np.ndarray) -> float | None:
+    """Return the label of all documents, or None if labels differ or there are no documents."""
+    return float(labels[0]) if len(labels) and labels.min() == labels.max() else None
+
+
 def label_findings(data: Dataset, where: str) -> Iterator[Finding]:
     """Yield findings about the labels and the list lengths of a split."""
     if len(data.labels) == 0:
         yield Finding("error", "no documents", where, "There is no document.", "Check the files.")
         return
-    grades = np.unique(data.labels)
-    if len(grades) == 1:
-        what = f"Every label is {grades[0]:g}."
+    if (grade := only_grade(data.labels)) is not None:
+        what = f"Every label is {grade:g}."
         yield Finding("error", "one grade", where, what, "Nothing can be learned or measured: check the label column.")
         return
+    grades = np.unique(data.labels)
     if grades[0] < 0:
         what = f"The lowest label is {grades[0]:g}."
         yield Finding("error", "negative labels", where, what, "Shift or remove these labels: labels start at 0.")
     if (grades != np.floor(grades)).any():
         what = "Some labels are not whole numbers."
         yield Finding("note", "real labels", where, what, "Metrics with gain 2^y - 1 use these labels unchanged.")
-    if grades[-1] > 31:
+    if grades[-1] > LARGEST_GRADE:
         what = f"The highest label is {grades[-1]:g}: its gain 2^y - 1 is far above all other gains."
         yield Finding("warning", "large labels", where, what, "Use gain='linear', or map the labels to grades.")
     yield from _list_findings(data, where)

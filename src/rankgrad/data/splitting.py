@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.data.training_labels import check_labels_differ
 from rankgrad.errors import bad_value
 
 HOLDOUT = 0.2  # default share of the training lists to hold out
@@ -59,6 +60,7 @@ def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
         return splits
     kept, held = held_out(splits.train, share, seed)
     if not len(held):
+        check_labels_differ(splits.train)
         got = f"{share:g} with {len(splits.train)} list(s) in {splits.train.name or 'the data'}"
         bad_value("holdout", "be 0, or large enough to select a list whose labels differ", got)
     return _split(splits, kept, held)

@@ -6,6 +6,7 @@ This is successive halving: after each round, only the best trials are trained f
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -149,6 +150,9 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
             yield trial, turn, len(tasks) + len(known) - place - 1
         for done in runner(list(tasks.values())):
             if done.error is not None:
+                last = done.error.strip().splitlines()[-1]
+                if re.match(r"ValueError: .* must .*; got ", last):  # wrong data: a traceback says nothing more
+                    raise ValueError(last.removeprefix("ValueError: "))
                 raise RuntimeError(f"a trial failed; run the same command to try it again:\n{done.error.strip()}")
             known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)

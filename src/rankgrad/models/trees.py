@@ -112,7 +112,13 @@ class TreeKind(RankerKind):
         for name in given:
             if name in Settings.names() and name not in (*self.words, *_TAKEN, "device"):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
-        return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
+        from rankgrad.trees.parameters import own_names
+
+        own = own_names({name: value for name, value in given.items() if name not in ("device", *self.words)})
+        for name, ours in self.words.items():
+            if name in given and ours in own:
+                bad_value(ours, "be given only once", f"{name}={given[name]!r} and {ours}={own[ours]!r}")
+        return own | {ours: given[name] for name, ours in self.words.items() if name in given}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
         """Return a short description of the training of trees.

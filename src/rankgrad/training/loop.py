@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data.training_labels import check_training_labels
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
@@ -75,6 +76,8 @@ def train(
     """
     settings.check()
     callbacks = _checked(callbacks)
+    texts = settings.to_json()
+    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
         bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")

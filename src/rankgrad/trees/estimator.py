@@ -1,10 +1,11 @@
 """The estimator of boosted trees, with the interface of `rankgrad.Ranker`."""
 
+import functools
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import torch
@@ -17,16 +18,22 @@ from rankgrad.models.protocol import Callback
 from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
-from rankgrad.trees.parameters import check_params
+from rankgrad.trees.parameters import check_params, own_names
 from rankgrad.trees.validation import validation_metric
 
-# Names that other libraries use for settings of `TreeRanker`.
-_OTHER_NAMES = {
-    "epochs": "trees", "num_iterations": "trees", "num_boost_round": "trees", "n_estimators": "trees",
-    "num_trees": "trees",
-    "early_stopping_round": "patience", "early_stopping_rounds": "patience", "eval_metric": "metric",
-    "objective": "loss", "num_threads": "threads", "nthread": "threads", "n_jobs": "threads", "random_state": "seed",
-}  # fmt: skip
+# Names of settings whose values mean something else in other libraries.
+_OTHER_NAMES = {"epochs": "trees", "eval_metric": "metric", "objective": "loss"}
+_Parameters = ParamSpec("_Parameters")
+
+
+def _with_aliases(make: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+    """Replace names of LightGBM and XGBoost among the arguments; see `own_names`."""
+
+    @functools.wraps(make)
+    def made(*positional: _Parameters.args, **given: _Parameters.kwargs) -> None:
+        make(*positional, **own_names(given))
+
+    return made
 
 
 class TreeRanker(RowRanker):
@@ -46,6 +53,8 @@ class TreeRanker(RowRanker):
         holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
         threads: number of threads; with None, the number of threads that PyTorch uses.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
+            The frameworks' names `n_estimators`, `num_boost_round`, `early_stopping_rounds`, `random_state` and
+            `n_jobs` are accepted for `trees`, `patience`, `seed` and `threads`.
 
     `fit` sets `model_`, `history_` (one row per tree), `best_trees_` and `n_features_in_`.
 
@@ -60,6 +69,7 @@ class TreeRanker(RowRanker):
 
     _takes_nan = True
 
+    @_with_aliases
     def __init__(
         self,
         framework: str = "lightgbm",
@@ -101,9 +111,9 @@ class TreeRanker(RowRanker):
         """Change settings, and return the estimator.
 
         Args:
-            params: settings of `TreeRanker` or parameters of the framework, by name.
+            params: settings of `TreeRanker`, their aliases, or parameters of the framework, by name.
         """
-        for name, value in params.items():
+        for name, value in own_names(params).items():
             if name in SETTINGS:
                 setattr(self, name, value)
             else:
@@ -192,6 +202,8 @@ class TreeRanker(RowRanker):
         for name, value in counts.items():
             if not hasattr(value, "__index__") or int(value) < 1:
                 bad_value(name, "be a whole number of at least 1", repr(value))
+        if not hasattr(self.seed, "__index__"):
+            bad_value("seed", "be a whole number", repr(self.seed))
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         validation_metric(self.metric)

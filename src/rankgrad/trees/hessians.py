@@ -14,9 +14,9 @@ Here w is the weight of a pair, term or document, n the number of documents of t
 the list. p is the probability of document i: the softmax of the scores of the list, or for bce the sigmoid of its
 score. q is the probability of the wrong order of a pair.
 
-With the form in the last row, the value of a leaf is between -1 and 1 for any scale of the loss: the sum of the
-gradients divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper bound:
-1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
+With the form in the last row, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of
+the gradients, divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper
+bound: 1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
 """
 
 import inspect

@@ -104,12 +104,25 @@ class TreeObjective:
 
 
 class LightGBMObjective(TreeObjective):
-    """Objective for `lightgbm.LGBMRanker(objective=...)`, in the form with four arguments."""
+    """Objective for `lightgbm.LGBMRanker(objective=...)` and for `lightgbm.train({"objective": ...}, ...)`."""
 
-    def __call__(self, y_true: Array, y_pred: Array, weight: Array | None, group: Array) -> Any:
-        """Return the gradient and the diagonal of the Hessian in float32, the precision of LightGBM."""
+    def __call__(self, y_true: Array, y_pred: Any, weight: Array | None = None, group: Array | None = None) -> Any:
+        """Return the gradient and the diagonal of the Hessian in float32, the precision of LightGBM.
+
+        `LGBMRanker` gives all four arguments. `lightgbm.train` gives the scores and the data set.
+
+        Args:
+            y_true: labels `(documents,)`; the scores if the second argument is a data set.
+            y_pred: scores `(documents,)`, or a `lightgbm.Dataset` with labels, lists and optional weights.
+            weight: document weights `(documents,)`, or None.
+            group: lengths of the lists, `(lists,)`.
+        """
+        where = "fit"
+        if hasattr(y_pred, "get_group"):
+            where, data = "lightgbm.Dataset", y_pred
+            y_true, y_pred, weight, group = data.get_label(), y_true, data.get_weight(), data.get_group()
         if group is None:
-            bad_value("group", "be given to fit, because a ranking loss needs lists", None)
+            bad_value("group", f"be given to {where}, because a ranking loss needs lists", None)
         return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
 
 
@@ -136,8 +149,9 @@ def objective(
     smooth: str | float | None = None,
     seed: int = 0,
 ) -> LightGBMObjective | XGBoostObjective:
-    """Return a loss as a custom objective, for `LGBMRanker(objective=...)` or `xgboost.train(..., obj=...)`.
+    """Return a loss as a custom objective of LightGBM or XGBoost.
 
+    Use it as `LGBMRanker(objective=...)`, `lightgbm.train({"objective": ...}, ...)` or `xgboost.train(..., obj=...)`.
     The objective is the sum of the loss over the lists. `rankgrad.trees.hessians` has a table of the second derivatives
     of all losses. Derivatives are computed in float32, the precision of both frameworks.
 

@@ -1,12 +1,21 @@
 """Check the parameters of LightGBM and XGBoost, and set their random seeds for each segment of a run."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rankgrad.errors import bad_value, mistyped
 
+# Names that LightGBM, XGBoost and their estimators use for settings of `TreeRanker`.
+ALIASES = {
+    "n_estimators": "trees", "num_boost_round": "trees", "num_iterations": "trees", "num_iteration": "trees",
+    "num_trees": "trees", "num_tree": "trees", "num_round": "trees", "num_rounds": "trees", "nrounds": "trees",
+    "early_stopping_rounds": "patience", "early_stopping_round": "patience", "early_stopping": "patience",
+    "random_state": "seed", "random_seed": "seed",
+    "n_jobs": "threads", "num_threads": "threads", "num_thread": "threads", "nthread": "threads", "nthreads": "threads",
+}  # fmt: skip
 # Parameters of LightGBM that have a different name in `TreeRanker`.
 _OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
 # Parameters of XGBoost that XGBoost's estimator does not have, or that have a different name there.
@@ -33,6 +42,29 @@ _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
         "lambdarank_unbiased": (False, None),  # the position bias is learned during training
     },
 }
+
+
+def own_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their names in `TreeRanker`. Two names of the same setting are an error.
+
+    `random_state=None` is left out, because `TreeRanker` always has a random seed.
+
+    Args:
+        given: settings of `TreeRanker` and parameters of the framework, by any of their names.
+
+    Example:
+        >>> own_names({"n_estimators": 100, "random_state": None, "num_leaves": 15})
+        {'trees': 100, 'num_leaves': 15}
+    """
+    found: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, value in given.items():
+        own = ALIASES.get(name, name)
+        if own in names:
+            bad_value(own, "be given only once", f"{names[own]}={found[own]!r} and {name}={value!r}")
+        if not (name != own == "seed" and value is None):
+            found[own], names[own] = value, name
+    return found
 
 
 def check_params(params: dict[str, Any], framework: str) -> None:

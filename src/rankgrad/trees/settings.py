@@ -6,6 +6,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import spell
 from rankgrad.trees.estimator import TreeRanker
+from rankgrad.trees.parameters import ALIASES
 
 
 def tree_ranker(settings: Mapping[str, Any]) -> TreeRanker:
@@ -28,4 +29,7 @@ def tree_ranker(settings: Mapping[str, Any]) -> TreeRanker:
     for name in options:
         if name in given:
             bad_value(name, f"be given only once, but model also has {name}={options[name]}", repr(given[name]))
-    return TreeRanker(framework, **{**options, **given})
+    given = {**options, **given}
+    for name in ALIASES.keys() & given.keys():  # a search or a recipe adds settings by the names of `TreeRanker`
+        bad_value(name, f"be given as {ALIASES[name]}", f"{name}={given[name]!r}")
+    return TreeRanker(framework, **given)
