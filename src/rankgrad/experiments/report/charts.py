@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 # Okabe and Ito's colours, which colour-blind people can distinguish. Black and yellow are left out, because they are
 # hard to see on a dark or a light background.
@@ -74,7 +74,7 @@ def trials(choice: ChartSelection, setting: str, metric: str, scale: str, step: 
         x: Any = alt.X("text:N", title=title, axis=alt.Axis(labelAngle=0, labelLimit=140))
     else:
         x = alt.X(
-            "number:Q", title=title, scale=alt.Scale(type=scale, zero=False, nice=False, padding=16),
+            "number:Q", title=title, scale=alt.Scale(type=cast(Any, scale), zero=False, nice=False, padding=16),
             axis=alt.Axis(format="~g", labelOverlap="greedy"),
         )  # fmt: skip
     return (
