@@ -23,6 +23,7 @@ from rankgrad.rankers.scorer import whole_number
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
 _ROWS = 65_536  # number of documents that are scored together
+_ALIGNED = 16  # for a ranker that scores each document alone, the number of rows is a multiple of this number
 
 
 @dataclass
@@ -79,10 +80,16 @@ class Model(TrainedModel):
             for first, last in list_ranges(offsets):
                 rows = slice(offsets[first], offsets[last])
                 part = offsets[first : last + 1] - offsets[first]
-                ready = torch.from_numpy(self.steps.transform(np.asarray(features[rows]), part)).to(self.device)
+                ready = self.steps.transform(np.asarray(features[rows]), part)
+                count = len(ready)
+                if not self.ranker.list_aware and count % _ALIGNED:
+                    # A matrix product rounds the last rows differently if their number is not a multiple of 16. With
+                    # padding, the score of a document does not depend on its row.
+                    ready = np.pad(ready, ((0, -count % _ALIGNED), (0, 0)))
+                    part = np.append(part, len(ready))
                 width = int(np.diff(part).max(initial=0))
-                out = self.ranker(ready, torch.from_numpy(part).to(self.device), width=width)
-                scores[rows] = out.float().cpu().numpy()
+                given = torch.from_numpy(ready).to(self.device), torch.from_numpy(part).to(self.device)
+                scores[rows] = self.ranker(*given, width=width)[:count].float().cpu().numpy()
         return scores
 
     @property
