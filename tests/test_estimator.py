@@ -256,8 +256,13 @@ def test_data_frames_are_taken_and_their_columns_watched(library, fitted):
     ranker = quick().fit(frame[names], frame["grade"], qid=frame["qid"])
     assert ranker.feature_names_in_.tolist() == names
     np.testing.assert_array_equal(ranker.predict(frame[names], qid=frame["qid"]), fitted.predict(X, qid=QID))
-    with pytest.raises(ValueError, match="same order as they were in fit"):
-        ranker.predict(frame[names[::-1]])
+    np.testing.assert_array_equal(ranker.predict(frame[names[::-1]]), fitted.predict(X))
+    np.testing.assert_array_equal(ranker.rank(frame[names[::-1]], qid=QID), fitted.rank(X, qid=QID))
+    assert ranker.score(frame[names[::-1]], Y, qid=QID) == fitted.score(X, Y, qid=QID)
+    with pytest.warns(UserWarning, match="X has columns that the ranker does not use: 'qid', 'grade'"):
+        np.testing.assert_array_equal(ranker.predict(frame), fitted.predict(X))
+    with pytest.raises(ValueError, match="X must have the 4 columns of `fit`; got no column 'length'"):
+        ranker.predict(frame[names[:3]])
 
 
 # Weights, and what chooses the epoch
@@ -380,8 +385,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     assert loaded.history_ == ranker.history_
     assert loaded.best_epoch_ == ranker.best_epoch_
     assert loaded.n_features_in_ == 4
-    with pytest.raises(ValueError, match="same order as they were in fit"):
-        loaded.predict(frame[list("dcba")])
+    np.testing.assert_array_equal(loaded.predict(frame[list("dcba")]), ranker.predict(frame))
     assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".jsonl", ".safetensors"}
 
 

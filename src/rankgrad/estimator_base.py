@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
 from rankgrad.data.splitting import held_out
+from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
 
@@ -44,7 +46,7 @@ class RowRanker(BaseEstimator):
                 `context_aware` and `standardise_per_query`.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **self._how())
+        X = validate_data(self, self._matched(X), reset=False, **self._how())
         if qid is None and group is None:
             return self._score_rows(X)
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
@@ -84,11 +86,12 @@ class RowRanker(BaseEstimator):
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")
+        names = self.model_.feature_names if names is None else names
         if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
             bad_value(str(path), "contain a number as holdout", repr(self.holdout))
         if names is not None:
-            if not isinstance(names, list) or len(names) != self.model_.features:
-                got = len(names) if isinstance(names, list) else repr(names)
+            if not isinstance(names, list | tuple) or len(names) != self.model_.features:
+                got = len(names) if isinstance(names, list | tuple) else repr(names)
                 bad_value(str(path), f"contain {self.model_.features} feature names", got)
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = self.model_.features
@@ -102,7 +105,7 @@ class RowRanker(BaseEstimator):
         """
         check_is_fitted(self)
         check_lists_given(qid, group)
-        X = validate_data(self, X, reset=False, **self._how())
+        X = validate_data(self, self._matched(X), reset=False, **self._how())
         data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
         scores = self.model_.score(data.features, data.offsets)
@@ -113,6 +116,7 @@ class RowRanker(BaseEstimator):
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""
+        X = X if reset else self._matched(X)
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
         check_lists_given(qid, group)
         if reset:
@@ -120,7 +124,22 @@ class RowRanker(BaseEstimator):
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
-        return from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._takes_nan else "error")
+        data, rows = from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._takes_nan else "error")
+        names = getattr(self, "feature_names_in_", None)
+        return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows
+
+    def _matched(self, X: Any) -> Any:
+        """Return the columns of `fit`, in their order, if X is a table with names. A missing column is an error."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = getattr(X, "column_names", getattr(X, "columns", None))
+        if names is None or columns is None or [*columns] == [*names]:
+            return X
+        given = {*columns}
+        if missing := [name for name in names if name not in given]:
+            bad_value("X", f"have the {len(names)} columns of `fit`", f"no column {some(missing)}")
+        if extra := [name for name in columns if name not in {*names}]:
+            warnings.warn(f"X has columns that the ranker does not use: {some(extra)}", stacklevel=4)
+        return X.select([*names]) if hasattr(X, "select") else X[[*names]]
 
     def _how(self) -> dict[str, Any]:
         return {"dtype": np.float32, "ensure_all_finite": "allow-nan" if self._takes_nan else True}

@@ -65,9 +65,9 @@ def test_features_are_chosen_and_ordered(make):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({}, {"label": "grades"}, "label must be a column of the frame; got 'grades'; did you mean 'grade'?"),
-        ({}, {"features": ["bm52"]}, "features must be a column of the frame; got 'bm52'; did you mean 'bm25'?"),
-        ({}, {}, "features must be numeric columns (choose columns with features=); got 'doc'"),
+        ({}, {"label": "grades"}, "label must be a column of the table; got 'grades'; did you mean 'grade'?"),
+        ({}, {"features": ["bm52"]}, "features must be columns of the table; got 'bm52'; did you mean 'bm25'?"),
+        ({}, {"features": ["doc"]}, "features must be numeric columns; got 'doc'"),
         ({"bm25": [1.0, None, 2.0, 3.0, None]}, {"docid": "doc"}, "got 2 missing or infinite values in 'bm25'"),
         ({"bm25": [1.0, 1e39, 2.0, 3.0, 4.0]}, {"docid": "doc"}, "got 1 missing or infinite values in 'bm25'"),
         (
@@ -128,7 +128,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path, damage):
     path.write_bytes({"cut": data[:-9], "middle": data[:8] + bytes(60) + data[68:], "none of it": b"\x89PNG"}[damage])
     for options in ({}, {"features": ["x"]}):
         with pytest.raises(
-            ValueError, match=r"rows\.parquet: cannot be read as Parquet \(.*; expected a complete Parquet"
+            ValueError, match=r"rows\.parquet: cannot be read as Parquet \(.*; expected a complete file"
         ):
             read_parquet(path, label="y", qid="q", **options)
 
@@ -190,3 +190,15 @@ def test_a_column_named_twice_is_refused():
     frame = pd.DataFrame([[1, 2, 3]], columns=["q", "y", "y"])
     with pytest.raises(ValueError, match="frame must have distinct column names; got the repeated names 'y'"):
         from_frame(frame, label="y", qid="q")
+
+
+@every_kind
+def test_usual_names_and_columns_without_numbers(make):
+    columns = {**COLUMNS, "title": ["x"] * len(COLUMNS["grade"])}
+    with pytest.warns(UserWarning, match="columns without numbers are not features: 'doc', 'title'"):
+        data = from_frame(make(columns))
+    assert data.feature_names == ("bm25", "clicks")
+    chosen = from_frame(make(columns), features=["b*"], docid="doc", weight="clicks")
+    assert chosen.feature_names == ("bm25",)
+    assert chosen.in_row_order(chosen.weights).tolist() == COLUMNS["clicks"]
+    assert chosen.in_row_order(chosen.docids).tolist() == COLUMNS["doc"]

@@ -1,14 +1,19 @@
 """Make data sets from tables: NumPy arrays, pandas and polars data frames, Arrow tables, Parquet files."""
 
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.data.tables.columns import Columns, choose
+from rankgrad.data.tables.errors import some
+from rankgrad.data.tables.reader import read_table
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.group_rows import group_rows
 
 
@@ -64,22 +69,30 @@ def from_arrays(
 def from_frame(
     frame: Any,
     *,
-    label: str,
-    qid: str,
+    label: str | None = None,
+    qid: str | None = None,
     features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     docid: str | None = None,
+    weight: str | None = None,
     regroup: bool = True,
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> Dataset:
     """Return a data set made from a pandas or polars data frame or an Arrow table; rows may be in any order.
 
-    To restore the order of the frame, use `order, _, _ = group_rows(frame[qid])` and `restored[order] = scores`.
+    `Dataset.in_row_order` restores the order of the frame.
 
     Args:
         frame: table with one row per document.
-        label, qid, docid: names of the columns with labels, query ids and document ids.
-        features: names of the feature columns, which must be numeric; None for all other columns.
+        label: column of the labels; None for a column named `label`, `relevance`, `grade` or `rel`.
+        qid: column of the query ids; None for a column named `qid`, `query_id`, `queryid` or `query`.
+        features: names or patterns (`"bm25*"`) of the feature columns, which must be numeric; None for all numeric
+            columns that have no other purpose.
+        drop: names or patterns of columns that are not features.
+        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
+            there is one.
+        weight: column of the document weights; None for no weights.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
         missing: number that replaces nulls, NaN and infinities in the features; `"error"` to raise an error for them.
         name: name of the data set.
@@ -87,25 +100,19 @@ def from_frame(
     Example:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"query": ["a", "b", "a"], "grade": [2, 0, 1], "bm25": [3.5, 0.1, 2.0]})
-        >>> from_frame(frame, label="grade", qid="query")
+        >>> from_frame(frame)
         Dataset(lists=2, documents=3, features=1)
     """
     table = _Table(frame)
-    special = [column for column in (label, qid, docid) if column is not None]
-    wanted = [column for column in table.columns if column not in special] if features is None else list(features)
-    for role, columns in (("label", [label]), ("qid", [qid]), ("docid", special[2:]), ("features", wanted)):
-        table.check(role, columns)
-    if not wanted:
-        bad_value("features", "contain at least one column", "none")
-    text = [column for column in wanted if not table.is_numeric(column)]
-    if text:
-        bad_value("features", "be numeric columns (choose columns with features=)", _some(text))
-    for role, column in (("label", label), ("qid", qid)):
+    given = Columns(label, qid, None if features is None else tuple(features), tuple(drop), docid, weight)
+    chosen = choose(given, {column: table.is_numeric(column) for column in table.columns})
+    if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
+        warnings.warn(f"columns without numbers are not features: {some(text)}", stacklevel=2)
+    label, wanted = str(chosen.label), chosen.features
+    for role, column in (("label", label), ("qid", chosen.qid)):
         if nulls := table.nulls(column):
             bad_value(role, f"have a value in every row of {column!r}", f"{nulls} nulls")
-    if not table.is_numeric(label):
-        bad_type("label", "be a numeric column", f"text in column {label!r}")
-    order, offsets, qids = group_rows(table.values(qid))
+    order, offsets, qids = group_rows(table.values(chosen.qid))
     if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
         row = int(order[scattered[0] + 1])
         bad_value(
@@ -119,40 +126,34 @@ def from_frame(
         with np.errstate(over="ignore"):
             x[:, j] = table.numbers(column)[order]
     labels = _labels(table.numbers(label))[order]
-    ids = None if docid is None else np.asarray(table.values(docid)).astype(str)[order]
-    return Dataset(_fill(x, missing, wanted), labels, offsets, qids, ids, name)
+    ids = None if chosen.docid is None else np.asarray(table.values(chosen.docid)).astype(str)[order]
+    weights = None if chosen.weight is None else _labels(table.numbers(chosen.weight), "weights")[order]
+    rows = None if np.array_equal(order, np.arange(len(order))) else order
+    names = tuple(map(str, wanted))
+    x = _fill(x, missing, wanted)
+    return Dataset(x, labels, offsets, qids, ids, name, feature_names=names, weights=weights, rows=rows)
 
 
-def read_parquet(path: str | os.PathLike[str], *, label: str, qid: str, **options: Any) -> Dataset:
-    """Read a data set from a Parquet file or from a folder that contains several; needs pyarrow (extra `frames`).
+def read_parquet(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    qid: str | None = None,
+    regroup: bool = True,
+    name: str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Read a data set from a Parquet file or from a folder that contains several; rows may be in any order.
 
     Args:
         path: path of a Parquet file, or of a folder that contains several.
-        label, qid: names of the columns with labels and query ids.
-        options: other arguments of `from_frame`. If `features` is given, only the needed columns are read.
+        label, qid: columns of labels and query ids, as in `read_table`.
+        regroup: as in `read_table`, but True by default.
+        name: name of the data set; None for the name of the file.
+        options: other arguments of `read_table`.
     """
-    try:
-        import pyarrow.parquet as parquet
-        from pyarrow import ArrowException
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("read_parquet needs pyarrow: pip install 'rankgrad[frames]'") from error
-    try:
-        columns = None
-        if options.get("features") is not None:
-            columns = [*options["features"], label, qid, *filter(None, [options.get("docid")])]
-            # If a column is unknown, `from_frame` raises an error that names the most similar columns.
-            known = parquet.ParquetDataset(path).schema.names
-            columns = None if set(columns) - set(known) else columns
-        table = parquet.read_table(path, columns=columns)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file; expected a Parquet file") from None
-    except (ArrowException, OSError) as error:
-        wrong = f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})"
-        raise ValueError(
-            f"{path}: {wrong}; expected a complete Parquet file, or a folder that contains several"
-        ) from error
-    options.setdefault("name", os.path.basename(os.fspath(path)))
-    return from_frame(table, label=label, qid=qid, **options)
+    data = read_table(path, label=label, qid=qid, regroup=regroup, format="parquet", **options)
+    return data if name is None else replace(data, name=name)
 
 
 class _Table:
@@ -168,12 +169,7 @@ class _Table:
         self.columns: list[str] = list(frame.column_names if self.kind == "pyarrow" else frame.columns)
         if len(set(self.columns)) < len(self.columns):
             repeated = [column for column in dict.fromkeys(self.columns) if self.columns.count(column) > 1]
-            bad_value("frame", "have distinct column names", f"the repeated names {_some(repeated)}")
-
-    def check(self, role: str, wanted: Sequence[str]) -> None:
-        for column in wanted:
-            if column not in self.columns:
-                bad_value(role, "be a column of the frame", mistyped(column, map(str, self.columns)))
+            bad_value("frame", "have distinct column names", f"the repeated names {some(repeated)}")
 
     def is_numeric(self, column: str) -> bool:
         if self.kind == "pandas":
@@ -215,13 +211,13 @@ def _matrix(X: ArrayLike) -> NDArray[np.float32]:
         return x.astype(np.float32, copy=False)
 
 
-def _labels(y: NDArray[Any]) -> NDArray[np.float32]:
+def _labels(y: NDArray[Any], name: str = "labels") -> NDArray[np.float32]:
     if y.ndim != 1:
-        bad_value("labels", "have one dimension, (rows,)", y.shape)
+        bad_value(name, "have one dimension, (rows,)", y.shape)
     if y.dtype.kind not in "fiub":
-        bad_type("labels", "be numbers", y.dtype)
+        bad_type(name, "be numbers", y.dtype)
     if len(y) and not (np.isfinite(y).all() and y.min() >= 0):
-        bad_value("labels", "be finite and at least 0", y[~(np.isfinite(y) & (y >= 0))][0])
+        bad_value(name, "be finite and at least 0", y[~(np.isfinite(y) & (y >= 0))][0])
     return y.astype(np.float32)
 
 
@@ -243,10 +239,5 @@ def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequ
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
         must = "be finite (or set missing= to a number that replaces it)"
-        bad_value("features", must, f"{count} missing or infinite values in {_some([names[j] for j in bad])}")
+        bad_value("features", must, f"{count} missing or infinite values in {some([names[j] for j in bad])}")
     return np.where(np.isfinite(x), x, np.float32(missing))
-
-
-def _some(names: Sequence[Any]) -> str:
-    shown = ", ".join(map(repr, names[:5]))
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
