@@ -293,6 +293,23 @@ def test_too_few_features_are_warned_about(run, tmp_path):
     assert len(done.stdout.split()) == 1
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "cache"])
+def test_evaluate_warns_of_too_few_features(run, tmp_path, kind):
+    lines = "1 qid:1 1:1 2:3\n0 qid:1 1:2 2:1\n"
+    (tmp_path / "set").mkdir()
+    for part in ("train", "vali", "test"):
+        (tmp_path / "set" / f"{part}.txt").write_text(lines)
+    places = {"file": tmp_path / "set" / "test.txt", "folder": tmp_path / "set", "cache": tmp_path / "cache"}
+    rankgrad("convert", places["file"], places["cache"])
+    for command in (("evaluate", run), ("compare", run, run)):
+        done = invoke(*command, "--data", places[kind], "-m", "AP")
+        assert done.exit_code == 0, done.output
+        needs = "the model needs 12; the missing features are set to 0"
+        assert done.stderr == f"warning: {places[kind]} has 2 features, but {needs}\n"
+    (tmp_path / "wide.txt").write_text("1 qid:1 1:1 12:3\n0 qid:1 1:2 2:1\n")  # the last feature occurs
+    assert invoke("evaluate", run, "--data", tmp_path / "wide.txt", "-m", "AP").stderr == ""
+
+
 def test_predict_and_evaluate_complain_at_once(run, tmp_path):
     said = complaints("predict nowhere none.txt --format tsv --device gpu --tag", "a b")
     assert len(said) == 5

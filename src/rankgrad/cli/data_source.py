@@ -77,11 +77,28 @@ class DataSource:
         from rankgrad.data.loading import load
 
         if self.is_single:
-            return {"train": self._read_single(model, labelled)}
+            parts = {"train": self._read_single(model, labelled)}
+            return self._widened(parts, model) if labelled else parts
         given: dict[str, Any] = {"fold": self.fold, "root": self.root, "cache": self.cache, "missing": self.fill}
         names = None if model is None else model.feature_names
         found = load(self.data, **given, holdout=0.0, columns=self.columns, regroup=self.regroup, feature_names=names)
-        return {part: data for part in PARTS if (data := getattr(found, part)) is not None}
+        return self._widened({part: data for part in PARTS if (data := getattr(found, part)) is not None}, model)
+
+    def _widened(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
+        """Return lists of LETOR text with all features of the model: features that are missing are 0."""
+        import numpy as np
+
+        width = parts["train"].features.shape[1]
+        if model is None or width >= model.features or parts["train"].feature_names is not None:
+            return parts
+        self._warn_of_missing(width, model)
+        missing = ((0, 0), (0, model.features - width))
+        return {name: replace(part, features=np.pad(part.features, missing)) for name, part in parts.items()}
+
+    def _warn_of_missing(self, width: int | None, model: "TrainedModel | None") -> None:
+        if width is not None and model is not None and width < model.features:
+            needs = f"the model needs {model.features}; the missing features are set to 0"
+            warnings.warn(f"{self.data} has {width} features, but {needs}", stacklevel=4)
 
     def _read_single(self, model: "TrainedModel | None", labelled: bool) -> "Dataset":
         from rankgrad.data import Columns, open_cache, read_letor
@@ -92,7 +109,10 @@ class DataSource:
             return open_cache(self.data)
         if not self.is_table:
             features = None if model is None else model.features
-            return read_letor(self.data, features=features, regroup=self.regroup, **options)
+            seen: list[Any] = []
+            data = read_letor(self.data, features=features, regroup=self.regroup, report=seen.append, **options)
+            self._warn_of_missing(seen[0].widest, model)
+            return data
         names = None if model is None else model.feature_names
         options |= {"labelled": labelled, "model": names, "format": self.format, "regroup": self.regroup}
         return read_columns(self.data, self.columns or Columns(), **options)

@@ -29,6 +29,7 @@ class ReadSummary:
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
     seconds: float = 0.0  # duration of reading
     cached: bool = False  # True if the arrays are mapped from a cache; the counts are those of the first read
+    widest: int | None = None  # largest feature id in LETOR text; None for a table and for an older cache
 
     @property
     def megabytes_per_second(self) -> float:

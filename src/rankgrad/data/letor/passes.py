@@ -103,6 +103,7 @@ def read_files(
         missing=reading.missing,
         regrouped=moved,
         replaced_docids=reading.replaced,
+        widest=total.widest,
         seconds=time.perf_counter() - begun,
     )
     return arrays, summary
