@@ -1,14 +1,15 @@
-# Two commands do everything: `make demo` and `make test`. Both make .venv first.
+# Two commands do everything: `make demo` and `make test`. Both make .venv first. `make demo` installs the core and the
+# extra `report`; all other targets also install the tools of development.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
 .PHONY: demo test test-all attack lint types docs clean
 
-demo: $(VENV)/.installed
-	$(BIN)/rankgrad demo
+# One thread per process: threads that wait for each other cost more than they bring, if other programs also run.
+demo: $(VENV)/.core
+	OMP_NUM_THREADS=1 $(BIN)/rankgrad demo
 
-# Two processes of one thread each: on two cores, threads that wait for each other cost more than they bring.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 test: lint types
@@ -21,24 +22,34 @@ test-all: test
 	TRITON_INTERPRET=1 $(PYTEST) -m long tests/kernels/test_triton_*.py
 
 # Half an hour of the standing attack; `python tests/long/attack.py --help` says more.
-attack: $(VENV)/.installed
+attack: $(VENV)/.dev
 	$(BIN)/python tests/long/attack.py --minutes 30
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(VENV)/.installed
+types: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Rebuilds the pictures and tables in docs/ from the code.
-docs: $(VENV)/.installed
+docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# With --no-compile, Python compiles a module when it is first imported: most modules of the packages never are.
+INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) ".[report]"
 	touch $@
+
+# The tools include everything that the demo needs.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) ".[dev]"
+	touch $(VENV)/.core $@
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

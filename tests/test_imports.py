@@ -84,6 +84,8 @@ MAY_IMPORT = {
         "models.registry",
         "training.model",
         "training.checkpoint",
+        "kernels.cache_folder",
+        "kernels.diagnosis",
     },
     "__main__": {"cli"},
 }

@@ -11,6 +11,7 @@ compiles a C++ file and stores the result.
 
 import hashlib
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -39,7 +40,7 @@ class CacheFolder:
         """Return the cache folder for code that is compiled from sources with these contents."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
         try:
-            return cls(_root() / f"{kind}-{digest[:16]}")
+            return cls(cache_root() / f"{kind}-{digest[:16]}")
         except (OSError, RuntimeError) as error:  # no home folder, or no working folder
             _report(error)
             return cls(None)
@@ -74,12 +75,36 @@ class CacheFolder:
             _report(error)
 
 
-def _root() -> Path:
+def cache_root() -> Path:
     """Return the folder that contains all cache folders of compiled code."""
     if chosen := os.environ.get("RANKGRAD_CACHE"):
         return Path(chosen).absolute()
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (caches if caches.is_absolute() else Path.home() / ".cache") / "rankgrad"
+
+
+def stored_folders() -> list[Path]:
+    """Return the folders of compiled code that this user owns; other folders and symbolic links are left out."""
+    root = cache_root()
+    found = []
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        ours = os.name != "posix" or path.lstat().st_uid == os.geteuid()
+        if ours and re.fullmatch(r"[a-z_]+-[0-9a-f]{16}", path.name) and path.is_dir() and not path.is_symlink():
+            found.append(path)
+    return found
+
+
+def remove_stored() -> int:
+    """Remove all compiled code, and return the number of removed files. Processes that run are not affected."""
+    count = 0
+    for folder in stored_folders():
+        for path in [*folder.iterdir()]:
+            if path.is_file() and not path.is_symlink():
+                path.unlink(missing_ok=True)
+                count += 1
+        with suppress(OSError):  # another process has stored code in the meantime
+            folder.rmdir()
+    return count
 
 
 def _digest(name: str, content: bytes) -> bytes:
