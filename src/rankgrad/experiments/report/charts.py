@@ -173,6 +173,7 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
         "seconds:Q",
         title="seconds of training, mean of the final runs",
         scale=alt.Scale(type="log", nice=False, padding=24),
+        axis=alt.Axis(labelOverlap="greedy", labelSeparation=6),
     )
     up = alt.Scale(zero=False, padding=12)
     title = "selected test metric" if choice.rows is None else f"{choice.metric}, test"
@@ -188,8 +189,12 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
         opacity=looks["opacity"],
     )
     points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=tooltip, **looks)
-    names = base.mark_text(align="left", dx=9, dy=-7, fontSize=11).encode(x=x, y=y, text="name:N", opacity=_opacity())
-    return alt.layer(*([bars] if spread else []), points, names)
+    sides = ("name", {"align": "left", "dx": 9}), ("name_left", {"align": "right", "dx": -9})
+    names = [
+        base.mark_text(dy=-7, fontSize=11, **side).encode(x=x, y=y, text=f"{name}:N", opacity=_opacity())
+        for name, side in sides
+    ]
+    return alt.layer(*([bars] if spread else []), points, *names)
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
@@ -201,7 +206,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
             "lr:Q",
             title="learning rate",
             scale=alt.Scale(type="log", nice=False, padding=16),
-            axis=alt.Axis(format="~g"),
+            axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=6),
         ),
         y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
     )

@@ -12,7 +12,7 @@ from rankgrad.experiments.tables.plain_table import PlainTable
 from rankgrad.experiments.tables.table import Table
 
 INTERVALS = "with 95% bootstrap intervals over the queries. The best row is first."  # end of a caption
-_ROWS = 30  # maximum number of rows for which the overview shows all models; otherwise it shows the selected model
+_ROWS = 60  # maximum number of rows for which the overview shows all models; otherwise it shows the selected model
 
 
 class ChartPanel(NamedTuple):
