@@ -24,6 +24,7 @@ from rankgrad.experiments.report import chart_data, writer
 from rankgrad.experiments.report.query_explorer import FIRST, SKIPPED, _coded, explorer, query_values, ranked_lists
 from rankgrad.experiments.runs import results
 from rankgrad.experiments.runs.cell import Cell
+from rankgrad.experiments.statistics import bootstrap
 from rankgrad.experiments.tables.table import tables
 
 
@@ -224,13 +225,14 @@ def test_cost_is_the_seconds_of_training_and_the_tables_number(found, studies):
     runs = [r for r in found.final() if (r.cell.data, r.cell.model, r.cell.loss) == (DATA[1], "MLP", "Softmax")]
     assert (row["value"], row["high"]) == (entry.mean, entry.mean + entry.spread)
     assert row["seconds"] == pytest.approx(np.mean([0.2 * len(run.history) for run in runs]))
-    assert {row["name"] for row in rows} == {"", *LOSSES} or {row["name"] for row in rows} == {*LOSSES}
+    assert {row["name"] or row["name_left"] for row in rows} - {""} == {*LOSSES}
 
 
 def test_names_of_points_do_not_lie_on_each_other():
     rows = [{"seconds": seconds, "value": value, "loss": "Loss"} for seconds, value in ((1, 0), (1.01, 0), (9, 1))]
     chart_data._name(rows)
-    assert [row["name"] for row in rows] == ["Loss", "", "Loss"]
+    assert [row["name"] for row in rows] == ["Loss", "", ""]
+    assert [row["name_left"] for row in rows] == ["", "", "Loss"]  # to its right there is no space
 
 
 def test_tables_and_figures_are_written(studies, tmp_path):
@@ -288,7 +290,56 @@ def test_the_verb_writes_a_page_of_several_studies(folder, tmp_path):
 def test_a_folder_without_results_is_an_error(tmp_path):
     done = run_verb(tmp_path)
     assert isinstance(done.exception, ValueError)
-    assert "results must be a results folder of `rankgrad experiment`" in str(done.exception)
+    assert str(done.exception) == (
+        "results must be the folder of an experiment, of a training run or of a tuning run, a folder that contains "
+        f"several of these, or a packed file (.tar.xz); got {tmp_path}"
+    )
+
+
+@pytest.mark.parametrize("form", ["quick", "smoke"])
+def test_the_page_of_a_reduced_recipe_is_labelled(folder, found, tmp_path, form):
+    own = shutil.copytree(folder, tmp_path / "own")
+    reduced = parse_recipe({**found.recipe.raw, form: {"notes": "Reduced."}}).reduced(form)
+    (own / "recipe.yaml").write_text(reduced.dump())
+    done = run_verb(own, "--out", tmp_path / "page.html", "--no-lists")
+    label = f"{form.capitalize()} run (--{form}): a short test of the recipe, not a result."
+    assert label in " ".join(done.output.split())
+    page = (tmp_path / "page.html").read_text()
+    assert f'<p class="warning">{label}' in page
+    assert "<sup>" not in page
+    assert "significantly" not in page
+
+
+def test_a_page_opens_with_what_came_out_and_ends_with_provenance(page, studies):
+    body = page[page.index("<main>") :]
+    places = [
+        body.index(text) for text in ('class="lead"', 'data-chart="overview"', 'class="results"', 'class="charts"')
+    ]
+    places += [body.index(text) for text in ('class="explorer"', "How these numbers were made", "Commit: 0123abc")]
+    assert places == sorted(places)
+    table = studies[0].tables[0]
+    best = max(table.rows, key=lambda row: row.entries[METRICS[0]].mean)
+    assert f"{best.loss}, {best.model} has the best nDCG@10 of 8 rows: {best.entries[METRICS[0]].mean:.4f}" in body
+
+
+def test_the_overview_has_the_tables_numbers_with_bootstrap_intervals(found, studies):
+    rows = [row for row in studies[0].rows["overview"] if (row["data"], row["metric"]) == (DATA[0], "nDCG@10")]
+    means = [row["value"] for row in sorted(rows, key=lambda row: row["place"])]
+    assert means == sorted((row.entries[METRICS[0]].mean for row in studies[0].tables[0].rows), reverse=True)
+    one = next(row for row in rows if row["row"] == "MSE, MLP")
+    runs = [run for run in found.final() if (run.cell.data, run.cell.loss, run.cell.model) == (DATA[0], "MSE", "MLP")]
+    values = np.mean([run.values(METRICS[0]) for run in runs], axis=0)
+    assert (one["low"], one["high"]) == bootstrap(values, rounds=1000)
+    assert one["low"] < one["value"] < one["high"]
+
+
+def test_captions_name_a_spread_only_if_there_is_one(folder, studies, found, tmp_path):
+    caption = next(panel.caption for panel in studies[0].panels() if panel.chart == "cost")
+    assert caption.endswith("Bars show the standard deviation over seeds, as ± in the table.")
+    (one,) = writer.gather(folder, recipes=[parse_recipe({**found.recipe.raw, "seeds": [0]}, "one")], lists=False)
+    panel = next(panel for panel in one.panels() if panel.chart == "cost")
+    assert "±" not in panel.caption
+    assert "spread" not in json.dumps(panel.draw(one.choice()).to_dict())
 
 
 def test_help_fits_a_screen_and_shows_an_example():

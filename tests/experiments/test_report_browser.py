@@ -8,10 +8,14 @@ import pytest
 from browser import Browser, executable
 from hostile_study import LOOK, PAYLOADS, USE, Hostile
 from made_results import DATA, LOSSES, METRICS, make
+from made_runs import make_runs
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
+from rankgrad.cli import demo
+from rankgrad.cli.report import _studies
+from rankgrad.data import synthetic
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.runs import results
@@ -122,6 +126,35 @@ def test_all_charts_are_drawn_without_an_error(browser, page, width, scheme):
     # Nothing sticks out of the screen; wide tables scroll in their frame.
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(FAULTS) == []
+
+
+@pytest.fixture(scope="module")
+def runs_page(tmp_path_factory):
+    """One page with a training run, a tuning run and a demo."""
+    runs = make_runs(tmp_path_factory.getbasetemp() / "runs")
+    data = synthetic(30)
+    rankers = list(demo._rankers(data, 3, 0))
+    studies = [*_studies(runs, [], None, True), demo._study(data, rankers, demo._compared(data, rankers))]
+    return writer.write_page(studies, tmp_path_factory.mktemp("page") / "runs.html")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_of_runs_and_of_the_demo_have_no_faults(browser, runs_page, width):
+    browser.open(runs_page, width=width)
+    assert browser.errors == []
+    assert browser.requests == [runs_page.resolve().as_uri()]
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(FAULTS) == []
+    charts = browser.evaluate("[...document.querySelectorAll('#s1 .chart')].map((e) => e.dataset.chart)")
+    assert charts[:3] == ["overview", "curves", "training-loss"]
+    assert charts[-1] == "gains"
+    assert drawn(browser, "trials-0") == 5  # the sixth trial has the default settings
+    # The worst query of the run is open.
+    values = [number(text) for text in texts(browser, "#s0 .queries tbody td:nth-child(3)")]
+    assert values == sorted(values)
+    assert texts(browser, "#s0 .queries tr[aria-current=true] td")[0] == texts(browser, "#s0 .queries tbody td")[0]
+    # A select with a single choice is hidden.
+    assert texts(browser, "#s2 .controls label") == texts(browser, "#s2 .controls.plain label")
 
 
 def test_a_table_sorts_by_its_headings(opened):

@@ -1,16 +1,24 @@
-"""`rankgrad report`: writes the results of experiments as a page, tables and figures."""
+"""`rankgrad report`: writes experiments, training runs and tuning runs as a page, tables and figures."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rankgrad.data import Dataset
+    from rankgrad.experiments import Recipe
+    from rankgrad.experiments.report.page_content import Study
 
 
 def report(
     results: Annotated[
         Path,
         typer.Argument(
-            help="Results folder of `rankgrad experiment`, a folder of such folders, or a packed file (.tar.xz)."
+            help="Folder of an experiment (or its packed .tar.xz), of a training run or of a tuning run, or a folder "
+            "that contains several of these."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
@@ -22,39 +30,116 @@ def report(
     data_root: Annotated[Path | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     lists: Annotated[bool, typer.Option(help="Show ranked lists in the query explorer; needs the data.")] = True,
 ) -> None:
-    """Write one HTML page that works offline: tables, learning curves, cost, sensitivity, and a query explorer.
+    """Write one HTML page that works offline: summary, overview, tables, learning curves, and a query explorer.
 
     The page contains labels and ids of documents; with `--no-lists`, the page contains neither.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """
-    from importlib.util import find_spec
-
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.terminal_text import screen
 
-    for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
-        if find_spec(module) is None:
-            raise ModuleNotFoundError(f"report needs {package}, which is not installed: pip install 'rankgrad[report]'")
+    check_packages("report")
     from rankgrad.experiments import load_recipe
-    from rankgrad.experiments.report import writer as reports
+    from rankgrad.experiments.report import writer
 
     console = screen()
     with telling(f"reading {results}"):
-        studies = reports.gather(results, recipes=[*map(load_recipe, recipe or ())], root=data_root, lists=lists)
+        studies = _studies(results, [*map(load_recipe, recipe or ())], data_root, lists)
     for study in studies:
         for warning in study.warnings:
             console.print(f"{study.name}: {warning}", style="yellow", markup=False, highlight=False)
         for why in dict.fromkeys(found["why"] for found in study.explorers.values() if lists and found["why"]):
             console.print(f"{study.name}: no ranked lists. {why}", style="yellow", markup=False, highlight=False)
-    page = reports.write_page(studies, out)
+    page = writer.write_page(studies, out)
     console.print(
         f"page:    {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False, highlight=False, soft_wrap=True
     )
     if tables is not None:
-        _print_files(console, "tables", tables, len(reports.write_tables(studies, tables)))
+        _print_files(console, "tables", tables, len(writer.write_tables(studies, tables)))
     if figures is not None:
-        _print_files(console, "figures", figures, len(reports.write_figures(studies, figures)))
+        _print_files(console, "figures", figures, len(writer.write_figures(studies, figures)))
+
+
+def check_packages(command: str) -> None:
+    """Raise an error if a package that draws the charts is not installed."""
+    from importlib.util import find_spec
+
+    for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(
+                f"{command} needs {package}, which is not installed: pip install 'rankgrad[report]'"
+            )
+
+
+def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: bool) -> "list[Study]":
+    """Return the studies of a folder: an experiment, a run, or several of them."""
+    from rankgrad.errors import bad_value
+    from rankgrad.experiments.report import writer
+
+    inside = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) and not writer.has_results(path) else []
+    runs = [folder for folder in [path, *inside] if _is_run(folder)]
+    experiments = [each for each in [path, *inside] if writer.has_results(each)]
+    if not runs and not experiments:
+        kinds = "of an experiment, of a training run or of a tuning run, a folder that contains several of these"
+        bad_value("results", f"be the folder {kinds}, or a packed file (.tar.xz)", path)
+    if recipes and not experiments:
+        bad_value("recipe", f"be given only for experiments, which {path} does not contain", recipes[0].name)
+    found = [_run_study(folder, root, lists) for folder in runs]
+    if experiments:
+        found += writer.gather(path, recipes=recipes, root=root, lists=lists)
+    return found
+
+
+def _is_run(folder: Path) -> bool:
+    from rankgrad.cli.train import RUN
+    from rankgrad.models.folder import CONFIG
+
+    return any(file.is_file() for file in (folder / CONFIG, folder / RUN, _search_file(folder)))
+
+
+def _search_file(folder: Path) -> Path:
+    from rankgrad.cli.tune import TRIALS
+
+    return folder / TRIALS / "search.json"
+
+
+def _run_study(folder: Path, root: Path | None, lists: bool) -> "Study":
+    """Return the study of a training run or a tuning run."""
+    from rankgrad.atomic_files import read_json
+    from rankgrad.cli.terminal_tables import METRICS
+    from rankgrad.experiments.report.training_study import training_study
+    from rankgrad.experiments.report.tuning_study import tuning_study
+
+    search = read_json(_search_file(folder)) if _search_file(folder).is_file() else None
+    data, parts, warnings = _lists_of(folder, search, root)
+    if search is None:
+        return training_study(folder, data, parts, METRICS, warnings=warnings, lists=lists)
+    record = {name: value for name, value in search.items() if name != "sha256"}
+    return tuning_study(folder, record, data, parts, METRICS, warnings=warnings, lists=lists)
+
+
+def _lists_of(
+    folder: Path, search: dict[str, Any] | None, root: Path | None
+) -> "tuple[str, dict[str, Dataset], list[str]]":
+    """Return the name of the data of a run, its lists, and a warning if the lists cannot be read."""
+    from dataclasses import replace
+
+    from rankgrad.cli.data_source import DataSource
+
+    source = DataSource.kept(folder)
+    if source is None and search is not None:
+        source = replace(DataSource(**search["data"]), cache=None)  # the search has not ended
+    needed = "Intervals, baselines and queries are left out."
+    if source is None:
+        return "unknown data", {}, [f"The folder does not record its data. {needed}"]
+    name = Path(source.data).name if Path(source.data).exists() else source.data
+    name = f"{name}, fold {source.fold}" if source.fold is not None else name
+    try:
+        source = source if root is None else replace(source, root=str(root))
+        return name, source.hold_out(source.read()), []
+    except (OSError, ValueError) as error:
+        return name, {}, [f"The data was not read: {str(error).partition(chr(10))[0]}. {needed}"]
 
 
 def _print_files(console: object, what: str, folder: Path, files: int) -> None:

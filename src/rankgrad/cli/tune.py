@@ -214,7 +214,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
         rows.append((trial.name, f"{trial.value:.4f}", f"{trial.epoch} of {trial.epochs}", settings))
     print_names(("trial", search.metric, search.kind.unit, "settings"), rows, console=console)
     found: dict[str, Any] = {"trials": [trial._asdict() for trial in order], "importance": None}
-    drawn = [trial for trial in rounds[0] if trial.drawn]
+    drawn = sorted((trial for trial in rounds[0] if trial.drawn), key=lambda trial: trial.name)  # so that runs agree
     if len(drawn) < 10 or len({trial.value for trial in drawn}) < 2:
         console.print("importance of settings: needs at least 10 trials with different results")
         return found

@@ -180,6 +180,18 @@ def run_trial(
     write_json(_trial_file(Path(folder), epochs), found, seal=True)
 
 
+def read_trials(folder: Path) -> list[Trial]:
+    """Read the results of all trials of all rounds.
+
+    Args:
+        folder: folder of the trials.
+    """
+    found = [_read_trial(path) for path in sorted(folder.glob("*/after-*.json"))]
+    if not found:
+        bad_value(str(folder), "contain at least one finished trial", "none")
+    return found
+
+
 @lru_cache(maxsize=1)
 def _read_lists(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())

@@ -14,6 +14,7 @@ from rankgrad.models.registry import kinds
 Rows = list[dict[str, Any]]
 
 _ROUNDS = 1000  # number of bootstrap samples
+_RIGHT = 420  # a name that ends to the right of this place is put to the left of its point; points end at 400
 _POINTS = 120  # maximum number of points of a line; longer lines keep every n-th epoch and the last epoch
 
 
@@ -180,18 +181,24 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Set the name of each point. A name that would overlap a name or a point becomes empty; tooltips show all."""
+    """Set the name of each point, to its right (`name`) or, near the right edge, to its left (`name_left`).
+
+    A name that would overlap a name or a point becomes empty; tooltips show all names.
+    """
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
-    # Positions in pixels. A name is a box to the right of its point; a point is a box around its centre.
+    # Positions in pixels. A name is a box beside its point; a point is a box around its centre.
     points = [(left - 6, left + 6, height - 7) for left, height in zip(400 * across, 260 * down, strict=True)]
     taken = list(points)
     for row, point in sorted(zip(rows, points, strict=True), key=lambda one: -one[1][2]):
-        left, height = point[0] + 14, point[2]
-        right = left + 6.5 * len(row["loss"])
+        width, height = 6.5 * len(row["loss"]), point[2]
+        left, right = point[0] + 14, point[0] + 14 + width
+        beside = "name"
+        if right > _RIGHT:
+            left, right, beside = point[1] - 14 - width, point[1] - 14, "name_left"
         others = (box for box in taken if box is not point)
         free = all(abs(height - other) > 13 or right < start or left > end for start, end, other in others)
-        row["name"] = row["loss"] if free else ""
+        row |= {"name": "", "name_left": ""} | ({beside: row["loss"]} if free else {})
         taken += [(left, right, height)] if free else []
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 # Okabe and Ito's colours, which colour-blind people can distinguish. Black and yellow are left out, because they are
 # hard to see on a dark or a light background.
@@ -34,8 +34,11 @@ def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
-def overview(choice: ChartSelection, every_model: bool = True) -> Any:
-    """Draw the mean of each row with its interval, best row first; the rows of all models, or of the selected model."""
+def overview(choice: ChartSelection, every_model: bool = True, digits: int = 4) -> Any:
+    """Draw the mean of each row with its interval, best row first; the rows of all models, or of the selected model.
+
+    `digits` is the number of digits of the means after the decimal point.
+    """
     import altair as alt
 
     base = _start("overview", choice, every_model).transform_filter("datum.metric == of_metric")
@@ -54,7 +57,7 @@ def overview(choice: ChartSelection, every_model: bool = True) -> Any:
     )
     # The numbers stand in a column to the right of the chart.
     numbers = base.mark_text(align="left", fontSize=12, x={"expr": "width + 8"}).encode(
-        y=y, text=alt.Text("value:Q", format=".4~f"), opacity=_opacity()
+        y=y, text=alt.Text("value:Q", format=f".{digits}f"), opacity=_opacity()
     )
     # The page sets the height by the number of rows that it shows.
     shown = [row for row in choice.rows or () if row["metric"] == choice.metric]
@@ -73,10 +76,11 @@ def trials(choice: ChartSelection, setting: str, metric: str, scale: str, step: 
     if scale == "names":
         x: Any = alt.X("text:N", title=title, axis=alt.Axis(labelAngle=0, labelLimit=140))
     else:
-        x = alt.X(
-            "number:Q", title=title, scale=alt.Scale(type=cast(Any, scale), zero=False, nice=False, padding=16),
-            axis=alt.Axis(format="~g", labelOverlap="greedy"),
-        )  # fmt: skip
+        # A log scale has no zero.
+        kept = alt.Scale(type="log", nice=False, padding=16) if scale == "log" else alt.Scale(zero=False, padding=16)
+        number = {"format": "~e"} if scale == "log" else {}  # 1e-6 is shorter than 0.000001
+        axis: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8, **number}
+        x = alt.X("number:Q", title=title, scale=kept, axis=axis)
     return (
         _start("trials", choice)
         .add_params(alt.param(name="of_setting", value=setting))
@@ -169,6 +173,7 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
         "seconds:Q",
         title="seconds of training, mean of the final runs",
         scale=alt.Scale(type="log", nice=False, padding=24),
+        axis=alt.Axis(labelOverlap="greedy", labelSeparation=6),
     )
     up = alt.Scale(zero=False, padding=12)
     title = "selected test metric" if choice.rows is None else f"{choice.metric}, test"
@@ -184,8 +189,12 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
         opacity=looks["opacity"],
     )
     points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=tooltip, **looks)
-    names = base.mark_text(align="left", dx=9, dy=-7, fontSize=11).encode(x=x, y=y, text="name:N", opacity=_opacity())
-    return alt.layer(*([bars] if spread else []), points, names)
+    sides = ("name", {"align": "left", "dx": 9}), ("name_left", {"align": "right", "dx": -9})
+    names = [
+        base.mark_text(dy=-7, fontSize=11, **side).encode(x=x, y=y, text=f"{name}:N", opacity=_opacity())
+        for name, side in sides
+    ]
+    return alt.layer(*([bars] if spread else []), points, *names)
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
@@ -197,7 +206,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
             "lr:Q",
             title="learning rate",
             scale=alt.Scale(type="log", nice=False, padding=16),
-            axis=alt.Axis(format="~g"),
+            axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=6),
         ),
         y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
     )

@@ -80,11 +80,12 @@ def _data(study: Study) -> dict[str, Any]:
 
 
 def _study(name: str, study: Study, several: bool) -> str:
-    looks = charts.styles(study.losses)
-    chips = "".join(_chip(loss, *look[:2]) for loss, look in zip(study.losses, looks, strict=True))
     panels = study.panels()
     texts = "".join(_details(heading, text) for heading, text in study.texts)
     below = [panel for panel in panels if panel.chart != "overview"]
+    drawn = {row["loss"] for panel in below for row in study.rows[panel.rows]}
+    looks = zip(study.losses, charts.styles(study.losses), strict=True)
+    chips = "".join(_chip(loss, *look[:2]) for loss, look in looks if loss in drawn)
     return _filled(
         _read("study.html"),
         id=name,
@@ -96,9 +97,7 @@ def _study(name: str, study: Study, several: bool) -> str:
         metric=_select("Metric", "metric", study.metrics),
         overview="".join(_overview(panel) for panel in panels if panel.chart == "overview"),
         tables="".join(_table(f"{name}-t{place}", table) for place, table in enumerate(study.tables)),
-        chips=f'<div class="chips" role="group" aria-label="Rows to highlight">{chips}</div>'
-        if below and len(study.losses) > 1
-        else "",
+        chips=f'<div class="chips" role="group" aria-label="Rows to highlight">{chips}</div>' if len(drawn) > 1 else "",
         charts="".join(_figure(panel, study.step) for panel in below),
         queries=escape(study.queries),
         facts="".join(f"<li>{escape(fact)}</li>" for fact in study.facts),

@@ -11,7 +11,8 @@ from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import PlainTable
 from rankgrad.experiments.tables.table import Table
 
-_ROWS = 30  # maximum number of rows for which the overview shows all models; otherwise it shows the selected model
+INTERVALS = "with 95% bootstrap intervals over the queries. The best row is first."  # end of a caption
+_ROWS = 60  # maximum number of rows for which the overview shows all models; otherwise it shows the selected model
 
 
 class ChartPanel(NamedTuple):
@@ -43,7 +44,7 @@ class Study:
     validation_metric: str  # metric by which settings or epochs are chosen on the validation lists
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # data of the query explorer, by data set
-    measured: str = "Mean over the test queries"  # what the overview shows
+    measured: str  # caption of the overview: what it shows, and what the intervals are
     queries: str = "test queries"  # lists of the query explorer
     curves: str = ""  # addition to the caption of the learning curves
     spread: str = ""  # meaning of the bars in the chart of cost; empty if there are none
@@ -97,11 +98,10 @@ class Study:
         return found
 
     def _overview(self) -> ChartPanel:
-        caption = f"{self.measured}, with 95% bootstrap intervals over the queries. The best row is first."
         largest = max(sum(row["data"] == data for row in self.rows["overview"]) for data in self.data)
         every = largest <= _ROWS * len(self.metrics)
-        draw = partial(charts.overview, every_model=every)
-        return ChartPanel("overview", "overview", "Overview", caption, draw, every)
+        draw = partial(charts.overview, every_model=every, digits=self.digits)
+        return ChartPanel("overview", "overview", "Overview", self.measured, draw, every)
 
     def _learned(self, rows: chart_data.Rows) -> list[ChartPanel]:
         folds, losses = (sorted({row[key] for row in rows}) for key in ("fold", "loss"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rankgrad.experiments.report import chart_data
-from rankgrad.experiments.report.page_content import Study
+from rankgrad.experiments.report.page_content import INTERVALS, Study
 from rankgrad.experiments.report.query_explorer import explorer, query_values, ranked_lists
 from rankgrad.experiments.tables.table import BETTER, WORSE, Table, tables
 from rankgrad.experiments.tables.text import form_label
@@ -35,6 +35,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
             explorers[table.data] = explorer(values, ranked, why, limit=limit // len(made))
     overview = [row for table in made for row in chart_data.overview_rows(table, found[table.data])]
     spread = any(entry.spread is not None for table in made for row in table.rows for entry in row.entries.values())
+    seeds = any(len(source.seeds) > 1 for source in recipe.data)
     meaning = "standard deviation" if recipe.spread == "deviation" else "95% interval"
     return Study(
         name=name,
@@ -57,21 +58,21 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
             "sensitivity": chart_data.sensitivity_rows(results.tuned()),
         },
         explorers=explorers,
-        measured=f"Mean over the test queries{_averaged(recipe)}",
-        queries=f"test queries{_averaged(recipe, folds=False)}",
-        curves=_averaged(recipe) + ". A stopped run keeps its best value",
+        measured=f"Mean over the test queries{_averaged(recipe)}, {INTERVALS}",
+        queries="test queries, mean over seeds; ranked lists are of the first seed" if seeds else "test queries",
+        curves=f"{_averaged(recipe).replace(' and', ', mean', 1)}. A stopped run keeps its best value",
         spread=f"the {meaning} over seeds, as ± in the table" if spread else "",
         step=" or ".join(dict.fromkeys(model.kind.unit for model in recipe.models.values())),
         digits=made[0].digits if made else 4,
     )
 
 
-def _averaged(recipe: Any, folds: bool = True) -> str:
-    """Return how values are averaged, as in `, mean over folds and seeds`; an empty text if there is nothing to do."""
-    several = [("folds", folds and any(len(source.folds) > 1 for source in recipe.data))]
+def _averaged(recipe: Any) -> str:
+    """Return how values are averaged, as in ` and over folds and seeds`; an empty text if there is nothing to do."""
+    several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
     names = " and ".join(name for name, some in several if some)
-    return f", mean over {names}" if names else ""
+    return f" and over {names}" if names else ""
 
 
 def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iterator[str]:

@@ -28,9 +28,9 @@ def find_results(path: str | os.PathLike[str]) -> list[Path]:
         ValueError: results must be a results folder of `rankgrad experiment`, ...; got no/such/results
     """
     path = Path(path)
-    if _has_results(path):
+    if has_results(path):
         return [path]
-    found = sorted(filter(_has_results, path.iterdir())) if path.is_dir() else []
+    found = sorted(filter(has_results, path.iterdir())) if path.is_dir() else []
     if not found:
         kinds = f"a folder that contains several, or a packed file ({PACKED})"
         bad_value("results", f"be a results folder of `rankgrad experiment`, {kinds}", path)
@@ -112,7 +112,8 @@ def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> l
     return written
 
 
-def _has_results(path: Path) -> bool:
+def has_results(path: Path) -> bool:
+    """Return True if the path is a results folder of an experiment, or a packed file."""
     return (path / CELLS).is_dir() or (path.is_file() and path.name.endswith(PACKED))
 
 

@@ -48,7 +48,7 @@ async function startExplorer(section, study, choose) {
     return (number < 0 && Number(text) !== 0 ? "−" : signed && Number(text) !== 0 ? "+" : "") + text;
   }
 
-  // Selects the best loss of the chosen model as B and the second best as A.
+  // Selects the pair of the page or, if there is none, the best loss of the chosen model as B and the second best as A.
   function fillSystems() {
     const { found } = state;
     const metric = Math.max(0, found.metrics.indexOf(choose.metric.value));
@@ -56,7 +56,8 @@ async function startExplorer(section, study, choose) {
     const means = found.systems.map((_, system) => mean(decode(found.values[metric], system)));
     const sameModel = found.systems.map((_, system) => system).filter((system) => found.systems[system].model === choose.model.value);
     const order = (sameModel.length > 1 ? sameModel : found.systems.map((_, system) => system)).sort((x, y) => means[y] - means[x]);
-    for (const [letter, chosen] of [["a", order[1] ?? order[0]], ["b", order[0]]]) {
+    const [a, b] = found.pair ?? [order[1] ?? order[0], order[0]];
+    for (const [letter, chosen] of [["a", a], ["b", b]]) {
       choose[letter].replaceChildren(...found.systems.map((_, system) => element("option", { value: system }, name(system))));
       choose[letter].value = String(chosen);
     }
@@ -128,7 +129,7 @@ async function startExplorer(section, study, choose) {
       const [a, b] = [choose.a.value, choose.b.value].map((system) => topDocuments(lists, Number(system), place));
       const tables = [["A", a, b, row.a, choose.a], ["B", b, a, row.b, choose.b]].map(([letter, shown, other, value, select]) =>
         ranking(`${letter}: ${name(Number(select.value))}`, show(value), shown, other, place));
-      const note = `The first ${a.length} of ${lists.labels[place].length} documents under the first seed, with their labels, and their rank in the other list.`;
+      const note = `The first ${a.length} of ${lists.labels[place].length} documents, with their labels, and their rank in the other list.`;
       detail.replaceChildren(heading, element("div", { class: "lists" }, ...tables), element("p", { class: "note" }, note));
     }
     if (seek) detail.scrollIntoView({ block: "nearest", behavior: "smooth" });

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts a table by a click on a heading, and shows only the rows that contain all words of a filter.
+// Sorts a table by a click on a heading, shows only the rows that contain all words of a filter, and says if it is wide.
 
 function startTable(figure) {
   const table = figure.querySelector("table.sortable");
@@ -17,6 +17,13 @@ function startTable(figure) {
       body.append(...(next === "none" ? first : sorted(first, column, number, next === "descending" ? -1 : 1)));
     });
   });
+  const wide = figure.querySelector(".wide");
+  if (wide.scrollWidth > wide.clientWidth + 1) {
+    const hint = document.createElement("p");
+    hint.className = "note scroll";
+    hint.textContent = "Scroll the table sideways to see all columns.";
+    wide.after(hint);
+  }
   const filter = figure.querySelector("[data-filter]");
   if (filter === null) return;
   const count = figure.querySelector("[data-count]");

@@ -1,0 +1,199 @@
+"""Compare rankers that scored the same lists, for the page of a demo, a training run or a tuning run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.experiments.report import chart_data
+from rankgrad.experiments.report.query_explorer import QueryValues, explorer, rank_lists
+from rankgrad.experiments.runs.cell import Cell
+from rankgrad.experiments.tables.footnotes import short
+from rankgrad.experiments.tables.plain_table import Field, PlainTable
+from rankgrad.metrics import evaluate, parse_metric
+from rankgrad.metrics.evaluate import Evaluation
+
+MODEL = "ranker"  # model of all rows, because a page of rankers has no selection of models
+LOG = "log.jsonl"  # log of a training run, in its folder
+LEFT_OUT = "They were left out of this page."
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_TRAINING_LISTS = 1000  # maximum number of training lists by which the best single feature is chosen
+
+
+class ScoredRanker(NamedTuple):
+    """A ranker, and its scores of the lists."""
+
+    name: str
+    scores: NDArray[Any]  # (documents,)
+    more: tuple[Field, ...] = ()  # fields of additional columns of the table
+
+
+class RankerRun(NamedTuple):
+    """Training of a ranker, in the form that `chart_data` reads."""
+
+    cell: Cell
+    history: list[dict[str, float]]  # one row per epoch; the key `epoch` has the number of the epoch or tree
+    learned: Mapping[str, Any]  # parameters that the loss has learned
+
+
+class Comparison(NamedTuple):
+    """Rankers on the same lists: numbers, rows of the overview, a table, and the data of the query explorer."""
+
+    found: dict[str, Evaluation]  # by name of the ranker
+    overview: chart_data.Rows
+    table: PlainTable
+    explorer: dict[str, Any]
+
+
+def compare_rankers(
+    data: str,
+    lists: Dataset,
+    rankers: Sequence[ScoredRanker],
+    metrics: Sequence[str],
+    *,
+    title: str,
+    pair: tuple[str, str],
+    kind: str = "ranker",
+    heads: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+    show_lists: bool = True,
+) -> Comparison:
+    """Evaluate rankers on the same lists.
+
+    Args:
+        data: name of the data set.
+        lists: labelled lists.
+        rankers: rankers with their scores.
+        metrics: metrics; intervals are shown for the first metric.
+        title: title of the table.
+        pair: names of the rankers A and B that the query explorer shows at first; its first query is the worst of B.
+        kind: kind of the rows, such as `ranker` or `trial`.
+        heads: headings of additional columns.
+        notes: additional notes of the table.
+        show_lists: if False, the page has no ranked lists.
+    """
+    labels = np.asarray(lists.labels)
+    names = [str(parse_metric(metric)) for metric in metrics]
+    found = {each.name: evaluate(each.scores, labels, names, offsets=lists.offsets) for each in rankers}
+    shown = [short(name, names) for name in names]
+    overview, rows = [], []
+    for name, text in zip(names, shown, strict=True):
+        column = [_overview_row(data, ranker.name, text, found[ranker.name], name) for ranker in rankers]
+        overview += chart_data.place_rows(column, chart_data.higher_is_better(name))
+    for ranker in rankers:
+        result = found[ranker.name]
+        fields = [Field(f"{result.means[name]:.4f}", result.means[name]) for name in names]
+        low, high = result.intervals[names[0]]
+        fields.insert(1, Field(f"{low:.4f} to {high:.4f}", low))
+        rows.append((Field(ranker.name), *fields, *ranker.more))
+    table = PlainTable(
+        title, (kind, shown[0], "95% interval", *shown[1:], *heads), tuple(rows), (*conventions(names), *notes)
+    )
+    values = np.array([[found[ranker.name].values[name] for ranker in rankers] for name in names])
+    systems = [(MODEL, ranker.name) for ranker in rankers]
+    queries = QueryValues(systems, shown, np.asarray(lists.qids).astype(str).tolist(), values)
+    ranked = rank_lists(lists, [ranker.scores for ranker in rankers]) if show_lists else None
+    places = [[ranker.name for ranker in rankers].index(name) for name in pair]
+    explored = explorer(queries, ranked, "" if show_lists else LEFT_OUT, order="worst") | {"pair": places}
+    return Comparison(found, overview, table, explored)
+
+
+def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0) -> list[ScoredRanker]:
+    """Return rankers that need no training: a random order and, if there are training lists, the best single feature.
+
+    The feature and its sign are chosen by the metric on the training lists, of which at most 1,000 are used.
+    """
+    found = [ScoredRanker("random order", np.random.default_rng(seed).random(len(lists.labels)))]
+    if train is None or train.features.shape[1] != lists.features.shape[1]:
+        return found
+    some = train.take(slice(_TRAINING_LISTS)) if len(train) > _TRAINING_LISTS else train
+    labels, better = np.asarray(some.labels), 1 if parse_metric(metric).higher_is_better else -1
+
+    def quality(column: NDArray[Any]) -> float:
+        result = evaluate(column, labels, [metric], offsets=some.offsets, bootstrap=0)
+        return better * next(iter(result.means.values()))
+
+    features = range(some.features.shape[1])
+    best = max(((sign, place) for sign in (1, -1) for place in features), key=lambda one: quality(
+        one[0] * np.asarray(some.features[:, one[1]])
+    ))  # fmt: skip
+    return [*found, ScoredRanker("best single feature", best[0] * np.asarray(lists.features[:, best[1]]))]
+
+
+def conventions(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return notes with the conventions of the metrics; metrics with the same conventions share a note."""
+    same: dict[str, list[str]] = {}
+    for metric in metrics:
+        known = {key: value for key, value in parse_metric(metric).conventions.items() if key != "k"}
+        empty = " (lists without a relevant document are skipped)" if known.get("empty") == "skip" else ""
+        text = ", ".join(f"{key} {value}" for key, value in known.items()) + empty
+        same.setdefault(text, []).append(short(metric, metrics))
+    return tuple(f"{', '.join(names)}: {text}" for text, names in same.items())
+
+
+def read_history(folder: Path, unit: str) -> list[dict[str, float]]:
+    """Read the log of a training run: one row of numbers per epoch or tree; empty if there is no log.
+
+    Args:
+        folder: folder of the run.
+        unit: key of the number of the epoch or tree; in the rows, this key is `epoch`.
+    """
+    rows: list[dict[str, float]] = []
+    path = folder / LOG
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            found = json.loads(line)
+        except ValueError:  # a run that was killed may leave an incomplete line
+            break
+        numbers = {key: value for key, value in found.items() if type(value) in (int, float)}
+        if unit in numbers:
+            rows.append({"epoch" if key == unit else key: value for key, value in numbers.items()})
+    return rows
+
+
+def run_of(
+    data: str, name: str, history: list[dict[str, float]], metric: str, learned: Mapping[str, Any] = _NOTHING
+) -> RankerRun:
+    """Return the training of a ranker for the learning curves.
+
+    Args:
+        data: name of the data set.
+        name: name of the row.
+        history: return value of `read_history`.
+        metric: metric on the validation lists.
+        learned: parameters that the loss has learned.
+    """
+    cell = Cell(data, False, None, MODEL, name, None, {"metric": metric}, (), "final", False, 0)
+    return RankerRun(cell, history, learned)
+
+
+def lists_of(parts: Mapping[str, Dataset]) -> str:
+    """Return the number of lists and documents of each part, as one sentence.
+
+    Example:
+        >>> from rankgrad.data import synthetic
+        >>> data = synthetic(30)
+        >>> lists_of({"train": data.train, "test": data.test})
+        'Data: 30 lists with 989 documents (train), 10 lists with 380 documents (test); 46 features.'
+    """
+    counts = [f"{len(part):,} lists with {len(part.labels):,} documents ({name})" for name, part in parts.items()]
+    features = next(iter(parts.values())).features.shape[1]
+    return f"Data: {', '.join(counts)}; {features} features."
+
+
+def number(result: Evaluation, metric: str) -> str:
+    """Return the mean with its interval, as in `0.5012 (95% interval 0.4870 to 0.5151)`."""
+    name = str(parse_metric(metric))
+    low, high = result.intervals[name]
+    return f"{result.means[name]:.4f} (95% interval {low:.4f} to {high:.4f})"
+
+
+def _overview_row(data: str, ranker: str, text: str, result: Evaluation, metric: str) -> dict[str, Any]:
+    low, high = result.intervals[metric]
+    names = {"data": data, "model": MODEL, "loss": ranker, "metric": text, "row": ranker}
+    return names | {"value": result.means[metric], "low": low, "high": high}

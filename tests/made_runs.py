@@ -1,0 +1,29 @@
+"""A training run and a tuning run that take a second or two, for tests of their pages."""
+
+import pytest
+from typer.testing import CliRunner
+
+from rankgrad.cli import app
+
+DATA = "synthetic:lists=40,features=12"
+TRAIN = ("train", "--data", DATA, "--model", "linear", "--loss", "learndcg", "--epochs", "4", "--device", "cpu")
+TUNE = ("tune", "--data", DATA, "--model", "linear", "--loss", "mse", "--budget", "6", "--epochs", "9", "--jobs", "1")
+
+
+def rankgrad(*arguments):
+    """The output of a command that should succeed."""
+    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def make_runs(folder):
+    """Train and tune, unless an earlier test did; the folder with both runs, which no test may change."""
+    from tiny_study import no_processes
+
+    if not (folder / "best" / "config.json").is_file():
+        with pytest.MonkeyPatch.context() as patch:
+            no_processes(patch)
+            rankgrad(*TRAIN, "--out", folder / "a")
+            rankgrad(*TUNE, "--out", folder / "best")
+    return folder
