@@ -201,8 +201,12 @@ class _TextFile(TableFile):
         import pyarrow as pa
 
         self.delimiter = _delimiter(path, format) if format != "jsonl" else ""
-        with pa.input_stream(str(path), compression="detect") as stream:
-            schema = self._reader(stream, None, format, True).schema
+        self.path, self.names = path, []
+        try:
+            with pa.input_stream(str(path), compression="detect") as stream:
+                schema = self._reader(stream, None, format, False).schema
+        except pa.ArrowInvalid as error:
+            raise self._located(str(error)) or error from None
         super().__init__(path, format, schema, [path])
 
     def _types(self, columns: list[str]) -> dict[str, Any]:
