@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from fnmatch import filter as filter_names
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +119,25 @@ class DataSource:
         return read_columns(self.data, self.columns or Columns(), **options)
 
     def with_columns_of(self, folder: Path) -> "DataSource":
-        """Return the source with the columns of the training data of a model, unless other columns are given."""
-        if self.columns or not (self.is_table or not self.is_single):
+        """Return the source with the columns of the training data of a model, unless other columns are given.
+
+        A column that the table does not have is left out. The features are those of the model.
+        """
+        from rankgrad.data import Columns
+        from rankgrad.data.tables.files import open_table
+
+        if self.columns or (self.is_single and not self.is_table):
             return self
         kept = DataSource.kept(folder)
-        return self if kept is None or kept.columns is None else replace(self, columns=kept.columns)
+        if kept is None or kept.columns is None:
+            return self
+        if not self.is_table:
+            return replace(self, columns=replace(kept.columns, features=None))
+        names, given = open_table(self.data, self.format).names, kept.columns
+        columns = {role: getattr(given, role) for role in ("label", "qid", "docid", "weight")}
+        known = {role: name for role, name in columns.items() if name in names}
+        drop = tuple(pattern for pattern in given.drop if pattern in names or filter_names(names, pattern))
+        return replace(self, columns=Columns(**known, drop=drop))
 
     def _check_columns(self, table: bool) -> None:
         from rankgrad.errors import bad_value

@@ -1,0 +1,243 @@
+"""Tables on the command line: the same model from every format, rows in any order, scores in the order of the file."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from paths import SHARED
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from rankgrad import Ranker
+from rankgrad.cli import app
+from rankgrad.data import load, read_letor, read_table, write_letor, write_parquet
+
+pa = pytest.importorskip("pyarrow")
+csv = pytest.importorskip("pyarrow.csv")
+feather = pytest.importorskip("pyarrow.feather")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+NAMES = ("t.txt", "t.csv", "t.parquet", "t.arrow")
+MQ2008 = SHARED / "data" / "MQ2008"
+
+
+def rankgrad(*arguments, input=None):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=["generated", "MQ2008"])
+def files(request, tmp_path_factory):
+    """One table in four formats, in the same row order."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "MQ2008" and not MQ2008.is_dir():
+        pytest.skip("MQ2008 is not in ../shared/data")
+    if request.param == "generated":
+        data = load("synthetic:lists=60,features=12").train
+    else:
+        data = load("MQ2008", fold=1, root=MQ2008.parent).train.take(slice(0, 150))
+    write_letor(data, folder / "t.txt")
+    write_parquet(data, folder / "t.parquet")
+    table = parquet.read_table(folder / "t.parquet")
+    csv.write_csv(table, folder / "t.csv")
+    feather.write_feather(table, folder / "t.arrow")
+    order = np.random.default_rng(0).permutation(len(table))
+    csv.write_csv(table.take(pa.array(order)), folder / "shuffled.csv")
+    return SimpleNamespace(folder=folder, data=data, order=order, table=table)
+
+
+def scores(model, path, *options):
+    return np.loadtxt(io.StringIO(rankgrad("predict", model, path, *options)))
+
+
+def test_every_format_gives_the_same_model_and_the_same_scores(files, tmp_path):
+    found = {}
+    for name in NAMES:
+        rankgrad("train", "--data", files.folder / name, "--epochs", 3, "--out", tmp_path / name)
+        found[name] = load_file(tmp_path / name / "model.safetensors")
+    for name in NAMES[1:]:
+        assert found[name].keys() == found["t.txt"].keys()
+        for weight in found["t.txt"]:
+            np.testing.assert_array_equal(found[name][weight], found["t.txt"][weight])
+        names = json.loads((tmp_path / name / "config.json").read_text())["feature_names"]
+        assert names == files.table.column_names[-len(names) :]
+    expected = rankgrad("predict", tmp_path / "t.txt", files.folder / "t.txt")
+    for model in NAMES:
+        for name in NAMES:
+            assert rankgrad("predict", tmp_path / model, files.folder / name) == expected
+    read = [read_letor(files.folder / "t.txt"), *(read_table(files.folder / name) for name in NAMES[1:])]
+    for data in read:
+        ranker = Ranker(epochs=3).fit(data.features, data.labels, qid=data.row_qids)
+        text = "".join(f"{score:.9g}\n" for score in ranker.predict(data.features, qid=data.row_qids))
+        assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [("mlp", 0), ("lightgbm", 0), ("context_aware:width=16,blocks=1,feed_forward=16", 1e-6)],
+)
+def test_shuffled_rows_keep_their_scores(files, tmp_path, model, most):
+    if model == "lightgbm":
+        pytest.importorskip("lightgbm")
+    rankgrad("train", "--data", files.folder / "t.csv", "--model", model, "--epochs", 3, "--out", tmp_path / "a")
+    straight = scores(tmp_path / "a", files.folder / "t.csv")[files.order]
+    shuffled = scores(tmp_path / "a", files.folder / "shuffled.csv", "--regroup")
+    assert np.abs(shuffled - straight).max() <= most * np.abs(straight).max()
+    rankgrad("convert", files.folder / "shuffled.csv", tmp_path / "cache", "--regroup")
+    np.testing.assert_array_equal(scores(tmp_path / "a", tmp_path / "cache"), shuffled)
+    with pytest.raises(ValueError, match="occurs again"):
+        rankgrad("evaluate", tmp_path / "a", "--data", files.folder / "shuffled.csv")
+    metrics, ties = [], ("-m", "nDCG(ties=average)")
+    for name in ("t.csv", "shuffled.csv"):
+        out = rankgrad("evaluate", tmp_path / "a", "--data", files.folder / name, "--regroup", "--json", *ties)
+        metrics += [each["mean"] for each in json.loads(out)["metrics"].values()]
+    assert metrics[0] == pytest.approx(metrics[1], abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A model of a table with names of its own, and the table."""
+    folder = tmp_path_factory.mktemp("named")
+    rng = np.random.default_rng(0)
+    rows = 120
+    table = pa.table(
+        {
+            "url": [f"u{row}" for row in range(rows)],
+            "search": [f"s {row // 6}" for row in range(rows)],
+            "stars": rng.integers(0, 3, rows),
+            "bm25": rng.normal(size=rows),
+            "age": rng.normal(size=rows),
+            "id": np.arange(rows),
+            "trust": rng.random(rows),
+        }
+    )
+    parquet.write_table(table, folder / "train.parquet")
+    options = ("--label", "stars", "--query", "search", "--docid", "url", "--drop", "id", "--weight", "trust")
+    data = ("--data", folder / "train.parquet")
+    rankgrad("train", *data, *options, "--epochs", 2, "--loss", "softmax", "--out", folder / "a")
+    return SimpleNamespace(folder=folder, model=folder / "a", table=table, options=options)
+
+
+def test_columns_are_recorded_and_used_again(trained, tmp_path):
+    assert json.loads((trained.model / "data.json").read_text())["columns"] == {
+        "label": "stars",
+        "qid": "search",
+        "drop": ["id"],
+        "docid": "url",
+        "weight": "trust",
+    }
+    other = trained.table.select(["age", "search", "stars", "url", "bm25", "trust"])
+    csv.write_csv(other, tmp_path / "other.csv")
+    rankgrad("evaluate", trained.model, "--data", tmp_path / "other.csv")
+    assert rankgrad("predict", trained.model, tmp_path / "other.csv") == rankgrad(
+        "predict", trained.model, trained.folder / "train.parquet"
+    )
+    frame = other.to_pandas()
+    ranker = Ranker.load(trained.model)
+    assert ranker.feature_names_in_.tolist() == ["bm25", "age"]
+    with pytest.warns(UserWarning, match="does not use"):
+        found = ranker.predict(frame, qid=frame["search"])
+    np.testing.assert_array_equal(found, ranker.predict(frame[["bm25", "age"]], qid=frame["search"]))
+
+
+def test_missing_columns_are_an_error_and_extra_columns_a_warning(trained, tmp_path):
+    csv.write_csv(trained.table.drop_columns(["age"]), tmp_path / "less.csv")
+    with pytest.raises(
+        ValueError, match=r"less\.csv: features must be the 2 features of the model; got no column 'age'"
+    ):
+        rankgrad("predict", trained.model, tmp_path / "less.csv")
+    more = trained.table.append_column("extra", pa.array(np.zeros(120)))
+    csv.write_csv(more, tmp_path / "more.csv")
+    done = CliRunner().invoke(app, ["evaluate", str(trained.model), "--data", str(tmp_path / "more.csv")])
+    assert done.exit_code == 0
+    assert "has columns that the model does not use: 'extra'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["train", pytest.param("tune", marks=pytest.mark.long), "inspect", "compare", "convert"]
+)
+def test_every_command_that_reads_data_takes_columns(trained, tmp_path, command):
+    data = trained.folder / "train.parquet"
+    given = {
+        "train": ("--data", data, "--epochs", 1, "--out", tmp_path / "a", "--loss", "softmax"),
+        "tune": (
+            "--data",
+            data,
+            "--budget",
+            2,
+            "--epochs",
+            1,
+            "--jobs",
+            1,
+            "--loss",
+            "softmax",
+            "--out",
+            tmp_path / "a",
+        ),
+        "inspect": (data, "--json"),
+        "compare": (trained.model, trained.model, "--data", data, "--json"),
+        "convert": (data, tmp_path / "cache"),
+    }[command]
+    out = rankgrad(command, *given, *trained.options)
+    if command == "inspect":
+        assert json.loads(out)["splits"][0]["features"] == 2
+    with pytest.raises(ValueError, match="label must be a column of the table; got 'star'; did you mean 'stars'"):
+        rankgrad(command, *given, *(("--overwrite",) if command in ("train", "tune") else ()), "--label", "star")
+
+
+def test_folders_of_tables(trained, tmp_path):
+    csv.write_csv(trained.table.slice(0, 90), tmp_path / "train.csv")
+    csv.write_csv(trained.table.slice(90), tmp_path / "test.csv")
+    out = rankgrad(
+        "train", "--data", tmp_path, *trained.options, "--loss", "softmax", "--epochs", 1, "--out", tmp_path / "a"
+    )
+    assert "on 5 test lists" in out
+    rankgrad("evaluate", tmp_path / "a")
+    write_letor(load("synthetic:lists=5,features=12").train, tmp_path / "vali.txt")
+    with pytest.raises(ValueError, match="must contain tables only, or LETOR text only"):
+        rankgrad("evaluate", tmp_path / "a")
+
+
+def test_a_cache_of_a_table_and_inspect(trained, tmp_path):
+    rankgrad("convert", trained.folder / "train.parquet", tmp_path / "cache", *trained.options)
+    seen = json.loads(rankgrad("inspect", tmp_path / "cache", "--json"))
+    assert (seen["splits"][0]["lists"], seen["splits"][0]["features"]) == (20, 2)
+    assert rankgrad("predict", trained.model, tmp_path / "cache") == rankgrad(
+        "predict", trained.model, trained.folder / "train.parquet"
+    )
+
+
+def test_formats_of_scores(trained, tmp_path):
+    data = trained.folder / "train.parquet"
+    expected = scores(trained.model, data)
+    for name in ("s.csv", "s.parquet", "s.trec"):
+        rankgrad("predict", trained.model, data, "--out", tmp_path / name)
+    read = csv.read_csv(tmp_path / "s.csv")
+    assert read.column_names == ["qid", "docid", "score"]
+    assert read["docid"].to_pylist() == trained.table["url"].to_pylist()
+    assert read["qid"].to_pylist() == trained.table["search"].to_pylist()
+    np.testing.assert_array_equal(np.float32(read["score"].to_numpy()), np.float32(expected))
+    stored = parquet.read_table(tmp_path / "s.parquet")
+    np.testing.assert_array_equal(stored["score"].to_numpy(), np.float32(expected))
+    assert stored["docid"].to_pylist() == trained.table["url"].to_pylist()
+    assert len((tmp_path / "s.trec").read_text().splitlines()) == 120
+    with pytest.raises(ValueError, match="out must be a file for parquet"):
+        rankgrad("predict", trained.model, data, "--format", "parquet")
+
+
+def test_standard_input(trained, files, tmp_path, monkeypatch):
+    csv.write_csv(trained.table, tmp_path / "t.csv")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO((tmp_path / "t.csv").read_bytes())))
+    text = rankgrad("predict", trained.model, "-", "--input", "csv", input=(tmp_path / "t.csv").read_bytes())
+    assert text == rankgrad("predict", trained.model, trained.folder / "train.parquet")
+
+
+def test_options_of_tables_are_refused_for_letor_text(files, tmp_path):
+    with pytest.raises(ValueError, match="label must be given only for a table"):
+        rankgrad("train", "--data", files.folder / "t.txt", "--label", "y", "--out", tmp_path / "a")
