@@ -93,7 +93,7 @@ def test_shuffled_rows_keep_their_scores(files, tmp_path, model, most):
     np.testing.assert_array_equal(scores(tmp_path / "a", tmp_path / "cache"), shuffled)
     with pytest.raises(ValueError, match="occurs again"):
         rankgrad("evaluate", tmp_path / "a", "--data", files.folder / "shuffled.csv")
-    metrics, ties = [], ("-m", "nDCG(ties=average)")
+    metrics, ties = [], ("-m", "nDCG(ties=expected)")
     for name in ("t.csv", "shuffled.csv"):
         out = rankgrad("evaluate", tmp_path / "a", "--data", files.folder / name, "--regroup", "--json", *ties)
         metrics += [each["mean"] for each in json.loads(out)["metrics"].values()]
