@@ -308,6 +308,7 @@ def test_the_page_of_a_reduced_recipe_is_labelled(folder, found, tmp_path, form)
     assert f'<p class="warning">{label}' in page
     assert "<sup>" not in page
     assert "significantly" not in page
+    assert "has the best" not in page
 
 
 def test_a_page_opens_with_what_came_out_and_ends_with_provenance(page, studies):

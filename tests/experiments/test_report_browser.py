@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ FAULTS = """(() => {
       each.textContent && getComputedStyle(each).visibility !== "hidden" && each.getAttribute("opacity") !== "0");
     const boxes = shown.map((each) => [`${chart.dataset.chart}: ${each.textContent}`, each.getBoundingClientRect()]);
     boxes.forEach(([text, a], place) => {
-      if (a.left < drawing.left - 1 || a.right > drawing.right + 1) found.push(`${text} is cut`);
+      if (a.left < drawing.left - 1 || a.right > drawing.right + 1 || text.endsWith("…")) found.push(`${text} is cut`);
       for (const [other, b] of boxes.slice(place + 1)) {
         const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
@@ -41,8 +42,11 @@ FAULTS = """(() => {
     });
   }
   for (const head of document.querySelectorAll("th")) {
-    const cut = head.offsetParent !== null && head.scrollWidth > head.clientWidth + 1;
-    if (cut) found.push(`heading ${head.textContent} is cut`);
+    const range = document.createRange(), cell = head.getBoundingClientRect();
+    range.selectNodeContents(head);
+    const text = range.getBoundingClientRect();
+    const cut = text.right > cell.right + 1 || text.left < cell.left - 1;
+    if (head.offsetParent !== null && cut) found.push(`heading ${head.textContent} is cut`);
   }
   for (const each of document.querySelectorAll("main *")) {
     const text = [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
@@ -261,6 +265,20 @@ def test_a_page_without_lists_says_so(browser, folder, tmp_path):
     browser.open(writer.write_page(writer.gather(folder, lists=False), tmp_path / "page.html"))
     assert texts(browser, ".detail .note") == ["The ranked lists cannot be shown. They were left out of this page."]
     assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_names_of_crowded_points_do_not_overlap(browser, studies, tmp_path, width):
+    rows = []
+    for row in studies[0].rows["cost"]:
+        seconds = dict(zip(LOSSES, (1, 1.01, 1.02, 30), strict=True))[row["loss"]]
+        crowded = {"seconds": seconds, "value": 0.5, "low": 0.4, "high": 0.6}
+        rows.append(row | crowded | {"name": row["loss"], "name_left": ""})
+    page = writer.write_page([replace(studies[0], rows={**studies[0].rows, "cost": rows})], tmp_path / "page.html")
+    browser.open(page, width=width)
+    assert browser.evaluate(FAULTS) == []
+    shown = "[...document.querySelectorAll('[data-chart=cost] .mark-text.role-mark text:not([visibility=hidden])')]"
+    assert 1 <= browser.evaluate(f"{shown}.filter((e) => e.textContent).length") < len(LOSSES)
 
 
 def test_several_studies_stand_on_one_page(browser, studies, tmp_path):

@@ -128,7 +128,7 @@ def _lists_of(
     from rankgrad.cli.data_source import DataSource
 
     source = DataSource.kept(folder)
-    if source is None and search is not None:
+    if source is None and search is not None and not search["data"].get("columns"):
         source = replace(DataSource(**search["data"]), cache=None)  # the search has not ended
     needed = "Intervals, baselines and queries are left out."
     if source is None:

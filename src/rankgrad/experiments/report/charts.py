@@ -42,7 +42,7 @@ def overview(choice: ChartSelection, every_model: bool = True, digits: int = 4) 
     import altair as alt
 
     base = _start("overview", choice, every_model).transform_filter("datum.metric == of_metric")
-    axis = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8)
+    axis = alt.Axis(labelLimit=340, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("row:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
     title = "mean and 95% interval" if choice.rows is None else f"{choice.metric}, mean and 95% interval"
     scale = alt.Scale(zero=False, nice=False, padding=12)
@@ -79,7 +79,7 @@ def trials(choice: ChartSelection, setting: str, metric: str, scale: str, step: 
         # A log scale has no zero.
         kept = alt.Scale(type="log", nice=False, padding=16) if scale == "log" else alt.Scale(zero=False, padding=16)
         number = {"format": "~e"} if scale == "log" else {}  # 1e-6 is shorter than 0.000001
-        axis: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8, **number}
+        axis: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8, "labelBound": True, **number}
         x = alt.X("number:Q", title=title, scale=kept, axis=axis)
     return (
         _start("trials", choice)
@@ -173,7 +173,7 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
         "seconds:Q",
         title="seconds of training, mean of the final runs",
         scale=alt.Scale(type="log", nice=False, padding=24),
-        axis=alt.Axis(labelOverlap="greedy", labelSeparation=6),
+        axis=alt.Axis(labelOverlap="greedy", labelSeparation=6, labelBound=True),
     )
     up = alt.Scale(zero=False, padding=12)
     title = "selected test metric" if choice.rows is None else f"{choice.metric}, test"
@@ -206,7 +206,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
             "lr:Q",
             title="learning rate",
             scale=alt.Scale(type="log", nice=False, padding=16),
-            axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=6),
+            axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=6, labelBound=True),
         ),
         y=alt.Y("value:Q", title=f"{metric}, validation", scale=alt.Scale(zero=False)),
     )

@@ -179,7 +179,7 @@ def lists_of(parts: Mapping[str, Dataset]) -> str:
         >>> from rankgrad.data import synthetic
         >>> data = synthetic(30)
         >>> lists_of({"train": data.train, "test": data.test})
-        'Data: 30 lists with 989 documents (train), 10 lists with 380 documents (test); 46 features.'
+        'Data: 30 lists with 907 documents (train), 10 lists with 273 documents (test); 46 features.'
     """
     counts = [f"{len(part):,} lists with {len(part.labels):,} documents ({name})" for name, part in parts.items()]
     features = next(iter(parts.values())).features.shape[1]

@@ -35,6 +35,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
             explorers[table.data] = explorer(values, ranked, why, limit=limit // len(made))
     overview = [row for table in made for row in chart_data.overview_rows(table, found[table.data])]
     spread = any(entry.spread is not None for table in made for row in table.rows for entry in row.entries.values())
+    averaged = _averaged(recipe)
     seeds = any(len(source.seeds) > 1 for source in recipe.data)
     meaning = "standard deviation" if recipe.spread == "deviation" else "95% interval"
     return Study(
@@ -58,9 +59,9 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
             "sensitivity": chart_data.sensitivity_rows(results.tuned()),
         },
         explorers=explorers,
-        measured=f"Mean over the test queries{_averaged(recipe)}, {INTERVALS}",
+        measured=f"Mean over the test queries{f' and over {averaged}' if averaged else ''}, {INTERVALS}",
         queries="test queries, mean over seeds; ranked lists are of the first seed" if seeds else "test queries",
-        curves=f"{_averaged(recipe).replace(' and', ', mean', 1)}. A stopped run keeps its best value",
+        curves=f", mean over {averaged}. A stopped run keeps its best value" if averaged else "",
         spread=f"the {meaning} over seeds, as ± in the table" if spread else "",
         step=" or ".join(dict.fromkeys(model.kind.unit for model in recipe.models.values())),
         digits=made[0].digits if made else 4,
@@ -68,15 +69,17 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _averaged(recipe: Any) -> str:
-    """Return how values are averaged, as in ` and over folds and seeds`; an empty text if there is nothing to do."""
+    """Return over what values are averaged: folds, seeds, both, or nothing (an empty text)."""
     several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
-    names = " and ".join(name for name, some in several if some)
-    return f" and over {names}" if names else ""
+    return " and ".join(name for name, some in several if some)
 
 
 def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iterator[str]:
     """Yield what came out: the best row of each data set, the tests, and the differences from the paper."""
+    if any(table.form for table in made):
+        yield f"The reduced recipe ran: {len({(row['data'], row['row']) for row in overview})} rows have numbers."
+        return
     for table in made[:_SENTENCES]:
         metric = table.short(table.metrics[0])
         rows = [row for row in overview if (row["data"], row["metric"]) == (table.data, metric)]
@@ -88,8 +91,6 @@ def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iter
             yield f"On {table.data}, {best['row']} has the best {metric}{count}: {number}{interval}."
     if len(made) > _SENTENCES:
         yield f"The tables show {len(made) - _SENTENCES} more data sets."
-    if any(table.form for table in made):
-        return
     entries = [row.entries[table.metrics[0]] for table in made for row in table.rows]
     tested = [entry for entry in entries if entry.p is not None]
     if tested and against == "best":
