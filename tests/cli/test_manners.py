@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from programs import run_here
+from tiny_study import no_processes
 from typer.testing import CliRunner
 
 from rankgrad.cli import app, main
@@ -14,6 +15,7 @@ from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.experiments import load_recipe
 
+_no_processes = pytest.fixture(no_processes)
 TINY = "synthetic:lists=40,features=12"
 LETOR = "".join(f"{row % 3} qid:{row // 4} 1:{row % 5} 2:{row % 7}\n" for row in range(80))
 # The command line, without the package in the first argument.
@@ -93,6 +95,7 @@ def test_shared_options_go_before_and_after_the_command(tmp_path, run):
     assert "nDCG@10" in run_here("--quiet", "evaluate", run)  # the result of this command is text
     details = invoke("evaluate", run, "--verbose")
     assert re.search(r"reading synthetic.*: [\d.]+ s", details.stderr)
+    assert re.search(r"^rankgrad \d.*, Python 3\.\d+.*, PyTorch \d", details.stderr)
     assert "reading" not in invoke("evaluate", run).stderr  # an earlier command changes nothing
 
 
@@ -111,25 +114,30 @@ def test_completion_is_offered():
     assert "--install-completion" in invoke("--help").output
 
 
-@pytest.mark.parametrize("framework", ["lightgbm", "xgboost"])
-def test_a_missing_framework_is_one_line_before_data_is_read(framework, tmp_path):
-    words = ("--data", TINY, "--model", framework, "--out", tmp_path / "a")
-    for command in ("train", "tune"):
-        done = typed(framework, command, *words, code=WITHOUT)
-        assert done.returncode == 2
-        (line,) = done.stderr.splitlines()
-        assert line.startswith(f"rankgrad: trees need {framework}: pip install 'rankgrad[trees]'")
-        assert done.stdout == ""
+def test_a_missing_framework_is_one_line_before_data_is_read(tmp_path):
+    done = typed("lightgbm", "train", "--data", TINY, "--model", "lightgbm", "--out", tmp_path / "a", code=WITHOUT)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rankgrad: trees need lightgbm: pip install 'rankgrad[trees]'")
+    assert (done.returncode, done.stdout) == (2, "")
     assert not (tmp_path / "a").exists()
 
 
-def test_a_tree_model_without_its_framework_is_one_line(tmp_path):
+@pytest.mark.parametrize("framework", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_every_command_that_trains_checks_that_the_framework_is_there(command, framework, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, framework, None)  # an import then fails, as that of a missing package
+    monkeypatch.setattr(DataSource, "read", None)  # reading data would be another error
+    with pytest.raises(ValueError, match=rf"^trees need {framework}: pip install 'rankgrad\[trees\]'"):
+        run_here(command, "--data", TINY, "--model", framework, "--out", tmp_path / "a")
+
+
+def test_a_tree_model_without_its_framework_is_one_line(tmp_path, monkeypatch, main_here):
     pytest.importorskip("lightgbm")
     run_here("train", "--data", TINY, "--model", "lightgbm", "--epochs", 2, "--out", tmp_path / "a")
-    done = typed("lightgbm", "evaluate", tmp_path / "a", code=WITHOUT)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "pip install 'rankgrad[trees]'" in done.stderr
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    code, told = main_here("evaluate", tmp_path / "a")
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert "pip install 'rankgrad[trees]'" in told
 
 
 @pytest.mark.parametrize("model", ["mlp", "lightgbm", "xgboost"])
@@ -157,6 +165,23 @@ def test_overwrite_replaces_a_run_of_another_kind(tmp_path):
     run_here("train", "--data", TINY, "--epochs", 2, "--out", tmp_path / "a", "--overwrite")
     assert not (tmp_path / "a" / "model.txt").exists()
     assert "nDCG@10" in run_here("evaluate", tmp_path / "a")
+
+
+@pytest.mark.usefixtures("_no_processes")
+def test_a_search_is_json_and_is_overwritten(tmp_path):
+    words = ("tune", "--data", TINY, "--model", "linear", "--budget", 3, "--epochs", 3, "--out", tmp_path / "best")
+    found = json.loads(invoke(*words, "--json").stdout)
+    assert len(found["trials"]) == 3
+    assert found["trials"][0]["value"] == max(trial["value"] for trial in found["trials"])
+    assert found["test"]["lists"] == 13
+    (tmp_path / "best" / "trials" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"a search with seed 0: --overwrite replaces it"):
+        run_here(*words, "--seed", 1)
+    again = json.loads(invoke(*words, "--seed", 1, "--overwrite", "--json").stdout)
+    assert {trial["name"] for trial in again["trials"]} != {trial["name"] for trial in found["trials"]}
+    remove_run(tmp_path / "best")
+    left = [path.relative_to(tmp_path) for path in (tmp_path / "best").rglob("*") if path.is_file()]
+    assert [str(path) for path in left] == ["best/trials/notes.txt"]
 
 
 def test_overwrite_refuses_files_of_other_programs(tmp_path):
@@ -263,3 +288,12 @@ def test_convert_and_export_print_json(tmp_path, run):
     found = json.loads(run_here("export", run, tmp_path / "model.pt2", "--json"))
     assert found["bytes"] == (tmp_path / "model.pt2").stat().st_size
     assert 0 <= found["difference"] <= found["tolerance"]
+
+
+def test_import_goes_before_and_after_the_command(main_here, monkeypatch):
+    monkeypatch.setenv("RANKGRAD_IMPORT", "")
+    for words in (("--import", "no.such.module", "list", "models"), ("list", "models", "--import", "no.such.module")):
+        code, told = main_here(*words)
+        assert code == 2
+        assert "--import must name a module that can be imported; got 'no.such.module'" in told
+        monkeypatch.setenv("RANKGRAD_IMPORT", "")

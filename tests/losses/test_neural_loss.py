@@ -227,7 +227,7 @@ def test_the_caller_keeps_its_random_numbers():
 
 
 def run(*arguments):
-    app = typer.Typer()
+    app = typer.Typer(add_completion=False)  # as a command of rankgrad, which has no such options
     app.command("pretrain-loss")(pretrain_loss)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 

@@ -99,8 +99,22 @@ def test_callbacks_see_each_tree_and_may_end_the_training(framework):
 def test_a_bar_of_trees(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of it
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("rankgrad.training.loggers._on_terminal", lambda: True)
+    boost(plan("lightgbm", trees=3), TRAIN, HELD)
+    told = capsys.readouterr().err
+    assert "tree 3/3" in told
+    assert "\x1b[" in told  # a bar moves the cursor
+    boost(plan("lightgbm", trees=3), TRAIN, HELD, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_of_trees_where_there_is_no_terminal(capsys):
+    boost(plan("lightgbm", trees=3), TRAIN, HELD)
+    assert capsys.readouterr().err == ""
     boost(plan("lightgbm", trees=3), TRAIN, HELD, progress=True)
-    assert "tree 3/3" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["tree 1/3", "tree 2/3", "tree 3/3"]
+    assert all("nDCG@10 0." in line for line in lines)
 
 
 @every_framework

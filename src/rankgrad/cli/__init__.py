@@ -33,10 +33,10 @@ def _start(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
-    quiet: Annotated[bool, shared_options.QUIET] = False,
-    verbose: Annotated[bool, shared_options.VERBOSE] = False,
-    debug: Annotated[bool, shared_options.DEBUG] = False,
-    custom_modules: Annotated[list[str] | None, shared_options.IMPORT] = None,
+    quiet: shared_options.Quiet = False,
+    verbose: shared_options.Verbose = False,
+    debug: shared_options.Debug = False,
+    custom_modules: shared_options.Import = None,
 ) -> None:
     """Train rankers on the metric they are judged by.
 

@@ -1,10 +1,12 @@
 """Options that every command has, before or after its name: `--quiet`, `--verbose`, `--debug` and `--import`."""
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from importlib.metadata import version
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
@@ -39,43 +41,51 @@ def import_modules(modules: Sequence[str] | None) -> None:
         import_kinds()
 
 
-QUIET = typer.Option("--quiet", help="Print only results, warnings and errors.")
-VERBOSE = typer.Option("--verbose", help="Also print details: versions, settings, times.")
-DEBUG = typer.Option("--debug", help="Print the traceback of an error.")
-IMPORT = typer.Option("--import", help="Module that registers a kind of ranker; repeatable.", metavar="<str>")
-
-
 def _set(parameter: typer.CallbackParam, given: bool) -> None:
     if given:
         setattr(options, str(parameter.name), True)
 
 
-def _copies() -> dict[str, tuple[Any, Any]]:
-    """Return the annotation and the default of each option after the name of the command; the help omits them."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for name, option in {"quiet": QUIET, "verbose": VERBOSE, "debug": DEBUG}.items():
-        copy = typer.Option(*option.param_decls, help=option.help, hidden=True, callback=_set, is_eager=True)
-        found[name] = Annotated[bool, copy], False
-    modules = typer.Option(
-        *IMPORT.param_decls, help=IMPORT.help, metavar="<str>", hidden=True, callback=import_modules, is_eager=True
-    )
-    return {**found, "custom_modules": (Annotated[list[str] | None, modules], None)}
+def _switch(name: str, help: str) -> tuple[Any, Any]:
+    """Return the annotations of a switch before and after the name of a command; the help of a command omits it."""
+    after = typer.Option(f"--{name}", help=help, hidden=True, callback=_set, is_eager=True)
+    return Annotated[bool, typer.Option(f"--{name}", help=help)], Annotated[bool, after]
+
+
+Quiet, _quiet = _switch("quiet", "Print only results, warnings and errors.")
+Verbose, _verbose = _switch("verbose", "Also print details: versions, settings, times.")
+Debug, _debug = _switch("debug", "Print the traceback of an error.")
+_IMPORT: dict[str, Any] = {"help": "Module that registers a kind of ranker; repeatable.", "metavar": "<str>"}
+Import = Annotated[list[str] | None, typer.Option("--import", **_IMPORT)]
+_import = Annotated[
+    list[str] | None, typer.Option("--import", **_IMPORT, hidden=True, callback=import_modules, is_eager=True)
+]
+# Annotation and default of each option after the name of a command.
+_AFTER: dict[str, tuple[Any, Any]] = {
+    "quiet": (_quiet, False),
+    "verbose": (_verbose, False),
+    "debug": (_debug, False),
+    "custom_modules": (_import, None),
+}
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command. Their callbacks use the values, so the command does not get them."""
-    copies = _copies()
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(**{name: value for name, value in given.items() if name not in copies})
+        if options.verbose:
+            from rankgrad import __version__
+
+            detail(f"rankgrad {__version__}, Python {platform.python_version()}, PyTorch {version('torch')}")
+        command(**{name: value for name, value in given.items() if name not in _AFTER})
 
     added = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in copies.items()
+        for name, (annotation, default) in _AFTER.items()
     ]
     run.__signature__ = Signature([*signature(command).parameters.values(), *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {**command.__annotations__, **{name: each[0] for name, each in copies.items()}}
+    run.__annotations__ = {**command.__annotations__, **{name: each[0] for name, each in _AFTER.items()}}
     return run
 
 

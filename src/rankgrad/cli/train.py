@@ -320,7 +320,8 @@ def _run(
     if is_first() and not resumed:
         source.keep(out)
         write_json(out / RUN, record, seal=True)
-    fitting: dict[str, Any] = {"out": out, "resume": resume, "progress": not options.quiet, "init_model": start}
+    fitting: dict[str, Any] = {"out": out, "resume": resume, "init_model": start}
+    fitting["progress"] = is_first() and not options.quiet
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), **fitting)
     if is_first():

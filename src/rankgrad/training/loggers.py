@@ -94,9 +94,8 @@ class ProgressBar:
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit
         self._bar: Any = None
-        terminal = sys.stderr.isatty() and sys.stdout.isatty()
-        self._lines = bool(show) and not terminal
-        if terminal and show is not False:
+        self._lines = bool(show) and not _on_terminal()
+        if _on_terminal() and show is not False:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -127,3 +126,8 @@ class ProgressBar:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def _on_terminal() -> bool:
+    """Return False if one of the outputs is a file or a pipe, so that a log contains lines instead of a bar."""
+    return sys.stderr.isatty() and sys.stdout.isatty()

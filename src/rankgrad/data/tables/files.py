@@ -152,7 +152,7 @@ class ParquetFiles(TableFile):
         rows = batch_rows(len(columns))
         for file in self.files:
             constants = {name: value for name, value in self._constants[file].items() if name in columns}
-            with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as opened:
+            with pq.ParquetFile(file, buffer_size=1 << 16, pre_buffer=False) as opened:
                 stored = [name for name in columns if name not in constants]
                 if absent := [name for name in stored if name not in opened.schema_arrow.names]:
                     raise TableError(file, None, f"no column {some(absent)}", f"the columns of {self.files[0]}")
