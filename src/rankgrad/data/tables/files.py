@@ -2,10 +2,12 @@
 
 import os
 import re
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.errors import bad_value, one_of
@@ -26,6 +28,9 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 _BLOCK = 4 << 20  # bytes of text per batch; the types of columns are inferred from the first block
 _BATCH = 48 << 20  # approximate number of bytes of the columns in a batch
 _FEWEST, _MOST = 1024, 65_536  # rows per batch
+_WIDTH = 16  # columns per block of a Parquet file: 16 features are one cache line
+
+UseBlock: TypeAlias = Callable[[Any, int, int], object]
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
@@ -115,6 +120,25 @@ class TableFile(ABC):
         except (pa.ArrowException, OSError) as error:
             raise self._explain(error, list(columns)) from error
 
+    def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
+        """Call a function with blocks of the table, which together contain these columns of all rows; return the rows.
+
+        Args:
+            columns: names of columns.
+            use: function of a record batch, the indices of its first row and of its first column in `columns`. It is
+                called in other threads, also at the same time.
+        """
+        row, waiting = 0, None
+        with ThreadPoolExecutor(1) as pool:
+            for batch in self.batches(columns):
+                if waiting is not None:
+                    waiting.result()
+                waiting = pool.submit(use, batch, row, 0)
+                row += batch.num_rows
+            if waiting is not None:
+                waiting.result()
+        return row
+
     @abstractmethod
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]: ...
 
@@ -164,6 +188,45 @@ class ParquetFiles(TableFile):
                         for name in columns
                     ]
                     yield pa.record_batch(arrays, names=columns)
+
+    def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
+        """Call a function with a few columns of one row group at a time, in several threads.
+
+        The columns of a block fit in the cache of the CPU, and its memory is used again for the next block.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from rankgrad.data.letor.passes import threads
+
+        if any(self._constants.values()):
+            return super().each_block(columns, use)
+        first, jobs, local = 0, [], threading.local()
+        for file in self.files:
+            metadata = pq.read_metadata(file)
+            for group in range(metadata.num_row_groups):
+                rows = metadata.row_group(group).num_rows
+                width = max(1, min(_WIDTH, _BATCH // max(8 * rows, 1)))
+                jobs += [(file, metadata, group, first, left, width) for left in range(0, len(columns), width)]
+                first += rows
+
+        def read(job: tuple[Path, Any, int, int, int, int]) -> None:
+            file, metadata, group, row, left, width = job
+            if getattr(local, "file", None) != file:
+                local.file, local.opened = file, pq.ParquetFile(file, metadata=metadata, memory_map=True)
+            names = list(columns[left : left + width])
+            table = local.opened.read_row_group(group, columns=names, use_threads=False).select(names)
+            for batch in table.to_batches():
+                use(batch, row, left)
+                row += batch.num_rows
+
+        try:
+            with ThreadPoolExecutor(threads()) as pool:
+                for _ in pool.map(read, jobs):
+                    pass
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise self._explain(error, list(columns)) from error
+        return first
 
 
 class ArrowFile(TableFile):

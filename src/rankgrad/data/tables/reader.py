@@ -5,7 +5,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -158,7 +157,10 @@ def stream_table(
             starts, qids = query_runs(table, batch.column(chosen.qid), done)
             runs.add(table.path, done + starts, done + starts + 1, qids)
             matrix = np.empty((batch.num_rows, len(chosen.features)), np.float32)
-            _fill_rows(table, chosen, batch, matrix, 0, None, fill, done)
+            bad, first = _write_batch(batch.select(chosen.features), matrix, 0, None, fill)
+            if fill is None and bad.any():
+                column = int(np.flatnonzero(bad)[np.argmin(first[bad > 0])])
+                raise _missing(table, chosen, done + int(first[column]), column)
             docids = None if chosen.docid is None else _texts(batch.column(chosen.docid))
             done += batch.num_rows
             if progress is not None:
@@ -288,49 +290,43 @@ def _write_features(
     documents: int,
     progress: Callable[[int, int], object] | None,
 ) -> int:
-    """Write the features of all rows, while the next batch is read; return the number of replaced values."""
-    row = filled = 0
-    waiting = None
-    with ThreadPoolExecutor(1) as pool:
-        for batch in table.batches(chosen.features):
-            if row + batch.num_rows > documents:
-                break
-            if waiting is not None:
-                filled += waiting.result()
-            at = None if place is None else place[row : row + batch.num_rows]
-            waiting = pool.submit(_fill_rows, table, chosen, batch, matrix, row, at, fill, row)
-            row += batch.num_rows
-            if progress is not None:
-                progress(row, documents)
-        filled += 0 if waiting is None else waiting.result()
-    if row != documents:
+    """Write the features of all rows to a matrix; return the number of replaced values."""
+    replaced: list[int] = []
+    bad: list[tuple[int, int]] = []  # row and column of missing values
+    cells = 0
+
+    def use(batch: Any, row: int, left: int) -> None:
+        nonlocal cells
+        rows, columns = batch.num_rows, batch.num_columns
+        if row + rows > documents:
+            return
+        at = None if place is None else place[row : row + rows]
+        count, first = _write_batch(batch, matrix[:, left : left + columns], row, at, fill)
+        replaced.append(int(count.sum()))
+        bad.extend((row + int(first[column]), left + int(column)) for column in np.flatnonzero(count))
+        cells += rows * columns
+        if progress is not None:
+            progress(cells // len(chosen.features), documents)
+
+    if table.each_block(chosen.features, use) != documents:
         raise TableError(table.path, None, "changed while it was read", "a file that no program writes to")
-    return filled
+    if bad and fill is None:
+        raise _missing(table, chosen, *min(bad))
+    return sum(replaced)
 
 
-def _fill_rows(
-    table: TableFile,
-    chosen: ChosenColumns,
-    batch: Any,
-    matrix: NDArray[np.float32],
-    first: int,
-    place: NDArray[np.int64] | None,
-    fill: float | None,
-    row: int,
-) -> int:
-    """Write the features of a batch; a missing value is an error if `fill` is None. `row` is for messages."""
+def _write_batch(
+    batch: Any, matrix: NDArray[np.float32], first: int, place: NDArray[np.int64] | None, fill: float | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Write a batch to the rows of a matrix; return the number and the first row of the missing values per column."""
     from rankgrad.data.tables.transpose import write_rows
 
-    bad, rows = write_rows(batch, chosen.features, matrix, first, place, 0.0 if fill is None else fill)
-    if fill is None and bad.any():
-        column = int(np.flatnonzero(bad)[np.argmin(rows[bad > 0])])
-        raise TableError(
-            table.path,
-            row + int(rows[column]) + 1,
-            f"a missing, infinite or too large value in column {chosen.features[column]!r}",
-            "a finite number (or set missing= to a number that replaces it)",
-        )
-    return int(bad.sum())
+    return write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
+
+
+def _missing(table: TableFile, chosen: ChosenColumns, row: int, column: int) -> TableError:
+    wrong = f"a missing, infinite or too large value in column {chosen.features[column]!r}"
+    return TableError(table.path, row + 1, wrong, "a finite number (or set missing= to a number that replaces it)")
 
 
 def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ value is moved once. The compiled code is cached on disk under a hash of this fi
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.numba_cache import folder_of, keep
 
-_TILE = 64  # rows per tile; the rows of a tile fit in the cache of a core
+_ROWS, _COLUMNS = 512, 16  # size of a tile: 16 values are one cache line, and 512 lines fit in the cache of a core
 _FLOAT32, _FLOAT64, _INT32, _INT64 = range(4)
 _FOLDER = folder_of("transpose", [Path(__file__)])
 
@@ -34,42 +35,49 @@ def _pointer(context, address):
 
 
 @numba.njit(nogil=True, inline="always")
-def _convert(column, start, stop, j, tile, fill, bad, row):
-    """Convert the values of one column of a tile to float32. Replace and count values that are not finite."""
-    wrong = 0
-    for i in range(start, stop):
-        value = np.float32(np.float64(column[i]))
-        tile[j, i - start] = value
-        wrong += value - value != np.float32(0)  # True for NaN and infinities; this form uses vector instructions
-    if wrong:
+def _write_column(column, start, stop, j, place, first, out, fill, bad, row):
+    """Write rows of one column as float32. Replace and count values that are not finite."""
+    finite = True
+    if len(place):
         for i in range(start, stop):
-            if not np.isfinite(tile[j, i - start]):
+            value = np.float32(np.float64(column[i]))
+            finite = finite & (abs(value) < np.inf)
+            out[place[i], j] = value
+    else:
+        for i in range(start, stop):
+            value = np.float32(np.float64(column[i]))
+            finite = finite & (abs(value) < np.inf)
+            out[first + i, j] = value
+    if not finite:
+        for i in range(start, stop):
+            target = place[i] if len(place) else first + i
+            if not np.isfinite(out[target, j]):
                 if bad[j] == 0:
                     row[j] = i
                 bad[j] += 1
-                tile[j, i - start] = fill
+                out[target, j] = fill
 
 
 @numba.njit(nogil=True, error_model="numpy")
 def _write_rows(addresses, kinds, count, place, first, out, fill, bad, row):
     """Write `count` values of each column to `out`. Count values that are not finite, and store their first rows."""
-    tile = np.empty((len(addresses), _TILE), np.float32)
-    for start in range(0, count, _TILE):
-        stop = min(start + _TILE, count)
-        for j in range(len(addresses)):
-            pointer = _pointer(addresses[j])
-            if kinds[j] == _FLOAT32:
-                _convert(numba.carray(pointer, (count,), np.float32), start, stop, j, tile, fill, bad, row)
-            elif kinds[j] == _FLOAT64:
-                _convert(numba.carray(pointer, (count,), np.float64), start, stop, j, tile, fill, bad, row)
-            elif kinds[j] == _INT32:
-                _convert(numba.carray(pointer, (count,), np.int32), start, stop, j, tile, fill, bad, row)
-            else:
-                _convert(numba.carray(pointer, (count,), np.int64), start, stop, j, tile, fill, bad, row)
-        for i in range(start, stop):
-            target = place[i] if len(place) else first + i
-            for j in range(len(addresses)):
-                out[target, j] = tile[j, i - start]
+    for start in range(0, count, _ROWS):
+        stop = min(start + _ROWS, count)
+        for left in range(0, len(addresses), _COLUMNS):
+            for j in range(left, min(left + _COLUMNS, len(addresses))):
+                pointer = _pointer(addresses[j])
+                if kinds[j] == _FLOAT32:
+                    column = numba.carray(pointer, (count,), np.float32)
+                    _write_column(column, start, stop, j, place, first, out, fill, bad, row)
+                elif kinds[j] == _FLOAT64:
+                    column64 = numba.carray(pointer, (count,), np.float64)
+                    _write_column(column64, start, stop, j, place, first, out, fill, bad, row)
+                elif kinds[j] == _INT32:
+                    whole = numba.carray(pointer, (count,), np.int32)
+                    _write_column(whole, start, stop, j, place, first, out, fill, bad, row)
+                else:
+                    whole64 = numba.carray(pointer, (count,), np.int64)
+                    _write_column(whole64, start, stop, j, place, first, out, fill, bad, row)
 
 
 _write_rows = keep(_write_rows, _FOLDER)
@@ -105,12 +113,19 @@ def write_rows(
     return bad, row
 
 
+@cache
+def _codes() -> dict[Any, int]:
+    import pyarrow as pa
+
+    return {pa.float32(): _FLOAT32, pa.float64(): _FLOAT64, pa.int32(): _INT32, pa.int64(): _INT64}
+
+
 def _plain(array: Any) -> tuple[Any, int, int]:
     """Return an array without nulls, the address of its first value, and the code of its type."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    codes = {pa.float32(): _FLOAT32, pa.float64(): _FLOAT64, pa.int32(): _INT32, pa.int64(): _INT64}
+    codes = _codes()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.type not in codes or (array.null_count and not pa.types.is_floating(array.type)):
