@@ -26,7 +26,8 @@ ENDINGS = {
 }
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 _BLOCK = 4 << 20  # bytes of text per batch; the types of columns are inferred from the first block
-_BATCH = 48 << 20  # approximate number of bytes of the columns in a batch
+_BATCH = 16 << 20  # approximate number of bytes of the columns in a batch
+_COLUMNS = 48 << 20  # approximate number of bytes of the columns in a block of a Parquet file
 _FEWEST, _MOST = 1024, 65_536  # rows per batch
 _WIDTH = 16  # columns per block of a Parquet file: 16 features are one cache line
 
@@ -206,7 +207,7 @@ class ParquetFiles(TableFile):
             metadata = pq.read_metadata(file)
             for group in range(metadata.num_row_groups):
                 rows = metadata.row_group(group).num_rows
-                width = max(1, min(_WIDTH, _BATCH // max(8 * rows, 1)))
+                width = max(1, min(_WIDTH, _COLUMNS // max(8 * rows, 1)))
                 jobs += [(file, metadata, group, first, left, width) for left in range(0, len(columns), width)]
                 first += rows
 
