@@ -56,7 +56,8 @@ def main() -> None:
         folder = Path(place)
         data = rg.data.web30k_shape(scale=arguments.scale).train
         rg.data.write_letor(data, folder / "dense.txt")
-        found: dict[str, Any] = {"speed": speed(folder, len(data.labels), arguments.repeats)}
+        found: dict[str, Any] = {"documents": len(data.labels)}
+        found["speed"] = speed(folder, len(data.labels), arguments.repeats)
         found["memory"] = memory(folder, arguments.gigabytes)
     found["where"] = where()
     if arguments.json:

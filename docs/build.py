@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pages import (
     architecture,
+    data,
     learndcg,
     learndcg_findings,
     mq2008_study,
@@ -69,6 +70,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "which-loss.md": which_loss.page(when),
         "performance.md": performance.page(),
         "training.md": training.page(),
+        "data.md": data.page(),
         "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "trees.md": trees.page(),
