@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.errors import bad_value, one_of
@@ -96,6 +96,8 @@ def _unreadable(path: Path, format: str, error: Exception) -> TableError:
 
 class TableFile(ABC):
     """A table in one file or in several files."""
+
+    is_text: ClassVar[bool] = False
 
     def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
         self.path, self.format, self.schema, self.files = path, format, schema, list(files)
@@ -260,6 +262,8 @@ class ArrowFile(TableFile):
 
 class _TextFile(TableFile):
     """A table in a text file. The types of columns are those of the first block; whole numbers become float64."""
+
+    is_text = True
 
     def __init__(self, path: Path, format: str) -> None:
         import pyarrow as pa

@@ -156,11 +156,8 @@ def stream_table(
                 continue
             starts, qids = query_runs(table, batch.column(chosen.qid), done)
             runs.add(table.path, done + starts, done + starts + 1, qids)
-            matrix = np.empty((batch.num_rows, len(chosen.features)), np.float32)
-            bad, first = _write_batch(batch.select(chosen.features), matrix, 0, None, fill)
-            if fill is None and bad.any():
-                column = int(np.flatnonzero(bad)[np.argmin(first[bad > 0])])
-                raise _missing(table, chosen, done + int(first[column]), column)
+            blocks = _FeatureBlocks(table, chosen, fill)
+            matrix = blocks.add(batch, done)
             docids = None if chosen.docid is None else _texts(batch.column(chosen.docid))
             done += batch.num_rows
             if progress is not None:
@@ -237,12 +234,17 @@ def _read(
     new: caches.New,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[dict[str, Any], ReadSummary]:
-    """Read a table into arrays that `new` allocates."""
+    """Read a table into arrays that `new` allocates.
+
+    Text is read once, because parsing takes long: the features wait in blocks until the number of rows is known. For a
+    cache, text is also read twice, so that it needs little memory.
+    """
     begun = time.perf_counter()
     runs = QueryRuns(TableError)
     keys: dict[str, list[NDArray[Any]]] = {"labels": [], "weights": [], "docids": []}
+    once, blocks = table.is_text and new is in_memory, _FeatureBlocks(table, chosen, fill)
     documents = 0
-    for batch in table.batches(chosen.keys):
+    for batch in table.batches([*chosen.keys, *chosen.features] if once else chosen.keys):
         if not batch.num_rows:
             continue
         starts, qids = query_runs(table, batch.column(chosen.qid), documents)
@@ -252,6 +254,8 @@ def _read(
                 keys[key].append(_numbers(table, batch.column(column), key[:-1], documents))
         if chosen.docid is not None:
             keys["docids"].append(_texts(batch.column(chosen.docid)))
+        if once:
+            blocks.add(batch, documents)
         documents += batch.num_rows
     if not documents:
         raise _empty(table)
@@ -274,11 +278,45 @@ def _read(
     for key, values in ordered.items():
         arrays[key] = new(key, values.shape, values.dtype)
         arrays[key][:] = values
-    filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
+    if once:
+        filled = blocks.move(arrays["features"], place)
+    else:
+        filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
     counts = (documents, len(first), len(chosen.features))
     files = tuple(str(path) for path in table.files)
     seconds = time.perf_counter() - begun
     return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, moved, seconds=seconds)
+
+
+class _FeatureBlocks:
+    """Blocks of features in the order of the rows."""
+
+    def __init__(self, table: TableFile, chosen: ChosenColumns, fill: float | None) -> None:
+        self._table, self._chosen, self._fill = table, chosen, fill
+        self._blocks: list[NDArray[np.float32]] = []
+        self._replaced = 0
+
+    def add(self, batch: Any, row: int) -> NDArray[np.float32]:
+        """Add the features of a batch, and return them. `row` is the first row of the batch, for messages."""
+        matrix = np.empty((batch.num_rows, len(self._chosen.features)), np.float32)
+        bad, first = _write_batch(batch.select(self._chosen.features), matrix, 0, None, self._fill)
+        if self._fill is None and bad.any():
+            column = int(np.flatnonzero(bad)[np.argmin(first[bad > 0])])
+            raise _missing(self._table, self._chosen, row + int(first[column]), column)
+        self._blocks.append(matrix)
+        self._replaced += int(bad.sum())
+        return matrix
+
+    def move(self, matrix: NDArray[np.float32], place: NDArray[np.int64] | None) -> int:
+        """Move all blocks to a matrix; return the number of replaced values. The memory of a block is freed at once."""
+        row = 0
+        self._blocks.reverse()
+        while self._blocks:
+            block = self._blocks.pop()
+            rows = slice(row, row + len(block))
+            matrix[rows if place is None else place[rows]] = block
+            row += len(block)
+        return self._replaced
 
 
 def _write_features(
