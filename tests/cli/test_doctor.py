@@ -79,5 +79,5 @@ def test_every_extra_is_explained_and_every_data_file_is_in_the_wheel():
     assert extras == set(project["project"]["optional-dependencies"])
     patterns = project["tool"]["setuptools"]["package-data"]["rankgrad"]
     for path in SOURCE.rglob("*"):
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".md"):
+        if path.is_file() and path.parent.name != "__pycache__" and path.suffix not in (".py", ".md"):
             assert any(path in SOURCE.glob(pattern) for pattern in patterns), f"{path} is not in the wheel"

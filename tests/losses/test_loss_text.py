@@ -59,5 +59,5 @@ def test_who_cannot_hold_lists_out_says_so():
 
 @pytest.mark.parametrize("folder", ["5", "2024-11-15", "2024-01"])
 def test_a_path_is_text(folder):
-    with pytest.raises(ValueError, match=f"path must be a folder with weights.safetensors.*; got {folder}$"):
+    with pytest.raises(ValueError, match=f"path must be a folder with the file weights.safetensors.*; got {folder}$"):
         parse_loss(f"neuralloss:path={folder}")

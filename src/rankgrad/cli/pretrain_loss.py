@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
     form: Annotated[str, typer.Option(help="mended (corrected) or published (paper).")] = "mended",
-    grades: Annotated[int, typer.Option(help="3 (labels 0 to 2) or 5 (labels 0 to 4).")] = 5,
+    grades: Annotated[int, typer.Option(help="Number of different labels: 3 (0 to 2) or 5 (0 to 4).")] = 5,
     lists: Annotated[int | None, typer.Option(help="Lists per epoch (51200; published: 220000).")] = None,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 20,
     batch: Annotated[int | None, typer.Option(help="Lists per batch (128; published: 512).")] = None,

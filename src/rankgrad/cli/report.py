@@ -23,7 +23,7 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     recipe: Annotated[
-        list[Path] | None, typer.Option(help="Recipe of the results; repeatable.", metavar="<path>")
+        list[Path] | None, typer.Option(help="Recipe of the results; can be given several times.", metavar="<path>")
     ] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for tables in Markdown and LaTeX.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures as SVG and PNG.")] = None,

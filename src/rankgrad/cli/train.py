@@ -189,7 +189,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 
 
 def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
-    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` for version 0.1."""
+    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` if rankgrad 0.1 wrote it."""
     from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG, read_config

@@ -18,7 +18,7 @@ class OnceOnly(torch.autograd.Function):
     @staticmethod
     def backward(ctx: FunctionCtx, *_: Tensor) -> Any:
         """Raise the error that a fused loss has no second derivative."""
-        raise RuntimeError("a fused loss has no second derivative; compute it inside `with rg.backend('plain')`")
+        raise RuntimeError("a fused loss has no second derivative; compute the loss inside `with rg.backend('plain')`")
 
 
 def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:

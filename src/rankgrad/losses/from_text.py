@@ -132,7 +132,7 @@ def _samples(options: dict[str, Any]) -> int | None:
 
 
 def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """Return the function of a loss and the options of each call. A loss with parameters is made here."""
+    """Return the function of a loss and the options of each call. If the loss has trainable parameters, its module is created here."""
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)
@@ -153,7 +153,7 @@ def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callab
 
 def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     if "metric" not in options or "operator" not in options:
-        bad_value("loss", "be written relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
+        bad_value("loss", "have the form relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
     metric = parse_metric(str(options.pop("metric")))
     if k is not None and metric.k is not None:
         bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")

@@ -44,7 +44,7 @@ class CustomMetric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Return the reduced values of the metric on the lists. A list without documents has the value NaN.
+        """Return the reduced values of a custom metric on the lists. A list without documents has the value NaN.
 
         Args:
             scores, labels, mask, offsets: the lists; see `rankgrad.metrics`.

@@ -159,7 +159,7 @@ class NeuralKind(RankerKind):
 
         Args:
             settings: settings to start from.
-            draw: values by the names of `space`.
+            draw: drawn values; the keys are the names in `space`.
         """
         model = settings.get("model", Settings.model)
         if not isinstance(model, str):

@@ -249,7 +249,7 @@ class RankerKind(ABC):
 
         Args:
             settings: settings to start from.
-            draw: values by the names of `space`.
+            draw: drawn values; the keys are the names in `space`.
         """
         return {**settings, **draw}
 

@@ -142,7 +142,7 @@ class TreeKind(RankerKind):
 
         Args:
             settings: settings to start from.
-            draw: values by the names of `space`.
+            draw: drawn values; the keys are the names in `space`.
         """
         frequency = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
         if frequency and self._given(settings) & self._names("bagging_freq"):

@@ -12,7 +12,7 @@ from rankgrad.lists import compute_dtype
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A differentiable replacement of sorting, such as `neural_sort(temperature=0.1)`.
+    """A differentiable replacement for sorting, such as `neural_sort(temperature=0.1)`.
 
     A subclass defines `_permutation` or `_ranks`; this class derives the other one. All methods take `scores (..., n)`
     and an optional boolean `mask (..., n)`. The ranks of padding are 0. If a list has m documents, all rows of its

@@ -1,4 +1,4 @@
-"""Factors of rows and columns after rounds of Sinkhorn scaling, for a matrix or for its logarithm.
+"""Compute the factors of rows and columns after several rounds of Sinkhorn scaling, for a matrix or its logarithm.
 
 `torch.compile` would copy every round into its graph, and would need minutes for thirty rounds. So compiled code calls
 two registered operators: one computes the factors, the other one computes their derivative.

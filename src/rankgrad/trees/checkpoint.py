@@ -83,7 +83,7 @@ class TreeCheckpoint:
     def _history(self, rows: Any) -> list[dict[str, Any]]:
         """Return the rows of the history.
 
-        First check that the rows contain numbers and are complete segments, because the file may be damaged.
+        First check that the rows contain numbers and form complete segments, because the file may be damaged.
         """
         keys = ["tree", "seconds", *([] if self.facts["validation"] is None else [self.settings["metric"]])]
         for row in rows if isinstance(rows, list) else [None]:

@@ -54,7 +54,7 @@ ANY = Columns()  # nothing is given: columns with usual names
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """Columns of a certain table by purpose."""
+    """The columns of one table: label, query id, features, and others."""
 
     label: str | None  # None if the table has no labels, which only scoring allows
     qid: str

@@ -41,7 +41,7 @@ UNCUT = 1 << 62
 class Plan(NamedTuple):
     """A pairwise loss and its options, as the CPU kernel takes them.
 
-    A table has one entry per rank or per rank distance.
+    Each field that is an array has one entry per rank or per rank distance.
     """
 
     kind: int

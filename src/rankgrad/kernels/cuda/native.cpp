@@ -156,7 +156,7 @@ struct OnceOnly : torch::autograd::Function<OnceOnly> {
   static Tensor forward(AutogradContext*, const Tensor& gradient, const Tensor&) { return gradient.view_as(gradient); }
 
   static variable_list backward(AutogradContext*, const variable_list&) {
-    TORCH_CHECK(false, "a fused loss has no second derivative; compute it inside `with rg.backend('plain')`");
+    TORCH_CHECK(false, "a fused loss has no second derivative; compute the loss inside `with rg.backend('plain')`");
   }
 };
 
