@@ -64,9 +64,7 @@ def test_a_second_derivative_is_refused(built):
     scores = torch.randn(4, requires_grad=True)
     value = built.connect(torch.tensor(1.0), torch.randn(4), scores)
     (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
-    with pytest.raises(
-        RuntimeError, match=r"no second derivative; compute the loss inside `with rg.backend\('plain'\)`"
-    ):
+    with pytest.raises(RuntimeError, match=r"no second derivative; compute the loss inside `with"):
         gradient.sum().backward()
 
 

@@ -132,7 +132,10 @@ def _samples(options: dict[str, Any]) -> int | None:
 
 
 def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """Return the function of a loss and the options of each call. If the loss has trainable parameters, its module is created here."""
+    """Return the function of a loss and the options of each call.
+
+    If the loss has trainable parameters, its module is created here.
+    """
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)

@@ -20,10 +20,10 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 class relaxed:
     r"""A loss from a metric and a differentiable ranking: the negative soft metric (for ARP, the soft metric).
 
-    If the operator defines a soft permutation P, the gain at rank r (for RR, AP and ERR, the relevance) is the mean over all
-    documents, weighted by row r of P. If the operator defines only soft ranks, metrics that sum over documents (nDCG, DCG, P, R, ARP) use the soft
-    rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, `lift` converts the
-    ranks to a permutation.
+    If the operator defines a soft permutation P, the gain at rank r (for RR, AP and ERR, the relevance) is the mean
+    over all documents, weighted by row r of P. If the operator defines only soft ranks, metrics that sum over documents
+    (nDCG, DCG, P, R, ARP) use the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For
+    RR, AP and ERR, `lift` converts the ranks to a permutation.
 
     Args:
         metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.

@@ -1,7 +1,7 @@
 """Find the kind of a ranker by its name, and the kind that loads a saved model.
 
-Kinds of the package are imported when they are first used. There are two ways to add a custom kind. A module that is given in
-`--import` or in `RANKGRAD_IMPORT` can call `register`. Or a package can have an entry point in the group
+Kinds of the package are imported when they are first used. There are two ways to add a custom kind. A module that is
+given in `--import` or in `RANKGRAD_IMPORT` can call `register`. Or a package can have an entry point in the group
 `rankgrad.models`; the entry point is imported when its name is used. Nothing in a model folder is imported.
 """
 

@@ -82,7 +82,7 @@ def meet(counter, visit, programs):
 
 @triton.jit
 def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of rows of K over all blocks of columns. `dot` contains the partial sums that this program has computed."""
+    """Return the sums of rows of K over all blocks of columns. `dot` contains the partial sums of this program."""
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * MOST * stride + r
         tl.store(place + block * stride, dot, mask=r < m)
