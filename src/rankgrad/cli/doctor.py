@@ -18,7 +18,7 @@ CORE = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "lightning
 EXTRAS = {
     "report": "report pages, and figures as SVG and PNG",
     "frames": "Parquet, pandas, polars and Arrow",
-    "trees": "the rankers lightgbm and xgboost",
+    "trees": "rankers that are boosted trees",
     "text": "rankers of text",
     "export": "export to ONNX",
     "ray": "experiments on a Ray cluster",
