@@ -202,23 +202,28 @@ class DataSource:
         from an untrusted source.
         """
         from rankgrad.atomic_files import read_json
-        from rankgrad.errors import bad_value
 
         path = folder / KEPT
         if not path.is_file():
             return None
-        record = read_json(path)
+        return DataSource.from_json(read_json(path), path)
+
+    @staticmethod
+    def from_json(record: dict[str, Any], path: Path) -> "DataSource":
+        """Return the source that `to_json` wrote to a file. The path of the cache is set to None, as in `kept`."""
+        from rankgrad.errors import bad_value
+
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
             bad_value(str(path), "record the data of a run (otherwise use --data)", wrong or record)
-        columns = record.pop("columns", None)
-        kept = replace(DataSource(**{"seed": None, **record}), cache=None)
+        options = {name: value for name, value in record.items() if name != "columns"}
+        source = replace(DataSource(**{"seed": None, **options}), cache=None)
         try:
-            kept = replace(kept, columns=None if columns is None else _columns(columns))
-            _ = kept.fill
+            source = replace(source, columns=_columns(record["columns"]) if "columns" in record else None)
+            _ = source.fill
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        return kept
+        return source
 
     @property
     def is_cache(self) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CORE = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "lightning-fabric", "safetensors")
 EXTRAS = {
     "report": "report pages, and figures as SVG and PNG",
-    "frames": "Parquet, pandas, polars and Arrow",
+    "frames": "tables in files (CSV, Parquet, Arrow, JSON lines), pandas and polars",
     "trees": "rankers that are boosted trees",
     "text": "rankers of text",
     "export": "export to ONNX",

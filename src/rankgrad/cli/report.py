@@ -128,8 +128,8 @@ def _lists_of(
     from rankgrad.cli.data_source import DataSource
 
     source = DataSource.kept(folder)
-    if source is None and search is not None and not search["data"].get("columns"):
-        source = replace(DataSource(**search["data"]), cache=None)  # the search has not ended
+    if source is None and search is not None:  # the search has not ended
+        source = DataSource.from_json(search["data"], _search_file(folder))
     needed = "Intervals, baselines and queries are left out."
     if source is None:
         return "unknown data", {}, [f"The folder does not record its data. {needed}"]
