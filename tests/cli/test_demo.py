@@ -69,3 +69,12 @@ def test_bad_input_is_one_sentence_not_a_traceback():
 
 def test_version():
     assert re.fullmatch(r"rankgrad \d+\.\d+\.\d+\n", rankgrad("--version").stdout)
+
+
+def test_the_table_as_json(tmp_path):
+    done = rankgrad("demo", "--lists", "40", "--epochs", "1", "--json", "--out", str(tmp_path))
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["ranker"] for row in rows][-1] == "achievable"
+    assert rows[-1]["share of achievable"] == 1.0
+    assert " to " in rows[0]["95% interval"]
+    assert rows[0]["seconds"] is None

@@ -35,6 +35,7 @@ def demo(
     lists: Annotated[int, typer.Option(min=30, help="Number of training lists to generate.")] = 1000,
     epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the training lists.")] = 40,
     seed: Annotated[int, typer.Option(help="Random seed of the data and the rankers.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Generate lists, compare baselines and three losses on them, print a table and write a report.
 
@@ -46,10 +47,11 @@ def demo(
     from rich.table import Table
 
     import rankgrad as rg
+    from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.report import check_packages
     from rankgrad.cli.terminal_text import screen
 
-    console = screen()
+    console, results = messages(as_json), screen(stderr=as_json)
     data = rg.data.synthetic(lists, seed=seed)
     for name, part in (("train", data.train), ("test", _test(data))):
         console.print(f"{name}: {len(part):,} generated lists, {len(part.labels):,} documents", highlight=False)
@@ -67,9 +69,11 @@ def demo(
         table.add_column(column, justify="right" if place else "left", no_wrap=True)
     for row in compared.table.rows:
         table.add_row(*(field.text for field in row))
-    console.print(table)
+    results.print(table)
     for note in compared.table.notes:
-        console.print(f"{note}.", highlight=False, style="dim")
+        results.print(f"{note}.", highlight=False, style="dim")
+    if as_json:
+        print_json({"rows": compared.table.records(), "notes": compared.table.notes})
     try:
         check_packages("the report")
     except ModuleNotFoundError as error:

@@ -33,6 +33,15 @@ class PlainTable:
     rows: tuple[tuple[Field, ...], ...]
     notes: tuple[str, ...] = ()
 
+    def records(self) -> list[dict[str, str | float | None]]:
+        """Return one mapping from head to value per row, for JSON: a number, the text of an interval, or None."""
+
+        def plain(field: Field) -> str | float | None:
+            interval = " to " in field.text  # such a field is sorted by its lower end
+            return field.text or None if field.value is None or interval else field.value
+
+        return [dict(zip(self.heads, map(plain, row), strict=True)) for row in self.rows]
+
     @property
     def numeric(self) -> tuple[bool, ...]:
         """True for each column that contains a number."""
