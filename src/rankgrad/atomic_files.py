@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -79,6 +80,23 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     finally:
         temporary.unlink(missing_ok=True)
         _open.discard(temporary)
+
+
+@contextmanager
+def writing_output(path: Path) -> Iterator[BinaryIO]:
+    """Open an output file that a user named. It replaces `path` only if the `with` block raises no error.
+
+    A symbolic link is followed, and a new file has the mode of the old file. A device or a pipe is opened directly.
+    """
+    target = Path(os.path.realpath(path))
+    if path.exists() and not target.is_file():
+        with naming(path), open(path, "wb") as device:
+            yield device
+        return
+    with writing(target) as file:
+        if target.exists():
+            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+        yield file
 
 
 @contextmanager

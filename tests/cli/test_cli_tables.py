@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,7 +218,7 @@ def test_a_cache_of_a_table_and_inspect(trained, tmp_path):
 def test_formats_of_scores(trained, tmp_path):
     data = trained.folder / "train.parquet"
     expected = scores(trained.model, data)
-    for name in ("s.csv", "s.parquet", "s.trec"):
+    for name in ("s.csv", "s.parquet"):
         rankgrad("predict", trained.model, data, "--out", tmp_path / name)
     read = csv.read_csv(tmp_path / "s.csv")
     assert read.column_names == ["qid", "docid", "score"]
@@ -226,7 +228,6 @@ def test_formats_of_scores(trained, tmp_path):
     stored = parquet.read_table(tmp_path / "s.parquet")
     np.testing.assert_array_equal(stored["score"].to_numpy(), np.float32(expected))
     assert stored["docid"].to_pylist() == trained.table["url"].to_pylist()
-    assert len((tmp_path / "s.trec").read_text().splitlines()) == 120
     with pytest.raises(ValueError, match="out must be a file for parquet"):
         rankgrad("predict", trained.model, data, "--format", "parquet")
 
@@ -241,3 +242,50 @@ def test_standard_input(trained, files, tmp_path, monkeypatch):
 def test_options_of_tables_are_refused_for_letor_text(files, tmp_path):
     with pytest.raises(ValueError, match="label must be given only for a table"):
         rankgrad("train", "--data", files.folder / "t.txt", "--label", "y", "--out", tmp_path / "a")
+
+
+def test_outputs_that_are_not_plain_files(trained, tmp_path):
+    data = trained.folder / "train.parquet"
+    expected = rankgrad("predict", trained.model, data)
+    (tmp_path / "real.txt").touch(mode=0o600)
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    rankgrad("predict", trained.model, data, "--out", tmp_path / "link.txt")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == expected
+    assert (tmp_path / "real.txt").stat().st_mode & 0o777 == 0o600
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        rankgrad("predict", trained.model, data, "--out", tmp_path / "pipe")
+        assert read.result(60) == expected
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_formats_of_scores_that_do_not_exist(trained, tmp_path):
+    data = trained.folder / "train.parquet"
+    for name in ("s.csv.gz", "s.tsv", "s.jsonl"):
+        with pytest.raises(ValueError, match=r"out must end with .csv, .parquet, .trec, .run or .txt"):
+            rankgrad("predict", trained.model, data, "--out", tmp_path / name)
+    with pytest.raises(ValueError, match=r"query ids must have no spaces in a TREC run .*; got 's 0'"):
+        rankgrad("predict", trained.model, data, "--out", tmp_path / "s.trec")
+
+
+def test_missing_values_and_row_order_as_in_training(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=60)
+    values[3] = np.nan
+    table = pa.table({"qid": rng.permutation(np.arange(60) % 10), "label": rng.integers(0, 3, 60), "x": values})
+    csv.write_csv(table, tmp_path / "t.csv")
+    rankgrad("train", "--data", tmp_path / "t.csv", "--missing", 0, "--regroup", "--epochs", 1, "--out", tmp_path / "a")
+    assert len(scores(tmp_path / "a", tmp_path / "t.csv")) == 60
+    rankgrad("evaluate", tmp_path / "a", "--data", tmp_path / "t.csv")
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "a")])
+    assert done.exit_code == 0
+    assert "there are no test lists: the validation lists, which selected the model, are used" in done.stderr
+
+
+def test_columns_are_shown_and_a_missing_file_is_called_missing(trained, tmp_path):
+    out = rankgrad("inspect", trained.folder / "train.parquet", *trained.options)
+    assert "columns: label 'stars', query 'search', docid 'url', weight 'trust', 2 features: 'bm25', 'age'" in out
+    with pytest.raises(OSError, match=r"nofile\.csv: no such file or folder; expected a data set"):
+        rankgrad("inspect", "nofile.csv")

@@ -134,10 +134,11 @@ def test_a_folder_of_parquet_files_with_partitions(tmp_path):
         parquet.write_table(part, tmp_path / name)
     (tmp_path / "_SUCCESS").touch()
     assert format_of(tmp_path) == "parquet"
-    found = read_table(tmp_path, drop=["year"])
+    found = read_table(tmp_path)
     np.testing.assert_array_equal(found.features, data.features)
-    assert read_table(tmp_path).feature_names[-1] == "year"
-    assert read_table(tmp_path).features[:, -1].tolist() == [2023.0] * half + [2024.0] * (len(data.labels) - half)
+    with_year = read_table(tmp_path, features=["f*", "year"])
+    assert with_year.feature_names[-1] == "year"
+    assert with_year.features[:, -1].tolist() == [2023.0] * half + [2024.0] * (len(data.labels) - half)
 
 
 # Columns
@@ -205,7 +206,7 @@ def test_left_out_columns_are_named(tmp_path):
         ("qid,label,x\n1,0,2\n1,0\n", "row 2: 2 values; expected 3 values, as in the header"),
         ("qid,label,x\n1,0,2\n1,0,abc\n", "columns without numbers|'abc'|numeric"),
         ("qid,label,x\n1,-1,2\n", "row 1: label -1; expected a finite number of at least 0"),
-        ("qid,label,x\n1,0,2\n1,,2\n", "row 2: label no value; expected a finite number"),
+        ("qid,label,x\n1,0,2\n1,,2\n", "row 2: no label; expected a finite number"),
         ("qid,label,x\n1,0,2\n1,0,\n", "row 2: a missing, infinite or too large value in column 'x'"),
         ("qid,label,x\n1,0,1e39\n", "row 1: a missing, infinite or too large value in column 'x'"),
         ("qid,label,x,x\n1,0,1,2\n", "the column names 'x' occur several times"),
@@ -295,3 +296,70 @@ def test_a_stream_checks_the_number_of_features_and_the_queries(tmp_path):
     again = pa.concat_tables([as_table(data), as_table(data)])
     with pytest.raises(TableError, match=r"qid \d+ occurs again"):
         [*stream_table(write(again, path), features=5)]
+
+
+# Mistakes that files of other programs invite
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_ids_are_read_as_they_are_written(tmp_path, name):
+    tab = "\t" if name == "t.tsv" else ","
+    ids = ["007", "7", "9007199254740992", "9007199254740993", "99999999999999999999999", "NA", "null", "1.50"]
+    rows = [f"{qid},0{qid},1,2.5".replace(",", tab) for qid in ids]
+    (tmp_path / name).write_text("\n".join(["qid,docid,label,x".replace(",", tab), *rows]) + "\n")
+    found = read_table(tmp_path / name)
+    assert found.qids.tolist() == ids
+    assert found.docids.tolist() == [f"0{qid}" for qid in ids]
+
+
+def test_large_ids_in_json_lines(tmp_path):
+    rows = [{"qid": 9007199254740992 + place, "label": 0, "x": 1.5} for place in range(3)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_table(tmp_path / "t.jsonl").qids.tolist() == [row["qid"] for row in rows]
+
+
+def test_no_query_id_in_text(tmp_path):
+    (tmp_path / "t.csv").write_text("qid,label,x\na,1,2\n,0,1\n")
+    with pytest.raises(TableError, match="row 2: no query id"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_the_index_of_a_data_frame_is_not_a_feature(tmp_path):
+    frame = pytest.importorskip("pandas").DataFrame({"qid": [1, 1, 2], "label": [0, 1, 0], "x": [1.0, 2.0, 3.0]})
+    frame.iloc[[1, 0]].to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv")
+    for name in ("t.parquet", "t.csv"):
+        with pytest.warns(UserWarning, match="the index of a data frame is not a feature"):
+            assert read_table(tmp_path / name).feature_names == ("x",)
+
+
+def test_one_bad_cell_is_an_error_and_does_not_drop_the_column(tmp_path):
+    (tmp_path / "t.csv").write_text("qid,label,x,y\n1,0,1,2\n1,1,oops,3\n1,0,3,4\n1,0,,5\n")
+    message = r"row 2: 'oops' in column 'x'; expected a number \(or leave the column out with drop=\)"
+    with pytest.raises(TableError, match=message):
+        read_table(tmp_path / "t.csv", missing=0.0)
+    with pytest.raises(TableError, match=message):
+        read_columns(tmp_path / "t.csv", model=("x", "y"))
+    assert read_table(tmp_path / "t.csv", drop=["x"]).feature_names == ("y",)
+
+
+def test_text_of_polars(tmp_path):
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"qid": ["a", "a", "b"], "docid": ["x", "y", "z"], "label": [0, 1, 0], "f": [1.0, 2.0, 3.0]})
+    frame.write_ipc(tmp_path / "t.arrow")
+    frame.with_columns(pl.col("qid").cast(pl.Categorical)).write_ipc(tmp_path / "c.arrow")
+    for name in ("t.arrow", "c.arrow"):
+        found = read_table(tmp_path / name)
+        assert (found.qids.tolist(), found.docids.tolist()) == (["a", "b"], ["x", "y", "z"])
+
+
+def test_text_that_is_not_utf_8(tmp_path):
+    (tmp_path / "t.csv").write_bytes("qid,label,é\n1,0,1\n".encode("latin-1"))
+    with pytest.raises(TableError, match="a header that is not UTF-8; expected a file in UTF-8"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_second_label_is_doubtful(tmp_path):
+    (tmp_path / "t.csv").write_text("qid,label,rel,x\n1,0,0,1\n1,1,1,2\n")
+    with pytest.warns(UserWarning, match="'rel' will be a feature; is it a label or an id"):
+        read_table(tmp_path / "t.csv")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,9 @@ def compare(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test; ignored for a single file.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test, otherwise validation).")
+    ] = None,
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
     queries: Annotated[
         int, typer.Option(min=0, metavar="<int>", help="Number of queries to show, largest difference first.")
@@ -47,7 +50,7 @@ def compare(
     Example: `rankgrad compare runs/a runs/b -m nDCG@10 -m AP --queries 5`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import PARTS, DataSource, telling
+    from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
@@ -61,14 +64,14 @@ def compare(
             source = _kept(a, b)
         else:
             source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
-            source = source.with_columns_of(a)
+            source = source.with_options_of(a)
         source.check()
 
     together(
         lambda: read_config(a),
         lambda: read_config(b),
         found,
-        lambda: one_of("split", split, PARTS),
+        partial(one_of, "split", split or "test", PARTS),
         lambda: named(metric),
         lambda: check_device(device),
     )
@@ -80,9 +83,8 @@ def compare(
         )
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(ours))
-    if split not in parts and not (source.is_single and data):
-        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
-    lists = parts[split] if split in parts else parts["train"]
+        split = choose_split(source, parts, split, data is not None)
+    lists = parts[split]
     scores_a, scores_b = (model.score(lists.features, lists.offsets) for model in (ours, theirs))
     result = compared(scores_a, scores_b, lists, metric, most=queries, seed=seed)
     notes = list(_warnings(source, split, a, b))

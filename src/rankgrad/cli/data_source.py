@@ -63,6 +63,10 @@ class DataSource:
         if self.is_single:
             self._check_columns(self.is_table)
             return
+        path = Path(self.data)
+        named = loading.is_benchmark(self.data) or loading.is_generated(self.data)
+        if not path.exists() and not named and (path.suffix or os.sep in self.data):
+            raise FileNotFoundError(f"{self.data}: no such file or folder; expected a data set")
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
         except ValueError as error:  # the error names the argument of `load`; the option is `data`
@@ -118,22 +122,47 @@ class DataSource:
         options |= {"labelled": labelled, "model": names, "format": self.format, "regroup": self.regroup}
         return read_columns(self.data, self.columns or Columns(), **options)
 
-    def with_columns_of(self, folder: Path) -> "DataSource":
-        """Return the source with the columns of the training data of a model, unless other columns are given.
+    def columns_text(self) -> str | None:
+        """Return the columns of a table by purpose, for messages; None if the data is not a table."""
+        from rankgrad.data import Columns
+        from rankgrad.data.folder_layouts import find_files
+        from rankgrad.data.tables.columns import choose
+        from rankgrad.data.tables.errors import some
+        from rankgrad.data.tables.files import format_of, open_table
 
-        A column that the table does not have is left out. The features are those of the model.
+        path: Path | None = Path(self.data) if self.is_table else None
+        if path is None and not self.is_single and Path(self.data).is_dir():
+            files = find_files(Path(self.data), fold=self.fold)
+            path = files.train[0] if files is not None and format_of(files.train[0]) is not None else None
+        if path is None:
+            return None
+        table = open_table(path, self.format)
+        chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions)
+        others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
+        roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
+        return f"columns: label {chosen.label!r}{roles}, {len(chosen.features)} features: {some(chosen.features)}"
+
+    def with_options_of(self, folder: Path) -> "DataSource":
+        """Return the source with the options of the training data of a model, unless other options are given.
+
+        A column that the table does not have is left out. The features are those of the model. `--missing` and
+        `--regroup` of the training also apply.
         """
+        kept = DataSource.kept(folder)
+        if kept is None:
+            return self
+        own = replace(self, missing=self.missing or kept.missing, regroup=self.regroup or kept.regroup)
+        return own if self.columns or kept.columns is None else own._with_columns(kept.columns)
+
+    def _with_columns(self, given: "Columns") -> "DataSource":
         from rankgrad.data import Columns
         from rankgrad.data.tables.files import open_table
 
-        if self.columns or (self.is_single and not self.is_table):
-            return self
-        kept = DataSource.kept(folder)
-        if kept is None or kept.columns is None:
+        if self.is_single and not self.is_table:
             return self
         if not self.is_table:
-            return replace(self, columns=replace(kept.columns, features=None))
-        names, given = open_table(self.data, self.format).names, kept.columns
+            return replace(self, columns=replace(given, features=None))
+        names = open_table(self.data, self.format).names
         columns = {role: getattr(given, role) for role in ("label", "qid", "docid", "weight")}
         known = {role: name for role, name in columns.items() if name in names}
         drop = tuple(pattern for pattern in given.drop if pattern in names or filter_names(names, pattern))
@@ -264,6 +293,30 @@ class DataSource:
             raise ValueError(
                 f"missing must be 'error' or a number that replaces missing values; got {self.missing!r}"
             ) from None
+
+
+def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | None, given: bool) -> str:
+    """Return the name of the part to evaluate: the chosen split, otherwise test, otherwise validation.
+
+    A single file has no splits. If it is given with `--data`, all its lists are evaluated, as the part `train`. Without
+    `--data`, it is the training file.
+    """
+    from rankgrad.errors import bad_value
+
+    if source.is_single and given and split not in parts:
+        return "train"
+    if split is None:
+        if "test" in parts:
+            return "test"
+        if "validation" in parts:
+            warnings.warn(
+                "there are no test lists: the validation lists, which selected the model, are used", stacklevel=2
+            )
+            return "validation"
+    if split not in parts:
+        got = "no test or validation lists" if split is None else repr(split)
+        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", got)
+    return split
 
 
 def _columns(record: dict[str, Any]) -> "Columns":

@@ -1,5 +1,6 @@
 """`rankgrad evaluate`: evaluates a saved model on labelled lists."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,9 @@ def evaluate(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test; ignored for a single file.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test, otherwise validation).")
+    ] = None,
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = METRICS,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -30,7 +33,7 @@ def evaluate(
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import PARTS, DataSource, telling
+    from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
     from rankgrad.errors import bad_value, one_of
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
@@ -38,7 +41,7 @@ def evaluate(
     source = DataSource.kept(model)
     if data is not None:
         source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
-        source = source.with_columns_of(model)
+        source = source.with_options_of(model)
 
     def found() -> None:
         read_config(model)
@@ -46,15 +49,13 @@ def evaluate(
             bad_value("data", f"be given, because {model} does not record its training data", None)
         source.check(model if data is None else None)
 
-    together(found, lambda: one_of("split", split, PARTS), lambda: named(metric), lambda: check_device(device))
+    known = partial(one_of, "split", split or "test", PARTS)
+    together(found, known, lambda: named(metric), lambda: check_device(device))
     assert source is not None
     scorer = load_model(model, device)
     with telling(f"reading {source.data}"):
         parts = source.hold_out(source.read(scorer))
-    # A single file has no splits. With --data, all its lists are evaluated. Without --data, it is the training file.
-    if split not in parts and not (source.is_single and data):
-        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
-    lists = parts[split] if split in parts else parts["train"]
+        lists = parts[choose_split(source, parts, split, data is not None)]
     result = scorer.evaluate(lists, metric)
     if as_json:
         typer.echo(result.to_json(values=each))

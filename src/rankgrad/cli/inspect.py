@@ -46,6 +46,8 @@ def inspect(
     if json:
         typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
     else:
+        if (columns := source.columns_text()) is not None:
+            typer.echo(columns)
         _print(seen, [str(warning.message) for warning in caught])
     if strict and seen.errors:
         raise typer.Exit(1)

@@ -41,7 +41,9 @@ def predict(
         ),
     ] = None,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
-    missing: Annotated[str, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = "error",
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error' (default: as in training).")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score every document of a file, in the order of its rows; labels are ignored.
@@ -78,20 +80,26 @@ def predict(
         if out == "-" and format == "parquet":
             bad_value("out", "be a file for parquet", "-")
 
-    kind = format if format is not None else format_of_scores(out)
+    kind = "scores"
+
+    def known() -> None:
+        nonlocal kind
+        kind = format_of_scores(out) if format is None else format
+        one_of("format", kind, FORMATS)
+
     columns = table.columns()
     source = DataSource(str(file), missing=missing, columns=columns, regroup=table.regroup, format=input)
     together(
         lambda: read_config(model),
         found,
         lambda: source.fill,
-        lambda: one_of("format", kind, FORMATS),
+        known,
         fits,
         lambda: check_device(device),
     )
     scorer = load_model(model, device)
     with _from_standard_input(source) as source, telling(), writing_scores(kind, out, tag) as writer:
-        source = source.with_columns_of(model)
+        source = source.with_options_of(model)
         source.check()
         for part in _lists(scorer, source, kind != "scores"):
             writer.write(part, scorer.score(part.features, part.offsets))

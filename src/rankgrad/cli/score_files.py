@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from rankgrad.data import Dataset
 
 FORMATS = ("scores", "csv", "parquet", "trec")
+_OTHER_FORMATS = (".gz", ".xz", ".bz2", ".zst", ".tsv", ".json", ".jsonl", ".arrow", ".feather", ".xlsx")
 
 
 def format_of_scores(out: str) -> str:
-    """Return the format of an output file by the ending of its name."""
-    return {".csv": "csv", ".parquet": "parquet", ".trec": "trec", ".run": "trec"}.get(
-        Path(out).suffix.lower(), "scores"
-    )
+    """Return the format of an output file by the ending of its name. The ending of another format is an error."""
+    from rankgrad.errors import bad_value
+
+    endings = {".csv": "csv", ".parquet": "parquet", ".trec": "trec", ".run": "trec"}
+    ending = Path(out).suffix.lower()
+    if ending in _OTHER_FORMATS:
+        bad_value("out", f"end with {', '.join(endings)} or .txt (or use --format)", repr(Path(out).name))
+    return endings.get(ending, "scores")
 
 
 class ScoreWriter:
@@ -57,7 +62,11 @@ class TrecScores(ScoreWriter):
     def _lines(self, part: "Dataset", scores: Any) -> str:
         import numpy as np
 
+        from rankgrad.errors import bad_value
+
         lines = []
+        if part.qids.dtype.kind == "U" and (spaced := [qid for qid in part.qids.tolist() if len(qid.split()) != 1]):
+            bad_value("query ids", "have no spaces in a TREC run (use --format csv)", repr(spaced[0]))
         for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
             for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
                 words = [] if part.docids is None else str(part.docids[place]).split()
@@ -103,11 +112,11 @@ def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
         yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag)
         sys.stdout.flush()
         return
-    from rankgrad.atomic_files import clear_leftovers, naming, writing
+    from rankgrad.atomic_files import clear_leftovers, naming, writing_output
 
     path = Path(out)
     clear_leftovers(path.parent, path.name)
-    with writing(path) as file, ExitStack() as stack:
+    with writing_output(path) as file, ExitStack() as stack:
         if format == "parquet":
             yield ParquetScores(file, stack)
             return

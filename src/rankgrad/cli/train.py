@@ -302,6 +302,8 @@ def _run(
     with telling(f"reading {source.data}"):
         whole = source.read()
         parts = source.hold_out(whole)
+    if (columns := source.columns_text()) is not None:
+        console.print(columns, markup=False)
     note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():
         origin = "" if name in whole else note

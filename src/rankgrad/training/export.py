@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.atomic_files import write_bytes
+from rankgrad.atomic_files import naming, writing_output
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
 from rankgrad.data.preprocessing.pipeline import Quantile, SignedLog1p, Standardise
@@ -104,7 +104,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
 
     difference = compare_outputs(run, model.score, draw)
-    write_bytes(path, content)
+    with writing_output(path) as file, naming(path):
+        file.write(content)
     return Exported(path, format, engine, CHECKED, difference)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import write_bytes
+from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
 from rankgrad.training.export import CHECKED, Run, compare_outputs, need_packages
@@ -53,7 +53,8 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         return _rows(thresholds, shape, rng)
 
     difference = compare_outputs(run, model.score, draw)
-    write_bytes(path, content)
+    with writing_output(path) as file, naming(path):
+        file.write(content)
     return Exported(path, format, engine, CHECKED, difference)
 
 

@@ -1,5 +1,6 @@
 """Choose the columns of a table: label, query id, document id, weight and features."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,9 @@ USUAL = {
     "qid": ("qid", "query_id", "queryid", "query"),
     "docid": ("docid", "doc_id", "document_id", "documentid"),
 }
+
+
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # column that pandas writes for the index of a data frame
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def choose(
     *,
     labelled: bool = True,
     model: Sequence[str] | None = None,
+    partitions: Sequence[str] = (),
 ) -> ChosenColumns:
     """Choose the columns of a table.
 
@@ -83,6 +88,7 @@ def choose(
         numeric: for each column of the table, True if it has numbers.
         labelled: True if the table must have labels.
         model: names of the features of a model, in its order; the table must have all of them.
+        partitions: columns that are in the names of folders; they are features only if they are given.
     """
     label = _named("label", given.label, numeric, needed=labelled)
     qid = _named("qid", given.qid, numeric, needed=True)
@@ -94,11 +100,12 @@ def choose(
             bad_type(role, "be a numeric column", f"text in column {column!r}")
     taken = {label, qid, docid, weight}
     dropped = set(_matching("drop", given.drop, numeric))
+    dropped |= {column for column in partitions if column not in taken}
     free = [column for column in numeric if column not in taken and column not in dropped]
     if model is not None and given.features is None:
         features = _of_model(model, numeric)
     elif given.features is None:
-        features = [column for column in free if numeric[column]]
+        features = [column for column in free if numeric[column] and not INDEX.fullmatch(column)]
     else:
         chosen = _matching("features", given.features, numeric)
         exact = {name for name in given.features if name in numeric}

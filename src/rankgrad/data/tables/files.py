@@ -81,6 +81,8 @@ def open_table(path: str | os.PathLike[str], format: str | None = None) -> "Tabl
     }
     try:
         table: TableFile = kinds[format](path)
+    except UnicodeDecodeError as error:
+        raise TableError(path, None, "a header that is not UTF-8", "a file in UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, format, error) from error
     if repeated := [name for name in dict.fromkeys(table.names) if table.names.count(name) > 1]:
@@ -102,6 +104,8 @@ class TableFile(ABC):
     def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
         self.path, self.format, self.schema, self.files = path, format, schema, list(files)
         self.names: list[str] = list(schema.names)
+        self.ids: set[str] = set()  # columns of ids, which are read as they are written
+        self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
         self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
 
     @property
@@ -120,6 +124,8 @@ class TableFile(ABC):
 
         try:
             yield from self._batches(list(columns), threads)
+        except UnicodeDecodeError as error:
+            raise TableError(self.path, None, "text that is not UTF-8", "a file in UTF-8") from error
         except (pa.ArrowException, OSError) as error:
             raise self._explain(error, list(columns)) from error
 
@@ -171,6 +177,7 @@ class ParquetFiles(TableFile):
             added = dict.fromkeys(name for keys in self._constants.values() for name in keys if name not in first.names)
             schema = pa.schema([*first, *(whole.schema.field(name) for name in added)])
         super().__init__(path, "parquet", schema, files)
+        self.partitions = tuple(name for name in schema.names if name not in first.names)
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
         import pyarrow as pa
@@ -283,8 +290,8 @@ class _TextFile(TableFile):
         types = {}
         for name in columns:
             kind = self.schema.field(name).type
-            truth = pa.types.is_boolean(kind)
-            types[name] = kind if truth else pa.float64() if self.numeric[name] else pa.string()
+            truth, number = pa.types.is_boolean(kind), self.numeric[name] and name not in self.ids
+            types[name] = kind if truth and number else pa.float64() if number else pa.string()
         return types
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
@@ -322,7 +329,8 @@ class CsvFile(_TextFile):
     def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any:
         import pyarrow.csv as csv
 
-        convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+        # Text such as NA may be a query. Only columns of numbers have missing values.
+        convert = csv.ConvertOptions(strings_can_be_null=False)
         if types is not None:
             convert.column_types, convert.include_columns = dict(types), list(types)
         read = csv.ReadOptions(block_size=_BLOCK, use_threads=threads)

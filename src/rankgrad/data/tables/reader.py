@@ -19,11 +19,12 @@ from rankgrad.data.letor.reader import fill_value
 from rankgrad.data.list_chunks import ChunkRows, complete_lists
 from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
-from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns, choose
+from rankgrad.data.tables.columns import ANY, INDEX, USUAL, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.data.tables.files import TableFile, open_table
 
 _log = logging.getLogger(__name__)
+_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
 
 def read_table(
@@ -174,18 +175,50 @@ def choose_columns(
     table: TableFile, columns: Columns, *, labelled: bool, model: Sequence[str] | None = None
 ) -> ChosenColumns:
     """Choose the columns of a table; errors name the file. Warn about columns that are left out."""
+    _check_numbers(table, [name for name in model or () if table.numeric.get(name) is False])
     try:
-        chosen = choose(columns, table.numeric, labelled=labelled, model=model)
+        chosen = choose(columns, table.numeric, labelled=labelled, model=model, partitions=table.partitions)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{table.path}: {error}") from None
+    table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
+    if columns.features is None:
+        _check_numbers(table, [name for name in chosen.unused if not table.numeric[name]])
     extra = [name for name in chosen.unused if table.numeric[name]]
     text = [name for name in chosen.unused if not table.numeric[name]]
+    index = [name for name in extra if INDEX.fullmatch(name)]
     if model is not None and columns.features is None:
-        if extra and not (columns.label is None and labelled is False and len(extra) == 1 and extra == ["label"]):
-            warnings.warn(f"{table.path} has columns that the model does not use: {some(extra)}", stacklevel=3)
-    elif columns.features is None and text:
-        warnings.warn(f"{table.path}: columns without numbers are not features: {some(text)}", stacklevel=3)
+        if unknown := [name for name in extra if name not in index]:
+            warnings.warn(f"{table.path} has columns that the model does not use: {some(unknown)}", stacklevel=3)
+    elif columns.features is None:
+        if text:
+            warnings.warn(f"{table.path}: columns without numbers are not features: {some(text)}", stacklevel=3)
+        usual = {name for names in USUAL.values() for name in names}
+        if doubtful := [name for name in chosen.features if name.lower() in usual]:
+            warnings.warn(f"{table.path}: {some(doubtful)} will be a feature; is it a label or an id?", stacklevel=3)
+        if index:
+            warnings.warn(f"{table.path}: the index of a data frame is not a feature: {some(index)}", stacklevel=3)
     return chosen
+
+
+def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
+    """Raise an error if most values of a text column in a text file are numbers: then the others are mistakes."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not table.is_text or not columns:
+        return
+    for batch in table.batches(columns):
+        for name in columns:
+            if not pa.types.is_string(batch.column(name).type):
+                continue  # a list or an object of JSON
+            values = compute.utf8_trim_whitespace(batch.column(name))
+            number = compute.match_substring_regex(values, _NUMBER).fill_null(True).to_numpy(zero_copy_only=False)
+            filled = compute.not_equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
+            if 2 * int((number & filled).sum()) > int(filled.sum()) and not (number | ~filled).all():
+                row = int(np.flatnonzero(~number & filled)[0])
+                wrong = f"{values[row].as_py()[:80]!r} in column {name!r}"
+                raise TableError(table.path, row + 1, wrong, "a number (or leave the column out with drop=)")
+        return  # the first block decides, as it does for the types
 
 
 def width_error(table: TableFile, chosen: ChosenColumns, features: int) -> TableError:
@@ -202,14 +235,18 @@ def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int6
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    if column.null_count:
-        missing = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise TableError(table.path, row + missing + 1, "no query id", "a query id in every row")
     if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    index = column.indices.to_numpy(zero_copy_only=False)
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        column = (column if number else column.cast(pa.string())).dictionary_encode()
+    kinds = column.dictionary
+    if not (pa.types.is_integer(kinds.type) or pa.types.is_floating(kinds.type)):
+        kinds = kinds.cast(pa.string())  # polars has its own type of text
+    empty = kinds.index("").as_py() if pa.types.is_string(kinds.type) else -1
+    index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    if (missing := np.flatnonzero((index == -1) | (index == empty))).size:
+        raise TableError(table.path, row + int(missing[0]) + 1, "no query id", "a query id in every row")
     starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
-    ids = column.dictionary.take(pa.array(index[starts]))
+    ids = kinds.take(pa.array(index[starts]))
     if pa.types.is_floating(ids.type):
         values = ids.to_numpy(zero_copy_only=False)
         if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
@@ -378,8 +415,8 @@ def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.f
         numbers: NDArray[np.float32] = values.astype(np.float32)
     if (wrong := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))).size:
         at = int(wrong[0])
-        shown = "no value" if column.is_null()[at].as_py() else f"{values[at]:g}"
-        raise TableError(table.path, row + at + 1, f"{role} {shown}", "a finite number of at least 0")
+        shown = f"no {role}" if column.is_null()[at].as_py() else f"{role} {values[at]:g}"
+        raise TableError(table.path, row + at + 1, shown, "a finite number of at least 0")
     return numbers
 
 

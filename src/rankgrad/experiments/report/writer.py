@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from rankgrad.atomic_files import write_bytes
+from rankgrad.atomic_files import naming, write_bytes, writing_output
 from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.report import charts
@@ -70,7 +70,8 @@ def gather(
 def write_page(studies: Sequence[Study], out: str | os.PathLike[str]) -> Path:
     """Write the page: one HTML file that contains everything."""
     out = Path(out)
-    write_bytes(out, page(studies).encode())
+    with writing_output(out) as file, naming(out):
+        file.write(page(studies).encode())
     return out
 
 
