@@ -164,7 +164,10 @@ def test_lists_are_held_out_where_the_data_has_no_validation_part(tmp_path, leto
     judged = json.loads(rankgrad("evaluate", tmp_path / "a", "--split", "validation", "-m", "nDCG@10", "--json"))
     kept = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert judged["metrics"]["nDCG@10"]["mean"] == pytest.approx(kept["validation"]["nDCG@10"])
-    assert "split must be a split of" in complaints("evaluate", tmp_path / "a")[0]  # the file it was trained on
+    assert (
+        json.loads(rankgrad("evaluate", tmp_path / "a", "-m", "nDCG@10", "--json")) == judged
+    )  # there is no test part
+    assert "split must be a split of" in complaints("evaluate", tmp_path / "a", "--split", "test")[0]
     told = rankgrad("train", "--data", letor[0], "--epochs", 1, "--holdout", 0, "--out", tmp_path / "b")
     assert "no validation lists" in told
 
@@ -177,7 +180,7 @@ def test_a_folder_with_a_train_file_alone_trains(tmp_path, letor):
     assert "held out from train" in told
     assert "test lists" not in told
     said = complaints("evaluate", tmp_path / "a", "--data", folder)  # the folder has no test part
-    assert said == [f"split must be a split of {folder} (train); got 'test'"]
+    assert said == [f"split must be a split of {folder} (train); got no test or validation lists"]
     assert "nDCG@10" in rankgrad("evaluate", tmp_path / "a", "--data", folder, "--split", "train")
 
 

@@ -326,7 +326,7 @@ def test_no_query_id_in_text(tmp_path):
 
 def test_the_index_of_a_data_frame_is_not_a_feature(tmp_path):
     frame = pytest.importorskip("pandas").DataFrame({"qid": [1, 1, 2], "label": [0, 1, 0], "x": [1.0, 2.0, 3.0]})
-    frame.iloc[[1, 0]].to_parquet(tmp_path / "t.parquet")
+    frame.iloc[[1, 0, 2]].to_parquet(tmp_path / "t.parquet")
     frame.to_csv(tmp_path / "t.csv")
     for name in ("t.parquet", "t.csv"):
         with pytest.warns(UserWarning, match="the index of a data frame is not a feature"):
