@@ -237,6 +237,8 @@ def test_standard_input(trained, files, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO((tmp_path / "t.csv").read_bytes())))
     text = rankgrad("predict", trained.model, "-", "--input", "csv", input=(tmp_path / "t.csv").read_bytes())
     assert text == rankgrad("predict", trained.model, trained.folder / "train.parquet")
+    with pytest.raises(ValueError, match=r"^standard input: .*no column 'bm25'"):
+        rankgrad("predict", trained.model, "-", "--input", "csv", input=b"search,x\n1,2\n")
 
 
 def test_options_of_tables_are_refused_for_letor_text(files, tmp_path):

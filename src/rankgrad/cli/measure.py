@@ -1,4 +1,4 @@
-"""`rankgrad measure`: evaluates a TREC run with qrels, as trec_eval does."""
+"""`rankgrad measure`: evaluates a TREC run with qrels."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,11 +22,12 @@ def measure(
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples for the interval.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
 ) -> None:
-    """Evaluate a TREC run with the labels of a qrels file, as trec_eval does.
+    """Evaluate a TREC run with the labels of a qrels file, with the documents and ties of trec_eval.
 
-    Documents without a label count as not relevant. Ties are ordered by document id. See `rankgrad list metrics`.
+    Documents without a label count as not relevant. Ties are ordered by document id. nDCG has the gain 2^label - 1;
+    trec_eval's `ndcg_cut_10` is `nDCG(gain=linear)@10`. See `rankgrad list metrics`.
 
-    Example: `rankgrad measure run.txt qrels.txt -m nDCG@10 -m "AP(threshold=1)"`
+    Example: `rankgrad measure run.txt qrels.txt -m "nDCG(gain=linear)@10" -m AP`
     """
     from rankgrad.cli.terminal_tables import print_metrics
     from rankgrad.metrics import measure_run, read_qrels, read_run

@@ -121,7 +121,10 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
         path = Path(folder) / "standard input"
         with path.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
-        yield replace(source, data=str(path), format=source.format or "letor")
+        try:
+            yield replace(source, data=str(path), format=source.format or "letor")
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "standard input")) from error
 
 
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:

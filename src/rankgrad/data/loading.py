@@ -198,7 +198,7 @@ def _folder_files(folder: Path, fold: int | None, needs_test: bool = False) -> S
     if files is None:
         wanted, optional = ("train.txt and test.txt", "is") if needs_test else ("train.txt", "and test.txt are")
         inside = f"Fold{fold}/{wanted}, or S1.txt to S5.txt" if fold else wanted
-        must = f"contain {inside} (plain, .gz or .xz; vali.txt {optional} optional)"
+        must = f"contain {inside} (plain, .gz or .xz, or a table such as train.csv; vali.txt {optional} optional)"
         raise FileNotFoundError(f"{folder} must {must}; got a folder without these files")
     return files
 
