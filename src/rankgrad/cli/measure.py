@@ -22,10 +22,9 @@ def measure(
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples for the interval.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
 ) -> None:
-    """Evaluate a TREC run with the labels of a qrels file, with the documents and ties of trec_eval.
+    """Evaluate a TREC run with a qrels file. Unlabelled documents are not relevant; ties are ordered by document id.
 
-    Documents without a label count as not relevant. Ties are ordered by document id. nDCG has the gain 2^label - 1;
-    trec_eval's `ndcg_cut_10` is `nDCG(gain=linear)@10`. See `rankgrad list metrics`.
+    The gain of nDCG is 2^label - 1. trec_eval's `ndcg_cut_10` is `nDCG(gain=linear)@10`.
 
     Example: `rankgrad measure run.txt qrels.txt -m "nDCG(gain=linear)@10" -m AP`
     """
