@@ -340,6 +340,7 @@ def test_one_bad_cell_is_an_error_and_does_not_drop_the_column(tmp_path):
         read_table(tmp_path / "t.csv", missing=0.0)
     with pytest.raises(TableError, match=message):
         read_columns(tmp_path / "t.csv", model=("x", "y"))
+    assert read_columns(tmp_path / "t.csv", model=("y",)).feature_names == ("y",)  # the model does not use x
     assert read_table(tmp_path / "t.csv", drop=["x"]).feature_names == ("y",)
 
 

@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,12 +18,12 @@ from rankgrad.data.letor.reader import fill_value
 from rankgrad.data.list_chunks import ChunkRows, complete_lists
 from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
-from rankgrad.data.tables.columns import ANY, INDEX, USUAL, ChosenColumns, Columns, choose
-from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.column_checks import choose_columns
+from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
+from rankgrad.data.tables.errors import TableError
 from rankgrad.data.tables.files import TableFile, open_table
 
 _log = logging.getLogger(__name__)
-_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
 
 def read_table(
@@ -146,7 +145,8 @@ def stream_table(
     table = open_table(path, format)
     chosen = choose_columns(table, columns, labelled=False, model=model)
     if features is not None and len(chosen.features) != features:
-        raise width_error(table, chosen, features)
+        expected = f"{features}, the number of features of the model"
+        raise TableError(table.path, None, f"{len(chosen.features)} feature columns", expected)
     runs = QueryRuns(TableError)
 
     def rows() -> Iterator[ChunkRows]:
@@ -169,62 +169,6 @@ def stream_table(
 
     yield from complete_lists(rows(), documents, table.path.name)
     runs.check()
-
-
-def choose_columns(
-    table: TableFile, columns: Columns, *, labelled: bool, model: Sequence[str] | None = None
-) -> ChosenColumns:
-    """Choose the columns of a table; errors name the file. Warn about columns that are left out."""
-    _check_numbers(table, [name for name in model or () if table.numeric.get(name) is False])
-    try:
-        chosen = choose(columns, table.numeric, labelled=labelled, model=model, partitions=table.partitions)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{table.path}: {error}") from None
-    table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
-    if columns.features is None:
-        _check_numbers(table, [name for name in chosen.unused if not table.numeric[name]])
-    extra = [name for name in chosen.unused if table.numeric[name]]
-    text = [name for name in chosen.unused if not table.numeric[name]]
-    index = [name for name in extra if INDEX.fullmatch(name)]
-    if model is not None and columns.features is None:
-        if unknown := [name for name in extra if name not in index]:
-            warnings.warn(f"{table.path} has columns that the model does not use: {some(unknown)}", stacklevel=3)
-    elif columns.features is None:
-        if text:
-            warnings.warn(f"{table.path}: columns without numbers are not features: {some(text)}", stacklevel=3)
-        usual = {name for names in USUAL.values() for name in names}
-        if doubtful := [name for name in chosen.features if name.lower() in usual]:
-            warnings.warn(f"{table.path}: {some(doubtful)} will be a feature; is it a label or an id?", stacklevel=3)
-        if index:
-            warnings.warn(f"{table.path}: the index of a data frame is not a feature: {some(index)}", stacklevel=3)
-    return chosen
-
-
-def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
-    """Raise an error if most values of a text column in a text file are numbers: then the others are mistakes."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if not table.is_text or not columns:
-        return
-    for batch in table.batches(columns):
-        for name in columns:
-            if not pa.types.is_string(batch.column(name).type):
-                continue  # a list or an object of JSON
-            values = compute.utf8_trim_whitespace(batch.column(name))
-            number = compute.match_substring_regex(values, _NUMBER).fill_null(True).to_numpy(zero_copy_only=False)
-            filled = compute.not_equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
-            if 2 * int((number & filled).sum()) > int(filled.sum()) and not (number | ~filled).all():
-                row = int(np.flatnonzero(~number & filled)[0])
-                wrong = f"{values[row].as_py()[:80]!r} in column {name!r}"
-                raise TableError(table.path, row + 1, wrong, "a number (or leave the column out with drop=)")
-        return  # the first block decides, as it does for the types
-
-
-def width_error(table: TableFile, chosen: ChosenColumns, features: int) -> TableError:
-    """Return the error about a table whose number of features differs from that of a model without names."""
-    found = len(chosen.features)
-    return TableError(table.path, None, f"{found} feature columns", f"{features}, the number of features of the model")
 
 
 def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -102,28 +102,13 @@ def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
     return held
 
 
-def registered(
-    family: str,
-    name: str,
-    scores: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    mask: Tensor | None,
-    offsets: Tensor | None,
-    n: int,
-    params: Tensor,
-    options: tuple[float, ...],
-    gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the outputs of the registered operator on a GPU, for `torch.compile`.
-
-    Params in a tensor on the CPU are passed to the kernels as numbers.
-    """
+def registered(family: str, name: str, *call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the outputs of the operator, for compiled code. Params on the CPU are numbers."""
+    *inputs, params, options, gradient = call
     parts: tuple[Any, ...] = ()
     if params.shape[0]:
         parts = params.unbind() if params.is_cuda else tuple(params.tolist())
-    made = reduced(family, None, name, scores, labels, weights, mask, offsets, n, parts, options, gradient, None)
-    values, signal, slopes, extras = made
+    values, signal, slopes, extras = reduced(family, None, name, *inputs, parts, options, gradient, None)
     return values, signal, slopes, extras
 
 
