@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -291,3 +292,12 @@ def test_columns_are_shown_and_a_missing_file_is_called_missing(trained, tmp_pat
     assert "columns: label 'stars', query 'search', docid 'url', weight 'trust', 2 features: 'bm25', 'age'" in out
     with pytest.raises(OSError, match=r"nofile\.csv: no such file or folder; expected a data set"):
         rankgrad("inspect", "nofile.csv")
+
+
+def test_messages_name_the_options_as_they_are_typed(tmp_path):
+    (tmp_path / "t.csv").write_text("search,label,x\n1,0,1\n")
+    code = "from rankgrad.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "inspect", "t.csv"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stderr.startswith("rankgrad: t.csv: --query must be given, because no column is named 'qid'")

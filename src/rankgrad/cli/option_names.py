@@ -33,7 +33,7 @@ def as_typed(message: str) -> str:
     return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
 
 
-_SUBJECT = re.compile(r"^[a-z][a-z_]*(?= must )")
+_SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z][a-z_]*(?= must )")  # also after the name of a file
 # An argument as Python writes it, after a space, a bracket or a backtick. After other characters, it is part of a spec.
 _VALUE = re.compile(r"(?<![^\s(`])(?P<name>[a-z][a-z_]*)=(?P<value>[\w.'\"-]*[\w'\"])?(?![\w(=])")
 

@@ -29,14 +29,14 @@ def predict(
     format: Annotated[
         str | None,
         typer.Option(
-            help="scores (one per line), csv, parquet or trec (a TREC run) (default: by the ending of --out).",
+            help="Output format: scores (one per line), csv, parquet or trec (default: by the ending of --out).",
             show_default=False,
         ),
     ] = None,
     input: Annotated[
         str | None,
         typer.Option(
-            help="letor, csv, tsv, jsonl, parquet or arrow (default: by the ending of the file, letor for -).",
+            help="Input format: letor, csv, tsv, jsonl, parquet or arrow (default: by the ending; letor for -).",
             show_default=False,
         ),
     ] = None,
