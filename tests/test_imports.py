@@ -55,7 +55,7 @@ MAY_IMPORT = {
         "models.folder",
         "models.protocol",
     },
-    "text": {"lists", "metrics", "relax", "losses", "rankers", "data", "training"},
+    "text": {"lists", "metrics", "losses", "data", "training", "models.folder", "models.protocol"},
     "estimator": {
         "lists",
         "metrics",
@@ -92,7 +92,7 @@ MAY_IMPORT = {
 # What costs a noticeable time to import, and so waits until it is used.
 HEAVY = {
     "numba", "scipy", "sklearn", "pandas", "polars", "pyarrow", "lightning_fabric", "lightning", "triton", "altair",
-    "onnx", "onnxruntime", "lightgbm", "xgboost", "ray", "sentence_transformers",
+    "onnx", "onnxruntime", "lightgbm", "xgboost", "ray", "transformers", "sentence_transformers", "bm25s", "datasets",
 }  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def test_layers_load_nothing_heavy():
     # The machinery of torch.compile takes two seconds to load, which a mere decorator can bring about.
     layers = (
         "rankgrad",
-        *(f"rankgrad.{layer}" for layer in ("losses", "metrics", "relax", "data", "rankers", "training")),
+        *(f"rankgrad.{layer}" for layer in ("losses", "metrics", "relax", "data", "rankers", "training", "text")),
     )
     assert heavy_after(f"import {', '.join(layers)}", also={"torch._dynamo"}) == []
 

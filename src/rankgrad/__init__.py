@@ -2,8 +2,8 @@
 
 Packages are loaded when they are first used, so that `import rankgrad` is nearly as fast as `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,
-`rankgrad.trees`, `rankgrad.models`, `rankgrad.experiments`, `rankgrad.surrogate`. `rankgrad.Ranker` is the estimator,
-`rankgrad.blend` combines fitted rankers.
+`rankgrad.trees`, `rankgrad.models`, `rankgrad.text`, `rankgrad.experiments`, `rankgrad.surrogate`. `rankgrad.Ranker`
+is the estimator, `rankgrad.blend` combines fitted rankers.
 """
 
 import importlib
@@ -18,13 +18,26 @@ moved.install()
 __version__ = "0.1.0"
 __all__ = [
     "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models", "rankers", "relax",
-    "surrogate", "training", "trees",
+    "surrogate", "text", "training", "trees",
 ]  # fmt: skip
 
 # A public name that is loaded on first use must be in `__all__`, and in the block below for type checkers and editors.
 # A name that is not a module must also be in `_MEMBERS`, with the module that defines it.
 if TYPE_CHECKING:
-    from rankgrad import data, experiments, lists, losses, metrics, models, rankers, relax, surrogate, training, trees
+    from rankgrad import (
+        data,
+        experiments,
+        lists,
+        losses,
+        metrics,
+        models,
+        rankers,
+        relax,
+        surrogate,
+        text,
+        training,
+        trees,
+    )
     from rankgrad.blend_estimator import blend
     from rankgrad.estimator import Ranker
 else:

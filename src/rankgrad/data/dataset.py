@@ -50,6 +50,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None  # (f,), names of the columns, if known
     weights: NDArray[np.float32] | None = None  # (documents,), weights of the documents, for losses that take weights
     rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
+    texts: Any = None  # collection of a text data set, whose first two features are numbers of query and document
 
     def __post_init__(self) -> None:
         documents = len(self.labels)

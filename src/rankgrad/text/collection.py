@@ -1,0 +1,92 @@
+"""Collections of text: documents, queries and qrels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rankgrad.errors import bad_value
+from rankgrad.metrics.trec import Qrels
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents or queries, in order. The number of a text is its position.
+
+    Example:
+        >>> documents = Texts(("d1", "d2"), ("A wing in a slipstream.", "Heat flow."), titles=("A wing", "Slabs"))
+        >>> documents.numbers["d2"], documents.full(0), documents.full(1)
+        (1, 'A wing in a slipstream.', 'Slabs Heat flow.')
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    titles: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("texts", "titles"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.ids):
+                bad_value(name, f"have one text per id, {len(self.ids)}", len(values))
+        if len(self.numbers) != len(self.ids):
+            repeated = next(each for number, each in enumerate(self.ids) if self.numbers[each] != number)
+            bad_value("ids", "differ", f"{repeated!r} more than once")
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Number of the text with each id."""
+        return {each: number for number, each in enumerate(self.ids)}
+
+    def full(self, number: int) -> str:
+        """Return title and text, separated by a space. The title is left out if the text begins with it.
+
+        Args:
+            number: number of the text.
+        """
+        text, title = self.texts[number], "" if self.titles is None else self.titles[number]
+        return text if not title or text.startswith(title) else f"{title} {text}".rstrip()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Texts({len(self)}{'' if self.titles is None else ', with titles'})"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents, queries and labels of a search task."""
+
+    documents: Texts
+    queries: Texts
+    qrels: Qrels = field(default_factory=dict)  # {query: {document: label}}
+    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: documents that are no candidates
+    name: str = ""  # name in messages and reports
+    notes: tuple[str, ...] = ()  # sentences about defects of the files, such as unknown ids
+
+    def __repr__(self) -> str:
+        name = f"{self.name!r}, " if self.name else ""
+        labels = sum(map(len, self.qrels.values()))
+        return f"Collection({name}documents={len(self.documents)}, queries={len(self.queries)}, labels={labels})"
+
+    def texts_of(self, query: int, document: int) -> tuple[str, str]:
+        """Return the text of a query and of a document, by their numbers.
+
+        Args:
+            query: number of the query.
+            document: number of the document.
+        """
+        return self.queries.full(query), self.documents.full(document)
+
+
+def collection_of(data: Any) -> Collection:
+    """Return the collection of a text data set; data without texts is an error.
+
+    Args:
+        data: a `rankgrad.data.Dataset`, such as `rankgrad.text.candidate_lists` returns.
+    """
+    found = getattr(data, "texts", None)
+    if not isinstance(found, Collection):
+        must = "be a text data set, as rankgrad.text.candidate_lists returns"
+        bad_value("data", must, f"{data!r}, which has no texts"[:200])
+    return found
