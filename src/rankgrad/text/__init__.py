@@ -4,5 +4,6 @@ The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) 
 """
 
 from rankgrad.text.collection import Collection, Texts
+from rankgrad.text.loading import load
 
-__all__ = ["Collection", "Texts"]
+__all__ = ["Collection", "Texts", "load"]

@@ -1,0 +1,79 @@
+"""Read the Cranfield collection in its own files: `cran.all.1400`, `cran.qry` and `cranqrel`.
+
+Each document begins with a line `.I ID`. The lines `.T`, `.A`, `.B` and `.W` begin title, authors, source and text.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rankgrad.errors import one_of
+from rankgrad.metrics.trec import Qrels
+from rankgrad.text.formats.records import Record
+from rankgrad.text.formats.text_files import TextFiles, bad_file
+
+_MARK = re.compile(r"\.[TABW]\s*")
+SIMILAR = ("exclude", "relevant")  # what a label of -1 means
+_BEST = 4  # label of a complete answer
+
+
+def documents(path: Path, files: TextFiles) -> Iterator[Record]:
+    """Yield the documents of a file in this format. Authors and source are not part of the text.
+
+    All lines after `.W` are text: two documents of the published file contain more marks there.
+    """
+    id, begin, part = "", 0, ""
+    parts: dict[str, list[str]] = {}
+
+    def record() -> Record:
+        if "W" not in parts:
+            bad_file(path, begin, f"document {id!r} without .W (was the file cut here?)", "a line .W before the text")
+        title, text = (" ".join(" ".join(parts.get(name, ())).split()) for name in "TW")
+        return Record(id, text, title, path, begin)
+
+    for number, line in files.lines(path):
+        if line.startswith(".I "):
+            if begin:
+                yield record()
+            id, begin, part, parts = line[3:].strip(), number, "", {}
+        elif begin and _MARK.fullmatch(line):
+            part = "W" if part == "W" else line[1]
+            parts.setdefault(part, [])
+        elif part:
+            parts[part].append(line)
+        elif line.strip():
+            bad_file(path, number, f"the line {line.strip()[:60]!r}", "a line `.I ID`, then .T or .W")
+    if begin:
+        yield record()
+
+
+def queries(path: Path, files: TextFiles) -> Iterator[Record]:
+    """Yield the queries. The id is the position from 1, because the qrels use positions and not the ids of `.I`."""
+    for position, record in enumerate(documents(path, files), 1):
+        yield record._replace(id=str(position), title=None)
+
+
+def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels, dict[str, frozenset[str]]]:
+    """Return the labels and the excluded documents. The label is 5 - code: 4 is a complete answer, 1 minimum interest.
+
+    Args:
+        path: file with lines of `query document code`.
+        files: opens the file.
+        similar: `"exclude"`: the document with code -1, one per query and probably the source of the question, is
+            excluded; `"relevant"`: its label is 4.
+    """
+    one_of("similar", similar, SIMILAR)
+    labels: Qrels = {}
+    excluded: dict[str, frozenset[str]] = {}
+    for number, line in files.lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 3 or fields[2] not in ("1", "2", "3", "4", "-1"):
+            bad_file(path, number, f"the line {line.strip()[:60]!r}", "query, document and a code of 1 to 4 or -1")
+        query, document, code = fields
+        if code == "-1" and similar == "exclude":
+            excluded[query] = excluded.get(query, frozenset()) | {document}
+        else:
+            labels.setdefault(query, {})[document] = _BEST if code == "-1" else 5 - int(code)
+    return labels, excluded
