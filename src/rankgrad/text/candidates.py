@@ -100,12 +100,12 @@ def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list
     return sorted(scores, key=lambda document: -scores[document])[:depth]
 
 
-def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int = 100) -> dict[str, list[str]]:
+def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100) -> dict[str, list[str]]:
     """Return the union of the best documents of several runs, per query: first the best of each run, then the second.
 
     Args:
         runs: runs, with or without names.
-        depth: number of documents of a query from each run.
+        depth: number of documents of a query from each run; None for all.
 
     Example:
         >>> pool([{"q1": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q1": {"d": 1.0, "a": 0.0}}], depth=2)
