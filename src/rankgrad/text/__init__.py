@@ -3,7 +3,26 @@
 The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) are imported on first use.
 """
 
+from rankgrad.text.bm25 import BM25Index
+from rankgrad.text.candidates import candidate_lists, folds, hard_negatives, pool, to_run
 from rankgrad.text.collection import Collection, Texts
+from rankgrad.text.dense_search import search_embeddings, top_k
+from rankgrad.text.fusion import features, fuse, reciprocal_rank_fusion
 from rankgrad.text.loading import load
 
-__all__ = ["Collection", "Texts", "load"]
+__all__ = [
+    "BM25Index",
+    "Collection",
+    "Texts",
+    "candidate_lists",
+    "features",
+    "folds",
+    "fuse",
+    "hard_negatives",
+    "load",
+    "pool",
+    "reciprocal_rank_fusion",
+    "search_embeddings",
+    "to_run",
+    "top_k",
+]

@@ -1,0 +1,216 @@
+"""BM25: index documents, search them, save and load the index. The package bm25s computes the scores."""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import hash_of, read_json, write_json
+from rankgrad.errors import bad_value, one_of
+from rankgrad.metrics.trec import Run
+from rankgrad.text.collection import Texts
+from rankgrad.text.tokens import PLURAL, Stemmer, Tokens, stopword_list
+
+FORMAT, VERSION = "rankgrad BM25 index", 1
+ABOUT = "bm25.json"  # written last; a folder without this file is not a complete index
+CUSTOM = "custom"  # stemmer or tokenizer of the caller; functions are not saved
+
+
+class BM25Index:
+    """An index of documents that ranks them by BM25, in Lucene's form of the formula.
+
+    Example:
+        >>> documents = Texts(("d1", "d2", "d3"), ("a wing in a slipstream", "heat flow", "flow over a wing"))
+        >>> index = BM25Index.build(documents)
+        >>> run = index.search(Texts(("q1",), ("wing flow",)))
+        >>> {document: round(score, 3) for document, score in run["q1"].items()}
+        {'d3': 0.383, 'd1': 0.227, 'd2': 0.227}
+    """
+
+    def __init__(self, ids: Sequence[str], tokens: Tokens, engine: Any) -> None:
+        """Hold the parts of an index; `build` and `load` create one.
+
+        Args:
+            ids: document ids, in the order of the documents.
+            tokens: rules that split documents and queries into words.
+            engine: a `bm25s.BM25` that has indexed the documents.
+        """
+        self.ids = tuple(ids)
+        self.tokens = tokens
+        self.engine = engine
+
+    @staticmethod
+    def build(
+        documents: Texts,
+        *,
+        k1: float = 1.2,
+        b: float = 0.75,
+        stopwords: str | Iterable[str] | None = "en",
+        stemmer: Stemmer = PLURAL,
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
+    ) -> "BM25Index":
+        """Index documents: their titles and texts.
+
+        Args:
+            documents: documents; empty documents are never found.
+            k1: saturation of the number of occurrences of a word; at least 0.
+            b: normalisation by the length of the document, from 0 (none) to 1.
+            stopwords: words that do not count: the code of a language such as `"en"`, words, or None.
+            stemmer: `"plural"` removes the plural endings of English words; None leaves words unchanged; a function
+                maps a word to its stem, for example `nltk.stem.PorterStemmer().stem`.
+            tokenizer: splits a text into words; None for words of letters and digits without regard to case, and pairs
+                of adjacent characters in scripts without spaces.
+        """
+        if not len(documents):
+            bad_value("documents", "contain at least one document", "none")
+        if not 0 <= k1 < float("inf"):
+            bad_value("k1", "be a finite number of at least 0", k1)
+        if not 0 <= b <= 1:
+            bad_value("b", "be from 0 to 1", b)
+        if isinstance(stemmer, str):
+            one_of("stemmer", stemmer, [PLURAL])
+        tokens = Tokens(stopword_list(stopwords), stemmer, tokenizer)
+        vocabulary: dict[str, int] = {}
+        numbers = [
+            [vocabulary.setdefault(token, len(vocabulary)) for token in tokens(documents.full(number))]
+            for number in range(len(documents))
+        ]
+        engine = _bm25s().BM25(k1=float(k1), b=float(b), method="lucene")
+        with np.errstate(invalid="ignore"):  # the mean length is 0 if all documents are empty
+            engine.index((numbers, vocabulary), create_empty_token=False, show_progress=False)
+        return BM25Index(documents.ids, tokens, engine)
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"BM25Index(documents={len(self)}, words={len(self.engine.vocab_dict)}, k1={self.k1:g}, b={self.b:g})"
+
+    @property
+    def k1(self) -> float:
+        """Saturation of the number of occurrences of a word."""
+        return float(self.engine.k1)
+
+    @property
+    def b(self) -> float:
+        """Normalisation by the length of the document."""
+        return float(self.engine.b)
+
+    def scores(self, query: str, numbers: Sequence[int] | NDArray[Any] | None = None) -> NDArray[np.float32]:
+        """Return the scores of documents for a query; 0 if a document has no word of the query.
+
+        Args:
+            query: text of the query; a word that occurs twice counts twice.
+            numbers: numbers of the documents; None for all documents.
+        """
+        words = self.engine.get_tokens_ids(self.tokens(query))
+        # bm25s does not accept a query without known words.
+        scores = self.engine.get_scores_from_ids(words) if words else np.zeros(len(self), np.float32)
+        return scores if numbers is None else scores[np.asarray(numbers, dtype=np.int64)]
+
+    def search(self, queries: Texts, k: int = 100, excluded: Mapping[str, Collection[str]] | None = None) -> Run:
+        """Return the k best documents of each query, best first. Ties are in the order of the documents.
+
+        Documents without a word of the query are not results. So a query may have fewer than k documents, or none.
+
+        Args:
+            queries: queries.
+            k: maximum number of documents per query.
+            excluded: `{query: documents}` that are never results, such as `Collection.excluded`.
+        """
+        if k < 1:
+            bad_value("k", "be at least 1", k)
+        numbers = {each: number for number, each in enumerate(self.ids)}
+        run: Run = {}
+        for place, query in enumerate(queries.ids):
+            scores = self.scores(queries.full(place))
+            if excluded:
+                scores[[numbers[each] for each in excluded.get(query, ()) if each in numbers]] = 0
+            run[query] = {self.ids[number]: float(scores[number]) for number in _best(scores, k)}
+        return run
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Save the index: the files of bm25s, and `bm25.json` with ids, options and hashes of the files.
+
+        Args:
+            folder: folder to write to; it is created if necessary.
+        """
+        path = Path(folder)
+        (path / ABOUT).unlink(missing_ok=True)  # until it is written again, the folder is not an index
+        self.engine.save(path, show_progress=False)
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "stopwords": sorted(self.tokens.stopwords),
+            "stemmer": CUSTOM if callable(self.tokens.stemmer) else self.tokens.stemmer,
+            "tokenizer": CUSTOM if callable(self.tokens.tokenizer) else None,
+            "files": {name: hash_of((path / name).read_bytes()) for name in _files()},
+            "ids": list(self.ids),
+        }
+        write_json(path / ABOUT, about, seal=True)
+
+    @staticmethod
+    def load(
+        folder: str | os.PathLike[str],
+        *,
+        stemmer: Callable[[str], str] | None = None,
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
+    ) -> "BM25Index":
+        """Load an index. Loading never runs code from the folder.
+
+        Args:
+            folder: folder that `save` wrote.
+            stemmer: function that the index was built with, if any; functions are not saved.
+            tokenizer: function that the index was built with, if any.
+        """
+        path = Path(folder)
+        if not (path / ABOUT).is_file():
+            bad_value(str(folder), f"be the folder of a BM25 index, with {ABOUT}", "no such file, or incomplete files")
+        about = read_json(path / ABOUT)
+        if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
+            got = f"{about.get('format')!r}, version {about.get('version')}"
+            bad_value(str(path / ABOUT), f"have the format {FORMAT!r}, version {VERSION}", got)
+        for name, given in (("stemmer", stemmer), ("tokenizer", tokenizer)):
+            if about[name] == CUSTOM and given is None:
+                bad_value(name, f"be the function that the index in {folder} was built with", None)
+            if about[name] != CUSTOM and given is not None:
+                bad_value(name, f"be None, because the index in {folder} was built without a function", given)
+        for name in _files():
+            file = path / name
+            if not file.is_file() or hash_of(file.read_bytes()) != about["files"].get(name):
+                got = "different content" if file.is_file() else "no such file"
+                bad_value(str(file), "be unchanged since it was written", f"{got}: build the index again")
+        engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
+        rule = stemmer if about["stemmer"] == CUSTOM else about["stemmer"]
+        return BM25Index(about["ids"], Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
+
+
+def _best(scores: NDArray[np.float32], k: int) -> list[int]:
+    """Return the numbers of the k largest scores above 0, best first; ties by number."""
+    found = np.flatnonzero(scores > 0)
+    if len(found) > k:
+        least = np.partition(scores[found], -k)[-k]
+        above, equal = found[scores[found] > least], found[scores[found] == least]
+        found = np.sort(np.concatenate([above, equal[: k - len(above)]]))
+    return found[np.argsort(-scores[found], kind="stable")].tolist()
+
+
+def _files() -> tuple[str, ...]:
+    arrays = (f"{name}.csc.index.npy" for name in ("data", "indices", "indptr"))
+    return (*arrays, "vocab.index.json", "params.index.json")
+
+
+def _bm25s() -> Any:
+    try:
+        import bm25s
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("BM25 needs bm25s: pip install 'rankgrad[text]'") from error
+    # The package sets its logger to DEBUG, so that its messages appear in every program that logs.
+    if (logger := logging.getLogger("bm25s")).level == logging.DEBUG:
+        logger.setLevel(logging.WARNING)
+    return bm25s

@@ -1,0 +1,266 @@
+"""Candidate documents of queries: lists to train and re-rank, folds of queries, pools and hard negatives."""
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from rankgrad.data.dataset import Dataset, Splits
+from rankgrad.errors import bad_value
+from rankgrad.metrics import trec
+from rankgrad.metrics.trec import Run
+from rankgrad.text.collection import Collection
+
+NUMBERS = ("query", "document")  # names of the first two features of a text data set
+LARGEST = 2**24  # float32 represents each whole number up to this one
+
+AnyRun = Mapping[str, Mapping[str, float]]
+
+
+def candidate_lists(
+    collection: Collection,
+    run: AnyRun | Mapping[str, AnyRun],
+    *,
+    depth: int | None = 100,
+    add_relevant: bool = False,
+    name: str = "bm25",
+) -> Dataset:
+    """Make a text data set: one list per query with the best documents of a run.
+
+    The features of a document are the numbers of query and document in the collection, then its score in each run. A
+    document without a score in a run gets the lowest score of the query in that run (0 if the run does not contain the
+    query). Labels are those of qrels; a document without a label, or with a negative label, has label 0. Queries
+    without candidates are left out, and a warning tells their number.
+
+    Args:
+        collection: documents, queries and qrels. Its excluded documents are never candidates.
+        run: scores of documents, `{query: {document: score}}`; or several runs, `{name: run}`, whose best documents
+            are joined.
+        depth: maximum number of documents of a query from each run; None for all.
+        add_relevant: True to add the relevant documents that no run found, at the end of the list; for training only,
+            because a ranker that is measured must find them itself.
+        name: name of the feature, if `run` is one run.
+
+    Example:
+        >>> from rankgrad.text import Collection, Texts
+        >>> documents, queries = Texts(("d1", "d2", "d3"), ("wing", "flap", "heat")), Texts(("q1",), ("wings",))
+        >>> collection = Collection(documents, queries, qrels={"q1": {"d1": 2, "d3": 1}})
+        >>> data = candidate_lists(collection, {"q1": {"d2": 0.5, "d1": 0.25}}, add_relevant=True)
+        >>> data.feature_names, data.docids.tolist(), data.labels.tolist()
+        (('query', 'document', 'bm25'), ['d2', 'd1', 'd3'], [0.0, 2.0, 1.0])
+        >>> data.features.tolist()
+        [[0.0, 1.0, 0.5], [0.0, 0.0, 0.25], [0.0, 2.0, 0.25]]
+    """
+    runs = named_runs(run, name)
+    if clash := set(runs) & set(NUMBERS):
+        bad_value("run", f"not have the name {' or '.join(map(repr, NUMBERS))}", repr(min(clash)))
+    for what, texts in (("documents", collection.documents), ("queries", collection.queries)):
+        if len(texts) > LARGEST:
+            bad_value(what, f"be at most {LARGEST:,} in a text data set", f"{len(texts):,}")
+    known = {each: _known_part(collection, scores, each) for each, scores in runs.items()}
+    chosen: dict[str, list[str]] = {}
+    for query in collection.queries.ids:
+        documents = _pool([top_documents(scores.get(query, {}), depth) for scores in known.values()])
+        if add_relevant:
+            documents = list(dict.fromkeys([*documents, *_relevant(collection, query)]))
+        if documents:
+            chosen[query] = documents
+    if missing := len(collection.queries) - len(chosen):
+        text = f"{missing} of {len(collection.queries)} queries have no candidates, and are left out"
+        warnings.warn(text, UserWarning, stacklevel=2)
+    if not chosen:
+        bad_value("run", "contain a document of the collection", "none")
+    return _data_set(collection, known, chosen)
+
+
+def named_runs(run: AnyRun | Mapping[str, AnyRun], name: str) -> dict[str, AnyRun]:
+    """Return runs by name; a single run gets the name `name`.
+
+    Args:
+        run: one run, `{query: {document: score}}`, or several runs, `{name: run}`.
+        name: name of a single run.
+    """
+    for documents in run.values():
+        for score in documents.values():
+            return dict(cast(Mapping[str, AnyRun], run)) if isinstance(score, Mapping) else {name: cast(AnyRun, run)}
+    return {name: cast(AnyRun, run)}
+
+
+def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list[str]:
+    """Return the best documents of a query, best first; ties are in the order of `scores`.
+
+    Args:
+        scores: `{document: score}`.
+        depth: maximum number of documents; None for all.
+    """
+    return sorted(scores, key=lambda document: -scores[document])[:depth]
+
+
+def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100) -> dict[str, list[str]]:
+    """Return the union of the best documents of several runs, per query: first the best of each run, then the second.
+
+    Args:
+        runs: runs, with or without names.
+        depth: number of documents of a query from each run; None for all.
+
+    Example:
+        >>> pool([{"q1": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q1": {"d": 1.0, "a": 0.0}}], depth=2)
+        {'q1': ['a', 'd', 'b']}
+    """
+    all_runs = list(runs.values()) if isinstance(runs, Mapping) else list(runs)
+    queries = dict.fromkeys(query for run in all_runs for query in run)
+    return {query: _pool([top_documents(run.get(query, {}), depth) for run in all_runs]) for query in queries}
+
+
+def hard_negatives(
+    collection: Collection, run: AnyRun, *, first: int = 0, last: int | None = 100, number: int | None = None
+) -> dict[str, list[str]]:
+    """Return documents that a run ranks high and that are not relevant, per query, best first.
+
+    Documents without a label count as not relevant. Some of them may be relevant: a larger `first` leaves out the
+    documents at the top, where such errors are most frequent.
+
+    Args:
+        collection: documents, queries and qrels. Its excluded documents are never negatives.
+        run: `{query: {document: score}}`.
+        first: number of documents at the top to leave out.
+        last: last rank; None for the whole list.
+        number: maximum number of documents per query; None for all.
+    """
+    found = {}
+    for query, scores in _known_part(collection, run, "run").items():
+        relevant = set(_relevant(collection, query))
+        ranked = top_documents(scores, last)[first:]
+        found[query] = [document for document in ranked if document not in relevant][:number]
+    return found
+
+
+def to_run(data: Dataset, scores: Any) -> Run:
+    """Convert scores of a data set to a run, `{query: {document: score}}`, for example for `measure_run`.
+
+    `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: relevant documents
+    that are no candidates count in the best DCG. `rankgrad.metrics.evaluate` knows only the documents of the lists, so
+    its nDCG is higher.
+
+    Args:
+        data: data set with document ids.
+        scores: one score per document, `(documents,)`.
+    """
+    if data.docids is None:
+        bad_value("data", "have document ids", "None as docids")
+    flat = np.asarray(scores.detach().cpu() if hasattr(scores, "detach") else scores, dtype=np.float64)
+    if flat.shape != data.labels.shape:
+        bad_value("scores", f"have one score per document, {data.labels.shape}", flat.shape)
+    return trec.to_run(flat, data.offsets, data.qids, data.docids.tolist())
+
+
+def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | None = None) -> Splits:
+    """Divide lists by query: one part for test, one for validation, the others for training.
+
+    The queries are sorted by a hash of their ids and dealt to the parts in turn. So a part does not depend on the order
+    of the lists, and each query is in the test part of exactly one fold. Fold 1 has the last part for test, and the
+    part before it for validation.
+
+    Args:
+        data: lists to divide.
+        fold: number of the fold, from 1 to `parts`.
+        parts: number of parts, at least 3.
+        queries: ids of all queries; None for the queries of the collection of a text data set, otherwise of `data`.
+            Data sets with the same queries here have the same folds, even if some lists are missing.
+    """
+    if parts < 3:
+        bad_value("parts", "be at least 3, for training, validation and test", parts)
+    if not 1 <= fold <= parts:
+        bad_value("fold", f"be from 1 to {parts}", fold)
+    if queries is None:
+        queries = data.texts.queries.ids if isinstance(data.texts, Collection) else data.qids.tolist()
+    ids = {str(query) for query in queries}
+    if unknown := [query for query in data.qids.tolist() if str(query) not in ids]:
+        bad_value("queries", "contain each query of data", f"no {unknown[0]!r}")
+    part = {query: place % parts for place, query in enumerate(sorted(ids, key=_hash_key))}
+    moved = (np.array([part[str(query)] for query in data.qids.tolist()], dtype=np.int64) - (fold - 1)) % parts
+    name = f"{data.name} fold {fold}".strip()
+
+    def lists(which: Any, role: str) -> Dataset:
+        return replace(data.take(np.flatnonzero(which)), name=f"{name} {role}")
+
+    return Splits(
+        lists(moved < parts - 2, "train"),
+        lists(moved == parts - 2, "validation"),
+        lists(moved == parts - 1, "test"),
+        name,
+    )
+
+
+def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[float]:
+    """Return the scores of documents; a document without a score gets the lowest score of the query.
+
+    Args:
+        run: `{query: {document: score}}`.
+        query: query id; 0 is the score of each document if the run does not contain the query.
+        documents: document ids.
+    """
+    scores = run.get(query) or {}
+    lowest = min(scores.values(), default=0.0)
+    return [scores.get(document, lowest) for document in documents]
+
+
+def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dict[str, float]]:
+    """Return the part of a run whose ids the collection has, without excluded documents, in the order of documents."""
+    numbers, queries = collection.documents.numbers, collection.queries.numbers
+    known, unknown = {}, 0
+    for query, scores in run.items():
+        if query not in queries:
+            unknown += 1
+            continue
+        excluded = collection.excluded.get(query, frozenset())
+        kept = sorted((numbers[each], each) for each in scores if each in numbers and each not in excluded)
+        unknown += sum(each not in numbers for each in scores)
+        known[query] = {each: float(scores[each]) for _, each in kept}
+        if wrong := [score for score in known[query].values() if not math.isfinite(score)]:
+            bad_value(name, "have finite scores", f"{wrong[0]} in query {query!r}")
+    if unknown:
+        text = f"{name} has {unknown} ids of queries and documents that are not in the collection; they are left out"
+        warnings.warn(text, UserWarning, stacklevel=3)
+    return known
+
+
+def _relevant(collection: Collection, query: str) -> list[str]:
+    """Return the relevant documents of a query that the collection has, without excluded documents."""
+    numbers, excluded = collection.documents.numbers, collection.excluded.get(query, frozenset())
+    judged = collection.qrels.get(query, {})
+    return [each for each, label in judged.items() if label > 0 and each in numbers and each not in excluded]
+
+
+def _pool(ranked: Sequence[Sequence[str]]) -> list[str]:
+    longest = max(map(len, ranked), default=0)
+    return list(dict.fromkeys(each[rank] for rank in range(longest) for each in ranked if rank < len(each)))
+
+
+def _data_set(collection: Collection, runs: Mapping[str, AnyRun], chosen: Mapping[str, Sequence[str]]) -> Dataset:
+    documents, queries = collection.documents.numbers, collection.queries.numbers
+    pairs = [(query, document) for query, found in chosen.items() for document in found]
+    features = np.empty((len(pairs), len(NUMBERS) + len(runs)), dtype=np.float32)
+    features[:, 0] = [queries[query] for query, _ in pairs]
+    features[:, 1] = [documents[document] for _, document in pairs]
+    for column, run in enumerate(runs.values(), len(NUMBERS)):
+        features[:, column] = [score for query, found in chosen.items() for score in fill_missing(run, query, found)]
+    judged = [collection.qrels.get(query, {}).get(document, 0) for query, document in pairs]
+    return Dataset(
+        features=features,
+        labels=np.maximum(np.array(judged, dtype=np.float32), 0),
+        offsets=np.concatenate([[0], np.cumsum([len(found) for found in chosen.values()])]).astype(np.int64),
+        qids=np.array(list(chosen)),
+        docids=np.array([document for _, document in pairs]),
+        name=collection.name,
+        feature_names=(*NUMBERS, *runs),
+        texts=collection,
+    )
+
+
+def _hash_key(query: str) -> tuple[bytes, str]:
+    return hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=8).digest(), query
