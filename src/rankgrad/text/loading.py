@@ -75,7 +75,7 @@ def load(
         title = Path(os.path.abspath(source)).name
     options = columns or {}
     records = ir_datasets.documents(dataset) if dataset else _documents(found, files, options.get("documents"))
-    documents = gather(records, "document", "documents", files.notes)
+    documents = gather(records, "documents", files.notes)
     if not documents:
         bad_file(Path(source), None, "no documents", layouts.LAYOUTS)
     asked: Iterator[Record] = iter(())
@@ -83,7 +83,7 @@ def load(
         asked = _queries(found.queries, files, topic, options.get("queries"))
     elif dataset:
         asked = ir_datasets.queries(dataset, fields)
-    texts = gather(asked, "query", "queries", files.notes)
+    texts = gather(asked, "queries", files.notes)
     judged, excluded = _labels(found, files, similar, options.get("qrels"))
     if dataset and found.qrels is None:
         judged = ir_datasets.qrels(dataset)

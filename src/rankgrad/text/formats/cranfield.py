@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankgrad.errors import one_of
 from rankgrad.metrics.trec import Qrels
-from rankgrad.text.formats.records import Record, counted
+from rankgrad.text.formats.records import Record, such_as
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 _MARK = re.compile(r"\.[A-Z]\s*")
@@ -51,8 +51,8 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     if begin:
         yield record()
     if without:
-        many, first = counted(len(without), "record", "records"), without[0]
-        files.notes.append(f"{path}:{first.line}: {many} without .W, such as {first.id!r}; the file may be cut.")
+        shown = such_as([record.id for record in without])
+        files.notes.append(f"Records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line}).")
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:

@@ -1,10 +1,11 @@
 """Find the files of a collection in a folder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rankgrad.text.formats import tables, text_folder
+from rankgrad.text.formats.records import such_as
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 LAYOUTS = (
@@ -23,7 +24,7 @@ class CollectionFiles:
     queries: Path | None = None
     qrels: Path | None = None
     excluded: Path | None = None
-    root: Path | None = field(default=None)  # folder of a collection of plain text files
+    root: Path | None = None  # folder of a collection of plain text files
 
 
 def kind_of(path: Path, files: TextFiles) -> str | None:
@@ -83,7 +84,8 @@ def _many_files(folder: Path, queries: Path | None, qrels: Path | None, files: T
     unread = [path for path in other if path not in read and "qrel" not in path.name.lower()]
     if unread:
         why = "do not begin with <DOC>" if trec else "do not end in .txt"
-        files.notes.append(f"{folder}: {len(unread):,} files {why} and are not read, such as {unread[0].name}.")
+        shown = such_as([path.relative_to(folder).as_posix() for path in unread])
+        files.notes.append(f"Files of {folder} that {why} are not read: {shown}.")
     return CollectionFiles(trec or text, queries, qrels, root=None if trec else folder)
 
 
@@ -110,7 +112,9 @@ def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
         others = [path.name for path in inside if path not in test]
         found = _only(test or inside, "files of qrels", "one of them in the option `qrels`", folder / "qrels")
         if others and test:
-            files.notes.append(f"{found} is read; other qrels are not, such as {others[0]} (option `qrels`).")
+            files.notes.append(
+                f"Of the qrels, {found} is read; the others are not read: {such_as(others)} (option `qrels`)."
+            )
         return found
     near = [path for path in plain if "qrel" in path.name.lower()]
     return _only(exact or near, "files of qrels", "one of them in the option `qrels`", folder) if near else None

@@ -8,8 +8,8 @@ from typing import Any
 
 from rankgrad.metrics.trec import Qrels
 from rankgrad.text.collection import Texts
-from rankgrad.text.formats.records import counted
-from rankgrad.text.formats.tables import Columns, Row, as_text, format_of, rows
+from rankgrad.text.formats.records import such_as
+from rankgrad.text.formats.tables import Row, TextColumns, as_text, format_of, rows
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 _FORM = "`query iteration document label` or `query document label`"
@@ -26,7 +26,7 @@ def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -
     """
     qrels: Qrels = {}
     repeated: list[tuple[int, bool]] = []  # line, and whether the label differs
-    columns = Columns("qrels", given)
+    columns = TextColumns("qrels", given)
     table = format_of(path) in ("jsonl", "parquet")
     for line, values in rows(path, files, columns) if table else _lines(path, files, columns):
         query, document = (as_text(value, "id", path, line) for value in values[:2])
@@ -41,10 +41,10 @@ def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -
     if not qrels:
         bad_file(path, None, "no labels", f"lines of {_FORM}")
     if repeated:
-        many, different = counted(len(repeated), "label", "labels"), sum(differs for _, differs in repeated)
-        first = next((line for line, differs in repeated if differs), repeated[0][0])
-        why = f"{different:,} of them different from the first label of the same pair"
-        files.notes.append(f"{many} of a pair that already has one, {why}, such as {path}:{first}; left out.")
+        different = [line for line, differs in repeated if differs]
+        at = f"{path}:{(different or [repeated[0][0]])[0]}"
+        why = f"{len(different):,} of them differ from the first label"
+        files.notes.append(f"Repeated labels of a query and document are left out: {len(repeated):,} ({at}); {why}.")
     return qrels
 
 
@@ -59,32 +59,24 @@ def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> N
     """
     if not qrels:
         return
-    strange = [query for query in qrels if query not in queries.numbers]
-    if strange:
-        many = counted(len(strange), "query", "queries")
-        hint = _hint(strange[0], queries)
-        notes.append(f"The qrels have {many} that the collection does not have, such as {strange[0]!r}{hint}.")
-    unknown = [each for query in qrels.values() for each in query if each not in documents.numbers]
-    if unknown:
-        many = counted(len(unknown), "label", "labels")
-        why = "they count in the ideal DCG, as in trec_eval, but no ranker can find the documents"
-        hint = _hint(unknown[0], documents)
-        notes.append(
-            f"The qrels have {many} of documents that are not in the collection, such as {unknown[0]!r}{hint}; {why}."
-        )
-    without = [query for query in queries.ids if not qrels.get(query)]
-    if without:
-        many = counted(len(without), "query", "queries")
-        notes.append(f"{many} without labels, such as {without[0]!r}; metrics leave them out.")
+    if strange := [query for query in qrels if query not in queries.numbers]:
+        shown = such_as(strange) + _hint(strange[0], queries)
+        notes.append(f"Queries of the qrels are not in the collection: {shown}.")
+    if unknown := [each for judged in qrels.values() for each in judged if each not in documents.numbers]:
+        shown = such_as(unknown) + _hint(unknown[0], documents)
+        why = "they count in the ideal DCG, as in trec_eval"
+        notes.append(f"Labels are for documents that are not in the collection: {shown}; {why}.")
+    if without := [query for query in queries.ids if not qrels.get(query)]:
+        notes.append(f"Queries without labels cannot be measured: {such_as(without)}.")
 
 
 def _hint(unknown: str, texts: Texts) -> str:
     bare = unknown.strip().lstrip("0").lower()
     near = next((each for each in texts.ids if each.strip().lstrip("0").lower() == bare), None)
-    return "" if near is None else f" (but it has {near!r})"
+    return "" if near is None else f" (the collection has {near!r})"
 
 
-def _lines(path: Path, files: TextFiles, columns: Columns) -> Iterator[Row]:
+def _lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
     """Yield query, document and label of each line; a first line with names of columns is the header."""
     places: list[int] = []
     split: Callable[[str], list[str]] = str.split

@@ -49,7 +49,7 @@ def check_columns(columns: Mapping[str, Mapping[str, str]] | None) -> None:
             bad_value("columns", f"be a dictionary per table, with names of columns ({form})", {table: given})
 
 
-class Columns:
+class TextColumns:
     """Chooses the columns of one kind of table.
 
     Args:
@@ -88,13 +88,13 @@ def records(path: Path, files: TextFiles, kind: str, given: Mapping[str, str] | 
         kind: `"documents"` or `"queries"`.
         given: names of columns that the user gave.
     """
-    columns = Columns(kind, given)
+    columns = TextColumns(kind, given)
     for line, values in rows(path, files, columns):
         id, text, *title = (as_text(value, part, path, line) for part, value in zip(columns.known, values, strict=True))
         yield Record(id, text, title[0] if title else None, path, line)
 
 
-def rows(path: Path, files: TextFiles, columns: Columns, format: str | None = None) -> Iterator[Row]:
+def rows(path: Path, files: TextFiles, columns: TextColumns, format: str | None = None) -> Iterator[Row]:
     """Yield the values of the chosen columns of each row.
 
     Args:
@@ -122,7 +122,7 @@ def as_text(value: Any, part: str, path: Path, line: int) -> str:
     bad_file(path, line, f"{part} is a {type(value).__name__} ({str(value)[:40]})", "text; ids may also be integers")
 
 
-def _json_lines(path: Path, files: TextFiles, columns: Columns) -> Iterator[Row]:
+def _json_lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
     chosen: dict[tuple[str, ...], list[str | None]] = {}
     for number, line in files.lines(path):
         if not line.strip():
@@ -150,7 +150,7 @@ def _without_surrogates(value: Any, path: Path, number: int, files: TextFiles) -
     return value
 
 
-def _delimited(path: Path, files: TextFiles, columns: Columns, delimiter: str) -> Iterator[Row]:
+def _delimited(path: Path, files: TextFiles, columns: TextColumns, delimiter: str) -> Iterator[Row]:
     lines = files.lines(path)
     start, first = next(((number, line) for number, line in lines if line.strip()), (1, ""))
     limit = csv.field_size_limit(_LONGEST)
@@ -197,7 +197,7 @@ def _pairs(path: Path, start: int, first: str, lines: Iterator[tuple[int, str]])
             yield number, values(number, line)
 
 
-def _parquet(path: Path, columns: Columns) -> Iterator[Row]:
+def _parquet(path: Path, columns: TextColumns) -> Iterator[Row]:
     try:
         import pyarrow
         import pyarrow.parquet

@@ -53,7 +53,9 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     The title is in `<TITLE>`, `<HEAD>`, `<HEADLINE>`, `<HL>`, `<TI>` or `<TTL>`. The text is in `<TEXT>`, `<LP>` and
     `<LEADPARA>`; in a document without these, it is all that is neither id nor title.
     """
-    begin, parts, outside = 0, [""], 0
+    begin = 0
+    parts: list[str] = []
+    outside: list[int] = []  # numbers of lines
     for number, line in files.lines(path):
         for piece in _DOC.split(line) if "<" in line else (line,):
             mark = piece.lower()
@@ -70,14 +72,14 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
             elif begin:
                 parts.append(piece)
             elif piece.strip() and plain(piece):
-                outside += 1
+                outside.append(number)
     if begin:
         record = _document("".join(parts), path, begin)
-        cut = f"{path}:{begin}: the file ends without </DOC> and may be cut"
-        files.notes.append(f"{cut}; the last document, {record.id!r}, has only the text up to there.")
+        cut = f"The file ends without </DOC>, perhaps because it is cut ({path}:{begin})"
+        files.notes.append(f"{cut}; the last document, {record.id!r}, is kept up to there.")
         yield record
     if outside:
-        files.notes.append(f"{path}: {outside:,} lines outside of <DOC> and </DOC> are not read.")
+        files.notes.append(f"Lines outside of <DOC> and </DOC> are not read: {len(outside):,} ({path}:{outside[0]}).")
 
 
 def _document(source: str, path: Path, line: int) -> Record:
@@ -106,7 +108,7 @@ def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Reco
     for match in _TOPIC.finditer(source):
         line, before = line + source.count("\n", before, match.start()), match.start()
         if not match[4].startswith("</"):
-            files.notes.append(f"{path}:{line}: the topic has no </{match[1]}>; the file may be cut.")
+            files.notes.append(f"The topic has no </{match[1]}>, perhaps because the file is cut ({path}:{line}).")
         yield _topic(match[2], match[3], wanted, path, line)
 
 
