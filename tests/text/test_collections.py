@@ -212,6 +212,18 @@ def test_long_fields_and_all_scripts_are_kept(tmp_path):
     assert csv.field_size_limit() == before
 
 
+def test_documents_that_are_cut_keep_all_their_text(tmp_path):
+    start = "<DOC><DOCNO>1</DOCNO><DATE>2</DATE>"
+    for cut, text, title in (
+        ("<HL>A</HL><LP>b</LP><TEXT>c <P>d", "b c d", "A"),
+        ("<HL>A b<TEXT>c</TEXT>", "2 A b c", ""),
+        ("b", "2 b", ""),
+    ):
+        write(tmp_path, {"a": start + cut})
+        found = load_with_note(tmp_path, "is perhaps cut").documents
+        assert (found.texts[0], "" if found.titles is None else found.titles[0]) == (text, title)
+
+
 # Defects
 
 DOCUMENTS = {"documents.tsv": "d1\ta\nd2\tb\n"}
@@ -232,7 +244,8 @@ NOTES = [
     ),
     (ASKED | {"qrels": "q 0 d1 1\n0q 0 d1 1\n"}, r"not in the collection: 1, such as '0q' \(the collection has 'q'\)"),
     (ASKED | {"qrels": "q 0 d1 1\nq 0 d1 1\nq 0 d1 2\n"}, r"Repeated labels .*: 2 \(.*qrels:3\); 1 of them differ"),
-    ({"a": CUT}, r"The file ends without </DOC>, .* \(.*a:5\); the last document, '2', is kept"),
+    ({"a": CUT}, r"document that begins at .*a:5 has no </DOC>; it is kept up to there"),
+    ({"a": CUT[:-14]}, r"document that begins at .*a:5 has no </DOC>; it has no id and is left out"),
     ({"a": CUT + "</DOC>\nlost\n"}, r"Lines outside of <DOC> and </DOC> are not read: 1 \(.*a:8\)"),
     ({"a": CUT + "</DOC>", "b": "x"}, "Files of .* that do not begin with <DOC> are not read: 1, such as 'b'"),
     ({"cran.all.1400": ".I 1\n.T\na\n.W\nb\n.I 2\n.T\nc"}, r"no .W, .* cut: 1, such as '2' \(.*cran.all.1400:6\)"),

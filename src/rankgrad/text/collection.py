@@ -23,9 +23,9 @@ class Texts:
         (1, 'A wing in a slipstream.', 'Slabs Heat flow.')
     """
 
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    titles: tuple[str, ...] | None = None
+    ids: tuple[str, ...]  # ids, which differ
+    texts: tuple[str, ...]  # one text per id
+    titles: tuple[str, ...] | None = None  # one title per id, or None
 
     def __post_init__(self) -> None:
         for name in ("texts", "titles"):
@@ -61,8 +61,8 @@ class Texts:
 class Collection:
     """Documents, queries and labels of a search task."""
 
-    documents: Texts
-    queries: Texts
+    documents: Texts  # texts to search
+    queries: Texts  # texts that are searched for
     qrels: Qrels = field(default_factory=dict)  # {query: {document: label}}
     excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: documents that are no candidates
     name: str = ""  # name in messages and reports
