@@ -147,11 +147,11 @@ def test_a_folder_of_text_files(tmp_path):
     found = quietly(write(tmp_path, files))
     assert pairs(found.documents) == {"a/b": "A", "b": "B\nb"}
     assert found.qrels == {"q": {"a/b": 1}}
-    write(tmp_path, {"c.pdf": "%PDF", "my file.txt": "C"})
+    write(tmp_path, {"c.zip": b"PK\x03\x04\0", "my file.txt": "C"})
     with pytest.warns(UserWarning, match="are not read"):
         found = rg.text.load(tmp_path)
     assert found.notes == (
-        f"Files of {tmp_path} that do not end in .txt are not read: 1, such as 'c.pdf'.",
+        f"Files of {tmp_path} that do not end in .txt are not read: 1, such as 'c.zip'.",
         "Documents have ids with white space, which TREC runs cannot contain: 1, such as 'my file'.",
     )
 
@@ -325,6 +325,7 @@ def test_errors_of_options(tmp_path):
     for options, error in (
         ({"similar": "drop"}, "similar must be one of 'exclude', 'relevant'; got 'drop'"),
         ({"encoding": "utf8x"}, "encoding must be an encoding that Python knows"),
+        ({"encoding": "utf-16"}, "and that contains ASCII, such as 'utf-8' or 'latin-1'; got 'utf-16'"),
         ({"columns": {"documents": {"key": "x"}}}, "columns must be a dictionary per table"),
         (
             {"columns": {"documents": {"id": "x"}}},

@@ -76,7 +76,7 @@ def _many_files(folder: Path, queries: Path | None, qrels: Path | None, files: T
         and not path.name.lower().endswith(_IGNORED)
         and path.resolve() not in known
     ]
-    trec = [path for path in other if kind_of(path, files) == "documents"]
+    trec = [path for path in other if _scan(path, files) == "documents"]
     text = [] if trec else [path for path in other if text_folder.is_text(path)]
     if not trec and not text:
         bad_file(folder, None, "no documents", LAYOUTS)
@@ -95,8 +95,8 @@ def _queries(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None
         [path for path in top if path.name.lower() in ("cran.qry", "cran.qry.gz")],
         [path for path in table if _stem(path) == "queries"],
         [path for path in table if path.name.lower().startswith("queries.")],
-        [path for path in top if path.is_file() and path not in table and kind_of(path, files) == "topics"],
-        [path for path in top if text_folder.is_text(path) and kind_of(path, files) == "topics"],
+        [path for path in top if path.is_file() and path not in table and _scan(path, files) == "topics"],
+        [path for path in top if text_folder.is_text(path) and _scan(path, files) == "topics"],
     ):
         if found:
             return _only(found, "files of queries", "one of them in the option `queries`", folder)
@@ -118,6 +118,10 @@ def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
         return found
     near = [path for path in plain if "qrel" in path.name.lower()]
     return _only(exact or near, "files of qrels", "one of them in the option `qrels`", folder) if near else None
+
+
+def _scan(path: Path, files: TextFiles) -> str | None:
+    return None if files.is_archive(path) else kind_of(path, files)
 
 
 def _stem(path: Path) -> str:

@@ -137,7 +137,7 @@ def _json_lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[
             # Later rows may omit keys. A missing text is empty, a missing id is an error.
             chosen[names] = columns.find(names) if chosen else columns.check(names, path, number)
         values = [None if name is None else row[name] for name in chosen[names]]
-        if "\\ud" in line.lower():
+        if "\\ud" in line or "\\uD" in line:
             values = [_without_surrogates(value, path, number, files) for value in values]
         yield number, values
 
