@@ -160,9 +160,9 @@ def test_files_that_are_given_one_by_one(tmp_path):
     write(tmp_path, {"docs.trec": "<DOC><DOCNO>1</DOCNO>a</DOC>", "ask.txt": "q\tname\n", "judged": "q 1 1\n"})
     found = quietly(tmp_path / "docs.trec", queries=tmp_path / "ask.txt", qrels=str(tmp_path / "judged"), name="mine")
     assert repr(found) == "Collection('mine', documents=1, queries=1, labels=1)"
-    write(tmp_path, {"odd.jsonl": '{"key": 1, "content": "a", "head": "h", "text": "not this"}'})
+    write(tmp_path, {"odd.jsonl": '{"key": 1.10, "content": "a", "head": "h", "text": "not this"}'})
     found = quietly(tmp_path / "odd.jsonl", columns={"documents": {"id": "key", "text": "content", "title": "head"}})
-    assert found.documents == Texts(("1",), ("a",), ("h",))
+    assert found.documents == Texts(("1.10",), ("a",), ("h",))  # an id keeps its digits
     assert len(found.queries) == 0
 
 
@@ -387,7 +387,7 @@ class Dataset:
 
 def test_fields_of_ir_datasets():
     data = Dataset([Document("1", "t", "b"), Bare("2", "u")], [Topic("1", "a", "b c"), Topic("2", "", "d")],
-                   [Label("1", "1", 0, "s1"), Label("1", "1", 2, "s2"), Label("1", "2", -1, "0")])  # fmt: skip
+                   [Label("1", "1", 2, "s1"), Label("1", "1", 0, "s2"), Label("1", "2", -1, "0")])  # fmt: skip
     assert [record[:3] for record in adapter.documents(data)] == [("1", "b", "t"), ("2", "at u", None)]
     assert [record[:2] for record in adapter.queries(data, ("title", "description"))] == [("1", "a b c"), ("2", "d")]
     assert adapter.qrels(data) == {"1": {"1": 2, "2": -1}}
