@@ -49,7 +49,9 @@ def run(collection):
 
 def small(**changes):
     documents, queries = Texts(tuple("abcde"), ("",) * 5), Texts(("q1", "q2", "q3"), ("",) * 3)
-    collection = Collection(documents, queries, {"q1": {"a": 2, "e": 1, "c": -1, "x": 1}, "q2": {"b": 1}})
+    collection = Collection(
+        documents, queries, {"q1": {"a": 2, "e": 1, "c": -1, "d": 0, "x": 1}, "q2": {"b": 1, "c": 0}}
+    )
     return replace(collection, **changes)
 
 

@@ -62,8 +62,12 @@ def test_standardised_features():
                 values = plain.features[start:end, column].astype(np.float64)
                 expected = function(values) if len({*values}) > 1 else np.zeros(len(values))
                 np.testing.assert_allclose(data.features[start:end, column], expected, atol=1e-6)
-    tenths = {"one": {"q1": dict.fromkeys("abc", 0.1), "q2": {"a": 0.1}, "q3": {"a": 0.1}}}
-    assert (features(small(), tenths, standardise="zscore").features == 0).all()  # constant, and 0.1 is not exact
+
+
+@pytest.mark.parametrize("standardise", ["zscore", "minmax"])
+def test_equal_scores_become_exactly_0(standardise):
+    equal = {"q1": dict.fromkeys("abc", 0.1)}  # the mean of three times 0.1 is not 0.1
+    assert fuse([equal], standardise=standardise) == {"q1": dict.fromkeys("abc", 0.0)}
 
 
 @pytest.mark.parametrize("standardise", ["zscore", "minmax", "none"])
