@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rankgrad.text import BM25Index, Texts
-from rankgrad.text.tokens import Tokens, singular, split_words, stopword_list
+from rankgrad.text.bm25_tokens import Tokens, singular, split_words, stopword_list
 
 bm25s = pytest.importorskip("bm25s")
 WORDS = ["wing", "flap", "heat", "flow", "slab", "gas", "drag", "lift", "shock", "wave", "jet", "plate", "cone", "tail"]
