@@ -240,6 +240,31 @@ def test_accumulated_batches_are_one_batch(untrained, trainer):
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-7)
 
 
+def test_processes_exchange_gradients_once_per_batch(model):
+    """Their lists have different numbers of chunks: if they exchanged gradients per chunk, they would wait forever."""
+    loss = ListwiseLoss(model.eval(), "lambdaloss", chunk=2)
+    _, expected = gradient(loss)
+    exchanged = []
+
+    def exchange(_, bucket):
+        exchanged.append(bucket.index())
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        loss.model = torch.nn.parallel.DistributedDataParallel(model)
+        loss.model.preprocess = model.preprocess  # as the trainer does
+        loss.model.register_comm_hook(None, exchange)
+        for given, slopes in (batch(), expected), (([["wing"], [[]]], [torch.tensor([])]), 0 * expected):
+            exchanged.clear()
+            torch.testing.assert_close(gradient(loss, given)[1], slopes)
+            assert exchanged == [0]
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_training_in_half_precision_and_with_checkpoints(model, trainer):
     loss, before = ListwiseLoss(model, "lambdaloss@10", chunk=4), weights(model)
     result = trainer(loss, bf16=True, gradient_checkpointing=True).train()
