@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees"},
+    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data", "models.folder", "models.protocol"},
     "surrogate": {"metrics", "losses", "training"},
     "estimator_base": {"metrics", "data"},

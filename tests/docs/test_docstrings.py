@@ -23,6 +23,7 @@ SURFACE = {
     "rankgrad.rankers": (),
     "rankgrad.relax": (),
     "rankgrad.surrogate": (),
+    "rankgrad.text": (),
     "rankgrad.training": (),
     "rankgrad.trees": (),
 }

@@ -85,7 +85,7 @@ def compare(
         parts = source.hold_out(source.read(ours))
         split = choose_split(source, parts, split, data is not None)
     lists = parts[split]
-    scores_a, scores_b = (model.score(lists.features, lists.offsets) for model in (ours, theirs))
+    scores_a, scores_b = (model.score_lists(lists) for model in (ours, theirs))
     result = compared(scores_a, scores_b, lists, metric, most=queries, seed=seed)
     notes = list(_warnings(source, split, a, b))
     if as_json:

@@ -61,6 +61,15 @@ class TrainedModel(ABC):
             offsets: offsets of the lists, `(lists + 1,)`; None if all documents are one list.
         """
 
+    def score_lists(self, data: Dataset) -> NDArray[np.float32]:
+        """Return one score per document of a data set, `(documents,)`. A text ranker also reads the texts of the data.
+
+        Args:
+            data: lists; if the features of data and model have names, their order may differ.
+        """
+        data = data.select_features(self.feature_names)
+        return self.score(data.features, data.offsets)
+
     @abstractmethod
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `rankgrad.models.load` reads. The folder must not contain code that `load` runs.
@@ -76,8 +85,7 @@ class TrainedModel(ABC):
             data: labelled lists. If the features of data and model have names, their order may differ.
             metrics: specs or objects of the metrics.
         """
-        data = data.select_features(self.feature_names)
-        return evaluate(self.score(data.features, data.offsets), np.asarray(data.labels), metrics, offsets=data.offsets)
+        return evaluate(self.score_lists(data), np.asarray(data.labels), metrics, offsets=data.offsets)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
         """Write the model as one file that other programs can run; first check the scores of the file.
@@ -115,8 +123,8 @@ class TrainedModel(ABC):
         known = self.metrics.get("validation", {})
         if metric in known:
             return {metric: float(known[metric])}
-        scores, labels = self.score(validation.features, validation.offsets), np.asarray(validation.labels)
-        found = evaluate(scores, labels, [metric], offsets=validation.offsets, bootstrap=0)
+        labels = np.asarray(validation.labels)
+        found = evaluate(self.score_lists(validation), labels, [metric], offsets=validation.offsets, bootstrap=0)
         return {metric: next(iter(found.means.values()))}
 
     @property

@@ -28,8 +28,11 @@ _BUILT_IN = {
     "lightgbm": "rankgrad.models.trees:LIGHTGBM",
     "xgboost": "rankgrad.models.trees:XGBOOST",
     "blend": "rankgrad.models.blend:BLEND",
+    "bi_encoder": "rankgrad.models.text:BI_ENCODER",
+    "cross_encoder": "rankgrad.models.text:CROSS_ENCODER",
 }
-_SAVED_AS = {None: "neural", "trees": "lightgbm", "blend": "blend"}  # `kind` in `config.json` -> the kind that reads it
+# `kind` in `config.json` -> the kind that reads it
+_SAVED_AS = {None: "neural", "trees": "lightgbm", "blend": "blend", "text": "bi_encoder"}
 _registered: dict[str, RankerKind] = {}
 
 

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ ABOUT = "bm25.json"  # written last; a folder without this file is not a complet
 CUSTOM = "custom"  # stemmer or tokenizer of the caller; functions are not saved
 
 
+@dataclass(frozen=True, eq=False)
 class BM25Index:
-    """An index of documents that ranks them by BM25, in Lucene's form of the formula.
+    """An index that ranks documents by BM25, in Lucene's form of the formula; `build` or `load` creates it.
 
     Example:
         >>> documents = Texts(("d1", "d2", "d3"), ("a wing in a slipstream", "heat flow", "flow over a wing"))
@@ -31,17 +33,9 @@ class BM25Index:
         {'d3': 0.383, 'd1': 0.227, 'd2': 0.227}
     """
 
-    def __init__(self, ids: Sequence[str], tokens: Tokens, engine: Any) -> None:
-        """Hold the parts of an index; `build` and `load` create one.
-
-        Args:
-            ids: document ids, in the order of the documents.
-            tokens: rules that split documents and queries into words.
-            engine: a `bm25s.BM25` that has indexed the documents.
-        """
-        self.ids = tuple(ids)
-        self.tokens = tokens
-        self.engine = engine
+    ids: tuple[str, ...]  # document ids, in the order of the documents
+    tokens: Tokens  # rules that split documents and queries into words
+    engine: Any  # a `bm25s.BM25` that has indexed the documents
 
     @staticmethod
     def build(
@@ -73,13 +67,13 @@ class BM25Index:
             bad_value("b", "be from 0 to 1", b)
         if isinstance(stemmer, str):
             one_of("stemmer", stemmer, [PLURAL])
+        engine = _bm25s().BM25(k1=float(k1), b=float(b), method="lucene")
         tokens = Tokens(stopword_list(stopwords), stemmer, tokenizer)
         vocabulary: dict[str, int] = {}
         numbers = [
             [vocabulary.setdefault(token, len(vocabulary)) for token in tokens(documents.full(number))]
             for number in range(len(documents))
         ]
-        engine = _bm25s().BM25(k1=float(k1), b=float(b), method="lucene")
         with np.errstate(invalid="ignore"):  # the mean length is 0 if all documents are empty
             engine.index((numbers, vocabulary), create_empty_token=False, show_progress=False)
         return BM25Index(documents.ids, tokens, engine)
@@ -187,7 +181,7 @@ class BM25Index:
                 bad_value(str(file), "be unchanged since it was written", f"{got}: build the index again")
         engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
         rule = stemmer if about["stemmer"] == CUSTOM else about["stemmer"]
-        return BM25Index(about["ids"], Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
+        return BM25Index(tuple(about["ids"]), Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
 
 
 def _best(scores: NDArray[np.float32], k: int) -> list[int]:

@@ -1,12 +1,16 @@
 """Collections of text: documents, queries and qrels."""
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from rankgrad.atomic_files import naming, writing
 from rankgrad.errors import bad_value
-from rankgrad.metrics.trec import Qrels
+from rankgrad.metrics.trec import Qrels, write_qrels
 
 
 @dataclass(frozen=True)
@@ -19,9 +23,9 @@ class Texts:
         (1, 'A wing in a slipstream.', 'Slabs Heat flow.')
     """
 
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    titles: tuple[str, ...] | None = None
+    ids: tuple[str, ...]  # ids, which differ
+    texts: tuple[str, ...]  # one text per id
+    titles: tuple[str, ...] | None = None  # one title per id, or None
 
     def __post_init__(self) -> None:
         for name in ("texts", "titles"):
@@ -57,8 +61,8 @@ class Texts:
 class Collection:
     """Documents, queries and labels of a search task."""
 
-    documents: Texts
-    queries: Texts
+    documents: Texts  # texts to search
+    queries: Texts  # texts that are searched for
     qrels: Qrels = field(default_factory=dict)  # {query: {document: label}}
     excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: documents that are no candidates
     name: str = ""  # name in messages and reports
@@ -66,8 +70,9 @@ class Collection:
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
-        labels = sum(map(len, self.qrels.values()))
-        return f"Collection({name}documents={len(self.documents)}, queries={len(self.queries)}, labels={labels})"
+        labels, excluded = (sum(map(len, pairs.values())) for pairs in (self.qrels, self.excluded))
+        sizes = f"documents={len(self.documents)}, queries={len(self.queries)}, labels={labels}"
+        return f"Collection({name}{sizes}{f', excluded={excluded}' if excluded else ''})"
 
     def texts_of(self, query: int, document: int) -> tuple[str, str]:
         """Return the text of a query and of a document, by their numbers.
@@ -77,6 +82,35 @@ class Collection:
             document: number of the document.
         """
         return self.queries.full(query), self.documents.full(document)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `documents.jsonl`, `queries.jsonl`, `qrels.txt` and `excluded.txt`, which `rankgrad.text.load` reads.
+
+        Files without a line are not written. Each file is replaced atomically. Notes are not saved.
+
+        Args:
+            folder: path of the folder; it is created if it does not exist.
+        """
+        folder = Path(folder)
+        excluded = {query: dict.fromkeys(sorted(pairs), -1) for query, pairs in self.excluded.items()}
+        for name, labels in (("qrels.txt", self.qrels), ("excluded.txt", excluded)):
+            if any(labels.values()):
+                write_qrels(folder / name, labels)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        for name, texts in (("documents.jsonl", self.documents), ("queries.jsonl", self.queries)):
+            if len(texts):
+                _write_lines(folder / name, texts)
+            else:
+                (folder / name).unlink(missing_ok=True)
+
+
+def _write_lines(path: Path, texts: Texts) -> None:
+    with writing(path) as file, naming(path):
+        for number, id in enumerate(texts.ids):
+            row = {"id": id} if texts.titles is None else {"id": id, "title": texts.titles[number]}
+            line = json.dumps({**row, "text": texts.texts[number]}, ensure_ascii=False) + "\n"
+            file.write(line.encode("utf-8", "surrogatepass"))
 
 
 def collection_of(data: Any) -> Collection:

@@ -56,7 +56,7 @@ def features(
     data = candidate_lists(collection, runs, depth=depth)
     values = np.column_stack([data.features[:, len(NUMBERS) :], *(_column(data, *each) for each in columns.items())])
     for start, end in zip(data.offsets[:-1], data.offsets[1:], strict=True):
-        values[start:end] = _standardised(values[start:end], standardise)
+        values[start:end] = standardised(values[start:end], standardise)
     names = (*runs, *columns)
     return replace(data, features=values.astype(np.float32), feature_names=names, texts=None)
 
@@ -88,7 +88,7 @@ def fuse(
         scores = np.array([fill_missing(run, query, documents) for run in named.values()], dtype=np.float64).T
         if not np.isfinite(scores).all():
             bad_value("runs", "have finite scores", f"NaN or infinity in query {query!r}")
-        sums = dict(zip(documents, (_standardised(scores, standardise) @ factors).tolist(), strict=True))
+        sums = dict(zip(documents, (standardised(scores, standardise) @ factors).tolist(), strict=True))
         fused[query] = {document: sums[document] for document in top_documents(sums)}
     return fused
 
@@ -132,7 +132,7 @@ def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
     return [values[document] for document in documents]
 
 
-def _standardised(values: NDArray[Any], how: str) -> NDArray[Any]:
+def standardised(values: NDArray[Any], how: str) -> NDArray[Any]:
     """Return the features of one list, `(n, f)`, standardised per feature."""
     if how == "none":
         return values

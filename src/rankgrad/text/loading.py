@@ -1,40 +1,138 @@
-"""Load collections: `rankgrad.text.load`."""
+"""Load collections of text: `rankgrad.text.load`."""
 
 import os
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from rankgrad.metrics.trec import read_qrels
+from rankgrad.errors import bad_type, one_of
+from rankgrad.metrics.trec import Qrels
 from rankgrad.text.collection import Collection
-from rankgrad.text.formats import cranfield, trec
-from rankgrad.text.formats.records import gather
-from rankgrad.text.formats.text_files import TextFiles
+from rankgrad.text.formats import cranfield, ir_datasets, layouts, tables, text_folder, trec
+from rankgrad.text.formats import qrels as labels
+from rankgrad.text.formats.records import Record, gather
+from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 PathLike = str | os.PathLike[str]
+Excluded = dict[str, frozenset[str]]
 
 
 def load(
     source: PathLike,
     *,
+    queries: PathLike | None = None,
+    qrels: PathLike | None = None,
     name: str | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
     topic: str = "title",
     similar: Literal["exclude", "relevant"] = "exclude",
     encoding: str = "utf-8",
 ) -> Collection:
-    """Load a collection: documents, queries and qrels."""
-    folder, files = Path(source), TextFiles(encoding)
-    excluded: dict[str, frozenset[str]] = {}
-    if (folder / "cran.qry").exists():
-        documents = cranfield.documents(folder / "cran.all.1400.gz", files)
-        queries = cranfield.queries(folder / "cran.qry", files)
-        qrels, excluded = cranfield.qrels(folder / "cranqrel", files, similar)
+    """Load documents, queries and labels. Defects of the files are notes of the collection, and warnings.
+
+    Args:
+        source: a folder, a file of documents, or `"ir_datasets:NAME"`. A folder contains one of these: the files of
+            Cranfield; files of TREC with `<DOC>`, also in subfolders; a table `documents.*` or `corpus.*` (JSON lines,
+            CSV, TSV or Parquet; this includes the folders of BEIR); or text files (`*.txt`, also in subfolders), whose
+            ids are their paths without the ending. Files are plain or gzip.
+        queries: file of queries: topics of TREC, a table, or lines of `id<TAB>text`. Default: the file in the folder,
+            such as `queries.jsonl`.
+        qrels: file of labels: qrels of TREC, lines of `query document label`, or a table with a header. Default: the
+            file in the folder, such as `qrels`, `qrels.tsv` or `qrels/test.tsv`.
+        name: name of the collection. Default: the name of the folder or file.
+        columns: names of columns of tables, if they are unusual: `{"documents": {"id": "key", "text": "content",
+            "title": "heading"}, "queries": {"id": ..., "text": ...}, "qrels": {"query": ..., "document": ...,
+            "label": ...}}`.
+        topic: field of TREC's topics: `"title"`, `"description"`, `"narrative"`, or several such as
+            `"title+description"`.
+        similar: the document with code -1 of each query of Cranfield, probably the source of the question:
+            `"exclude"` (it is no candidate) or `"relevant"` (its label is 4).
+        encoding: encoding of text files.
+
+    Example:
+        >>> import tempfile; folder = Path(tempfile.mkdtemp(), "wings"); folder.mkdir()
+        >>> _ = (folder / "documents.tsv").write_text("d1\\ta wing in a slipstream\\nd2\\theat flow\\n")
+        >>> _ = (folder / "queries.tsv").write_text("q1\\tslipstream\\n")
+        >>> _ = (folder / "qrels.txt").write_text("q1 0 d1 1\\n")
+        >>> load(folder)
+        Collection('wings', documents=2, queries=1, labels=1)
+    """
+    for option, path in {"source": source, "queries": queries, "qrels": qrels}.items():
+        if not isinstance(path, str | os.PathLike) and (path is not None or option == "source"):
+            bad_type(option, "be the path of a file", type(path).__name__)
+    one_of("similar", similar, cranfield.SIMILAR)
+    tables.check_columns(columns)
+    fields = trec.topic_fields(topic)
+    files = TextFiles(encoding)
+    given = tuple(None if path is None else Path(path) for path in (queries, qrels))
+    dataset = None
+    if str(source).startswith(ir_datasets.PREFIX):
+        title = str(source).removeprefix(ir_datasets.PREFIX)
+        dataset, found = ir_datasets.find(title), layouts.CollectionFiles([], *given)
     else:
-        documents = trec.documents(folder / "doc-text.trec.gz", files)
-        queries = trec.topics(folder / "query-text.trec", files, topic)
-        qrels = read_qrels(folder / "qrels")
-    texts = gather(documents, "document", "documents", files.notes), gather(queries, "query", "queries", files.notes)
+        found = _files(Path(source), files, *given)
+        title = Path(os.path.abspath(source)).name
+    options = columns or {}
+    records = ir_datasets.documents(dataset) if dataset else _documents(found, files, options.get("documents"))
+    documents = gather(records, "documents", files.notes)
+    if not documents:
+        bad_file(Path(source), None, "no documents", layouts.LAYOUTS)
+    asked: Iterator[Record] = iter(())
+    if found.queries is not None:
+        asked = _queries(found.queries, files, topic, options.get("queries"))
+    elif dataset:
+        asked = ir_datasets.queries(dataset, fields)
+    texts = gather(asked, "queries", files.notes)
+    judged, excluded = _labels(found, files, similar, options.get("qrels"))
+    if dataset and found.qrels is None:
+        judged = ir_datasets.qrels(dataset)
+    labels.check(judged, documents, texts, files.notes)
     notes = tuple(files.all_notes())
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return Collection(*texts, qrels, excluded, folder.name if name is None else name, notes)
+    return Collection(documents, texts, judged, excluded, title if name is None else name, notes)
+
+
+def _files(source: Path, files: TextFiles, queries: Path | None, qrels: Path | None) -> layouts.CollectionFiles:
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such file or folder; expected {layouts.LAYOUTS}")
+    if source.is_dir():
+        return layouts.find_files(source, files, queries=queries, qrels=qrels)
+    return layouts.CollectionFiles([source], queries, qrels)
+
+
+def _documents(found: layouts.CollectionFiles, files: TextFiles, columns: Any) -> Iterator[Record]:
+    if found.root is not None:
+        yield from text_folder.documents(found.root, found.documents, files)
+        return
+    for path in found.documents:
+        kind = layouts.kind_of(path, files)
+        if kind == "documents":
+            yield from trec.documents(path, files)
+        elif kind == "cranfield":
+            yield from cranfield.documents(path, files)
+        elif kind == "table" or "\t" in files.start(path).partition("\n")[0]:
+            yield from tables.records(path, files, "documents", columns)
+        else:
+            wrong = "topics, not documents" if kind == "topics" else "no format of documents"
+            bad_file(path, 1, wrong, "<DOC>, a table (.jsonl, .csv, .tsv, .parquet) or lines of id<TAB>text")
+
+
+def _queries(path: Path, files: TextFiles, topic: str, columns: Any) -> Iterator[Record]:
+    kind = layouts.kind_of(path, files)
+    if kind == "topics":
+        return trec.topics(path, files, topic)
+    if kind == "cranfield":
+        return cranfield.queries(path, files)
+    if kind == "documents":
+        bad_file(path, 1, "documents, not queries", "<top>, a table or lines of id<TAB>text")
+    return tables.records(path, files, "queries", columns)
+
+
+def _labels(found: layouts.CollectionFiles, files: TextFiles, similar: str, columns: Any) -> tuple[Qrels, Excluded]:
+    if found.qrels is not None and found.qrels.name.lower().startswith("cranqrel"):
+        return cranfield.qrels(found.qrels, files, similar)
+    judged = {} if found.qrels is None else labels.read(found.qrels, files, columns)
+    excluded = {} if found.excluded is None else labels.read(found.excluded, files)
+    return judged, {query: frozenset(documents) for query, documents in excluded.items()}

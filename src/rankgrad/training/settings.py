@@ -85,7 +85,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise one error that contains all problems of the settings."""
-        problems = list(dict.fromkeys(_problems(self._checks())))
+        problems = list(dict.fromkeys(error_messages(self._checks())))
         if problems:
             raise SettingsError("\n".join(problems))
 
@@ -102,19 +102,23 @@ class Settings:
         for tracker in self.trackers or ():
             yield lambda tracker=tracker: one_of("trackers", tracker, TRACKERS)  # type: ignore[misc]
         for name in ("epochs", "batch_size", "batch_documents", "list_size", "patience", "save_steps"):
-            yield lambda name=name: _number(name, getattr(self, name), whole=True, least=1)  # type: ignore[misc]
-        yield lambda: _number("seed", self.seed, whole=True, least=0)
+            yield lambda name=name: self._check_number(name, whole=True, least=1)  # type: ignore[misc]
+        yield lambda: self._check_number("seed", whole=True, least=0)
         for name in ("weight_decay", "warmup", "ema"):
-            yield lambda name=name: _number(name, getattr(self, name), least=0)  # type: ignore[misc]
+            yield lambda name=name: self._check_number(name, least=0)  # type: ignore[misc]
         for name in ("lr", "loss_lr", "clip"):
-            yield lambda name=name: _number(name, getattr(self, name), above=0)  # type: ignore[misc]
+            yield lambda name=name: self._check_number(name)  # type: ignore[misc]
         if isinstance(self.ema, int | float) and self.ema >= 1:
             yield lambda: bad_value("ema", "be below 1", self.ema)
         if self.list_size is not None and self.list_size == 1:
             yield lambda: bad_value("list_size", "be at least 2, because a loss compares documents", 1)
 
+    def _check_number(self, name: str, **limits: Any) -> None:
+        check_number(name, getattr(self, name), **limits, optional=name in _OPTIONAL)
 
-def _problems(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
+
+def error_messages(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
+    """Call all checks, and yield the messages of their errors."""
     for check in checks:
         try:
             check()
@@ -131,11 +135,29 @@ def _text(name: str, value: Any) -> str:
 _OPTIONAL = ("batch_documents", "list_size", "patience", "save_steps", "loss_lr", "clip")
 
 
-def _number(name: str, value: Any, *, whole: bool = False, least: float | None = None, above: float = 0) -> None:
-    if value is None and name in _OPTIONAL:
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    whole: bool = False,
+    least: float | None = None,
+    above: float = 0,
+    optional: bool = False,
+) -> None:
+    """Check a setting that is a number.
+
+    Args:
+        name: name of the setting.
+        value: value of the setting.
+        whole: True if it must be a whole number.
+        least: least value; None to use `above`.
+        above: the value must be above this number, and finite.
+        optional: True if the value may be None.
+    """
+    if value is None and optional:
         return
     kinds = int if whole else int | float
-    must = ("be a whole number" if whole else "be a number") + (" or None" if name in _OPTIONAL else "")
+    must = ("be a whole number" if whole else "be a number") + (" or None" if optional else "")
     if isinstance(value, bool) or (not isinstance(value, kinds) and not hasattr(value, "__index__")):
         bad_value(name, must, repr(value))
     if least is not None and not value >= least:

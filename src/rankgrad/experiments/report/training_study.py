@@ -56,7 +56,7 @@ def training_study(
     compared = None
     if where is not None:
         tested = parts[where]
-        scored = [ScoredRanker(ranker, model.score(tested.features, tested.offsets))]
+        scored = [ScoredRanker(ranker, model.score_lists(tested))]
         scored += baselines(parts.get("train"), tested, metric)
         title, pair = f"{data}, {where} lists", (scored[-1].name, ranker)
         note = ("The best single feature was chosen on the training lists",) if len(scored) > 2 else ()

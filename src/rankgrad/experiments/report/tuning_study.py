@@ -69,7 +69,7 @@ def tuning_study(
     tested = None
     if test is not None:
         shown = [best] + ([default] if default is not None and default is not best else [])
-        scored = [ScoredRanker(called[t.name], models[t.name].score(test.features, test.offsets)) for t in shown]
+        scored = [ScoredRanker(called[t.name], models[t.name].score_lists(test)) for t in shown]
         scored += baselines(parts.get("train"), test, metric)
         title, pair = f"{data}, test lists, which the search did not use", (scored[1].name, scored[0].name)
         tested = compare_rankers(data, test, scored, names, title=title, pair=pair, show_lists=lists)
@@ -145,10 +145,7 @@ def _compared(
     lists: bool,
 ) -> Comparison:
     """Evaluate trials on the validation lists, for their intervals."""
-    scored = [
-        ScoredRanker(called[trial.name], models[trial.name].score(validation.features, validation.offsets))
-        for trial in again
-    ]
+    scored = [ScoredRanker(called[trial.name], models[trial.name].score_lists(validation)) for trial in again]
     pair = scored[-1].name, scored[0].name
     return compare_rankers(data, validation, scored, [metric], title="", pair=pair, kind="trial", show_lists=lists)
 

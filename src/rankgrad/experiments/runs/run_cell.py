@@ -147,7 +147,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
 
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result."""
-    scores = model.score(test.features, test.offsets)
+    scores = model.score_lists(test)
     found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rankgrad.errors import one_of
 from rankgrad.metrics.trec import Qrels
-from rankgrad.text.formats.records import Record
+from rankgrad.text.formats.records import Record, such_as
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
-_MARK = re.compile(r"\.[TABW]\s*")
+_MARK = re.compile(r"\.[A-Z]\s*")
 SIMILAR = ("exclude", "relevant")  # what a label of -1 means
 _BEST = 4  # label of a complete answer
 
@@ -20,16 +20,20 @@ _BEST = 4  # label of a complete answer
 def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     """Yield the documents of a file in this format. Authors and source are not part of the text.
 
-    All lines after `.W` are text: two documents of the published file contain more marks there.
+    Args:
+        path: the file.
+        files: opens the file.
     """
     id, begin, part = "", 0, ""
     parts: dict[str, list[str]] = {}
+    without: list[Record] = []
 
     def record() -> Record:
-        if "W" not in parts:
-            bad_file(path, begin, f"document {id!r} without .W (was the file cut here?)", "a line .W before the text")
         title, text = (" ".join(" ".join(parts.get(name, ())).split()) for name in "TW")
-        return Record(id, text, title, path, begin)
+        made = Record(id, text, title, path, begin)
+        if "W" not in parts:
+            without.append(made)
+        return made
 
     for number, line in files.lines(path):
         if line.startswith(".I "):
@@ -37,7 +41,8 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
                 yield record()
             id, begin, part, parts = line[3:].strip(), number, "", {}
         elif begin and _MARK.fullmatch(line):
-            part = "W" if part == "W" else line[1]
+            # Three documents of the published file contain these marks within their text.
+            part = "W" if part == "W" and line[1] in "TABW" else line[1]
             parts.setdefault(part, [])
         elif part:
             parts[part].append(line)
@@ -45,10 +50,18 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
             bad_file(path, number, f"the line {line.strip()[:60]!r}", "a line `.I ID`, then .T or .W")
     if begin:
         yield record()
+    if without:
+        shown = such_as([record.id for record in without])
+        files.notes.append(f"Records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line}).")
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:
-    """Yield the queries. The id is the position from 1, because the qrels use positions and not the ids of `.I`."""
+    """Yield the queries. The id is the position from 1, because the qrels use positions and not the ids of `.I`.
+
+    Args:
+        path: the file.
+        files: opens the file.
+    """
     for position, record in enumerate(documents(path, files), 1):
         yield record._replace(id=str(position), title=None)
 

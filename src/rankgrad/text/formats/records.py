@@ -1,6 +1,6 @@
 """Join the records of a file to `Texts`, and note empty texts and repeated ids."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +18,12 @@ class Record(NamedTuple):
     line: int | None = None
 
 
-def gather(records: Iterable[Record], kind: str, plural: str, notes: list[str]) -> Texts:
+def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
     """Return the texts of all records, in order. The first of several records with the same id is kept.
 
     Args:
         records: the records.
-        kind: `"document"` or `"query"`, for notes.
-        plural: `"documents"` or `"queries"`.
+        kind: `"documents"` or `"queries"`, for notes.
         notes: receives one sentence for each kind of defect.
     """
     numbers: dict[str, int] = {}
@@ -35,7 +34,7 @@ def gather(records: Iterable[Record], kind: str, plural: str, notes: list[str]) 
     different: list[Record] = []
     for record in records:
         if not record.id:
-            bad_file(record.path or Path(), record.line, f"a {kind} without an id", f"an id for each {kind}")
+            bad_file(record.path or Path(), record.line, f"one of the {kind} has no id", f"an id for all {kind}")
         title = record.title or ""
         number = numbers.setdefault(record.id, len(texts))
         if number < len(texts):
@@ -46,21 +45,23 @@ def gather(records: Iterable[Record], kind: str, plural: str, notes: list[str]) 
         titles.append(title)
         if not record.text.strip() and not title.strip():
             empty.append(record.id)
+    name = kind.capitalize()
     if empty:
-        notes.append(f"{counted(len(empty), kind, plural)} without text, such as {empty[0]!r}; the id is kept.")
-    for repeated, what in ((equal, "the same text"), (different, "a different text")):
+        notes.append(f"{name} without text are kept: {such_as(empty)}.")
+    for repeated, what in ((equal, "and the same text"), (different, "but a different text")):
         if repeated:
-            first = repeated[0]
-            at = "" if first.path is None else f" ({first.path}:{first.line})"
-            many = counted(len(repeated), kind, plural)
-            notes.append(f"{many} with the id of an earlier one and {what}, such as {first.id!r}{at}; left out.")
-    spaced = [each for each in numbers if each.split() != [each]]
-    if spaced:
-        many = counted(len(spaced), kind, plural)
-        notes.append(f"{many} with white space in the id, such as {spaced[0]!r}; TREC runs cannot contain such ids.")
+            at = "" if repeated[0].path is None else f" ({repeated[0].path}:{repeated[0].line})"
+            shown = such_as([record.id for record in repeated])
+            notes.append(f"{name} with the id of an earlier one {what} are left out: {shown}{at}.")
+    if spaced := [id for id in numbers if id.split() != [id]]:
+        notes.append(f"{name} have ids with white space, which TREC runs cannot contain: {such_as(spaced)}.")
     return Texts(tuple(numbers), tuple(texts), tuple(titles) if any(titles) else None)
 
 
-def counted(number: int, kind: str, plural: str) -> str:
-    """Return a number with a noun: `1 query`, `2 queries`."""
-    return f"{number:,} {kind if number == 1 else plural}"
+def such_as(found: Sequence[object]) -> str:
+    """Return the number of things and the first: `3, such as 'd1'`.
+
+    Args:
+        found: the things, at least one.
+    """
+    return f"{len(found):,}, such as {found[0]!r}"

@@ -18,6 +18,7 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": ("zstandard data", "a plain or gzip file: run `zstd -d FILE`"),
     b"PK\x03\x04": ("a zip archive", "the files that it contains: run `unzip FILE`"),
 }
+_ARCHIVES = tuple(mark for mark in _FOREIGN if mark != b"\x1f\x9d")  # TREC's disks contain data of compress
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -35,9 +36,11 @@ class TextFiles:
 
     def __init__(self, encoding: str = "utf-8") -> None:
         try:
+            b"\n".decode(encoding)
             self.encoding = codecs.lookup(encoding).name
-        except LookupError:
-            bad_value("encoding", "be an encoding that Python knows, such as 'utf-8' or 'latin-1'", repr(encoding))
+        except (LookupError, UnicodeError):
+            must = "be an encoding that Python knows and that contains ASCII, such as 'utf-8' or 'latin-1'"
+            bad_value("encoding", must, repr(encoding))
         self.notes: list[str] = []
         self._undecoded: dict[Path, tuple[int, int]] = {}  # number of characters, line of the first
 
@@ -63,6 +66,13 @@ class TextFiles:
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 bad_file(path, 1, f"the gzip data ends early or is damaged ({error})", "a complete file")
 
+    @staticmethod
+    def is_archive(path: Path) -> bool:
+        """Return True if a file is an archive or compressed by a program other than gzip and compress."""
+        with open(path, "rb") as file:
+            start = file.read(8)
+        return start.startswith(_ARCHIVES)
+
     def undecoded(self, path: Path, line: int, count: int) -> None:
         """Count characters that are not valid text; `all_notes` has one sentence about them."""
         before, first = self._undecoded.get(path, (0, line))
@@ -87,7 +97,7 @@ class TextFiles:
         for mark, (found, expected) in _FOREIGN.items():
             if start.startswith(mark):
                 bad_file(path, None, found, expected)
-        if start.startswith(_UTF_16) and not self.encoding.startswith("utf-16"):
+        if start.startswith(_UTF_16):
             bad_file(path, None, "UTF-16 text", "UTF-8 text: convert it with `iconv -f UTF-16 -t UTF-8`")
         # Both have the same methods; the type of a plain file is `BufferedReader`.
         return gzip.open(path, "rb") if start.startswith(_GZIP) else open(path, "rb")  # type: ignore[return-value]

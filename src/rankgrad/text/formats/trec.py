@@ -14,10 +14,10 @@ _TAG = re.compile(
     r"""<!--.*?-->|</?[a-z][\w.:-]*(\s+[\w.:-]+\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+))*\s*/?>""", re.I | re.S
 )
 _DOC = re.compile(r"(</?doc>)", re.I)
-_DOCNO = re.compile(r"<docno>(.*?)</docno>", re.I | re.S)
-_IDS = re.compile(r"<(docno|docid|docoldno|dochdr)>.*?</\1>", re.I | re.S)
-_TITLE = re.compile(r"<(title|head|headline|hl|ti|ttl)>(.*?)</\1>", re.I | re.S)
-_TEXT = re.compile(r"<(text|lp|leadpara)>(.*?)</\1>", re.I | re.S)
+_IDS = {"docno", "docid", "docoldno", "dochdr"}
+_TITLES = {"title", "head", "headline", "hl", "ti", "ttl"}
+_TEXTS = {"text", "lp", "leadpara"}
+_PART = re.compile(rf"<(/?)({'|'.join(sorted(_IDS | _TITLES | _TEXTS))})>", re.I)
 _ENTITIES = {"&blank;": " ", "&hyph;": "-"}  # entities of the Federal Register that HTML does not have
 
 _TOPIC = re.compile(r"<(top|topic)\b([^>]*)>(.*?)(</\1>|(?=<\1\b)|\Z)", re.I | re.S)
@@ -53,10 +53,12 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     The title is in `<TITLE>`, `<HEAD>`, `<HEADLINE>`, `<HL>`, `<TI>` or `<TTL>`. The text is in `<TEXT>`, `<LP>` and
     `<LEADPARA>`; in a document without these, it is all that is neither id nor title.
     """
-    begin, parts, outside = 0, [""], 0
+    begin = 0
+    parts: list[str] = []
+    outside: list[int] = []  # numbers of lines
     for number, line in files.lines(path):
         for piece in _DOC.split(line) if "<" in line else (line,):
-            mark = piece.lower()
+            mark = piece.lower() if len(piece) < 7 else ""
             if mark == "<doc>":
                 if begin:
                     wrong = f"<DOC> before the </DOC> of the document that begins in line {begin}"
@@ -70,26 +72,45 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
             elif begin:
                 parts.append(piece)
             elif piece.strip() and plain(piece):
-                outside += 1
+                outside.append(number)
     if begin:
-        record = _document("".join(parts), path, begin)
-        cut = f"{path}:{begin}: the file ends without </DOC> and may be cut"
-        files.notes.append(f"{cut}; the last document, {record.id!r}, has only the text up to there.")
-        yield record
+        last = "".join(parts)
+        known = "</docno>" in last.lower()
+        lost = "is kept up to there" if known else "has no id and is left out"
+        files.notes.append(
+            f"A file is perhaps cut: the document that begins at {path}:{begin} has no </DOC>; it {lost}."
+        )
+        if known:
+            yield _document(last, path, begin)
     if outside:
-        files.notes.append(f"{path}: {outside:,} lines outside of <DOC> and </DOC> are not read.")
+        files.notes.append(f"Lines outside of <DOC> and </DOC> are not read: {len(outside):,} ({path}:{outside[0]}).")
 
 
 def _document(source: str, path: Path, line: int) -> Record:
-    found = _DOCNO.search(source)
-    if found is None or not found[1].strip():
+    ids: list[str] = []
+    titles: list[str] = []
+    texts: list[str] = []
+    rest: list[str] = []
+    opened, start, end = "", 0, 0  # name and start of the element that is open, end of the last one
+    for tag in _PART.finditer(source):
+        name = tag[2].lower()
+        if not opened and not tag[1]:
+            opened, start = name, tag.end()
+            rest.append(source[end : tag.start()])
+        elif tag[1] and name == opened:
+            inner = source[start : tag.start()]
+            if name == "docno":
+                ids.append(inner.strip())
+            elif name not in _IDS:
+                (titles if name in _TITLES else texts).append(inner)
+            opened, end = "", tag.end()
+    if not ids or not ids[0]:
         bad_file(path, line, "a document without <DOCNO>", "<DOCNO>ID</DOCNO> in each document")
-    body = _IDS.sub(" ", source)
-    parts = [match[2] for match in _TEXT.finditer(body)]
-    around = _TEXT.sub(" ", body) if parts else body
-    titles = [match[2] for match in _TITLE.finditer(around)]
-    text = " ".join(parts) if parts else _TITLE.sub(" ", body) if titles else body
-    return Record(found[1].strip(), plain(text), plain(" ".join(titles)), path, line)
+    if opened:  # an element without an end, as in a file that is cut: all that follows is text
+        texts = [*(rest if opened not in _TEXTS else ()), *texts, source[start:]]
+    else:
+        rest.append(source[end:])
+    return Record(ids[0], plain(" ".join(texts or rest)), plain(" ".join(titles)), path, line)
 
 
 def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Record]:
@@ -106,7 +127,7 @@ def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Reco
     for match in _TOPIC.finditer(source):
         line, before = line + source.count("\n", before, match.start()), match.start()
         if not match[4].startswith("</"):
-            files.notes.append(f"{path}:{line}: the topic has no </{match[1]}>; the file may be cut.")
+            files.notes.append(f"The topic has no </{match[1]}>, perhaps because the file is cut ({path}:{line}).")
         yield _topic(match[2], match[3], wanted, path, line)
 
 

@@ -1,0 +1,155 @@
+"""Text rankers as kinds of rankers: bi-encoders and cross-encoders with any loss of `rankgrad.losses`."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.spec import spell
+from rankgrad.text.encoder_files import ENCODER, need_package
+from rankgrad.text.model import KIND, TextModel
+from rankgrad.text.settings import TextSettings
+from rankgrad.text.training import train_text
+from rankgrad.training.checkpoint import LAST
+
+SPACE: dict[str, Any] = {
+    "lr": {"low": 5e-6, "high": 1e-4, "log": True},
+    "list_size": [8, 16, 32],
+    "batch_size": [4, 8, 16],
+    "weight_decay": {"low": 1e-4, "high": 1e-1, "log": True},
+}
+_ABOUT = {
+    "bi_encoder": "Encoder that turns query and document into vectors; the score is their cosine (text data sets)",
+    "cross_encoder": "Encoder that reads query and document together (text data sets)",
+}
+
+
+class TextKind(RankerKind):
+    """Encoders of text, trained by gradient descent on text data sets.
+
+    Args:
+        name: `bi_encoder` or `cross_encoder`.
+    """
+
+    saved_as = KIND
+    unit = "epoch"
+    length = "epochs"
+    usual_length = 5
+    rate = "lr"
+    settings = TextSettings.names()
+    elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.defaults = MappingProxyType({**TextSettings().to_json(), "model": name})
+
+    def listing(self) -> list[Listing]:
+        """Return the line of `rankgrad list models`."""
+        return [Listing(self.name, _ABOUT[self.name], "encoder=FOLDER (a setting), see rankgrad text train --help")]
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise one error with all problems of the settings; see `RankerKind.check`.
+
+        Args:
+            settings: settings of `rankgrad.text.TextSettings`.
+        """
+        name, cutoff, options = spell("model", str(settings.get("model", self.name)))
+        if cutoff is not None or options:
+            bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
+        TextSettings.of(dict(settings)).check()
+
+    def check_installed(self) -> None:
+        """Raise an `ImportError` that shows how to install `transformers`."""
+        need_package("transformers", "a text ranker")
+
+    def fit(
+        self,
+        settings: Mapping[str, Any],
+        train: Dataset,
+        validation: Dataset | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        init_model: TrainedModel | None = None,
+    ) -> TextModel:
+        """Train an encoder with `rankgrad.text.training.train_text`; see `RankerKind.fit`.
+
+        Args:
+            settings: settings of `rankgrad.text.TextSettings`.
+            train: training lists of a text data set.
+            validation: validation lists of the same collection.
+            out: folder for model, checkpoints and log.
+            resume: True to resume from the checkpoint in `out`.
+            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+            init_model: text model to start from.
+        """
+        checked = TextSettings.of({"model": self.name, **settings})
+        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
+        return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
+
+    def load(self, folder: Path, device: str = "cpu") -> TextModel:
+        """Read a saved text model; see `RankerKind.load`.
+
+        Args:
+            folder: folder of the model.
+            device: device to compute on.
+        """
+        return TextModel.load(folder, device)
+
+    def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the search space.
+
+        Args:
+            settings: given settings, which are not searched.
+        """
+        return {name: values for name, values in SPACE.items() if name not in settings}
+
+    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
+        """Return the settings with this device.
+
+        Args:
+            settings: settings to start from.
+            device: `"auto"`, `"cpu"` or `"cuda"`.
+        """
+        return {**settings, "device": device}
+
+    def for_length(self, units: int) -> dict[str, Any]:
+        """Return settings for a training with a given number of epochs.
+
+        Args:
+            units: number of epochs.
+        """
+        return {"epochs": units, "patience": None}
+
+    def has_run(self, folder: Path) -> bool:
+        """Return True if the folder contains a checkpoint or an encoder.
+
+        Args:
+            folder: folder to check.
+        """
+        return (folder / LAST).exists() or (folder / ENCODER).exists()
+
+    def resumes(self, folder: Path) -> bool:
+        """Return True if the folder contains a checkpoint.
+
+        Args:
+            folder: folder to check.
+        """
+        return (folder / LAST).is_file()
+
+    def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return the version of `transformers`.
+
+        Args:
+            settings: settings of the run.
+        """
+        return {"transformers": version("transformers")}
+
+
+BI_ENCODER, CROSS_ENCODER = TextKind("bi_encoder"), TextKind("cross_encoder")

@@ -1,0 +1,161 @@
+"""Bi-encoder: query and document become vectors, and their score is the cosine divided by a temperature."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rankgrad.text.encoder_files import STATIC, load_pretrained, pooling_of, save_pretrained
+from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
+from rankgrad.text.static_encoder import StaticBody
+from rankgrad.text.token_inputs import TokenInput, Tokeniser
+
+
+class BiEncoder(TextNetwork):
+    r"""Score pairs by :math:`s = \cos(e(q), e(d)) / T`.
+
+    :math:`e` is the mean of the encoder's output vectors, or the output of [CLS]. Long documents: with
+    `passages="mean"` the vectors of the passages are averaged, with `passages="best"` the best passage gives the score.
+
+    Args:
+        encoder: folder or name of an encoder; with the prefix `static:`, only its embedding table is used.
+        temperature: temperature of the scores.
+        max_length, passages, max_document: see `rankgrad.text.token_inputs.Tokeniser`.
+        chunk: number of inputs that the encoder reads at once.
+    """
+
+    kind = "bi_encoder"
+
+    def __init__(
+        self,
+        encoder: str,
+        *,
+        temperature: float = 0.05,
+        max_length: int = 256,
+        passages: str = "first",
+        max_document: int | None = None,
+        chunk: int = 64,
+    ) -> None:
+        super().__init__()
+        name = encoder.removeprefix(STATIC)
+        tokenizer, static = StaticBody.load(encoder) if encoder.startswith(STATIC) else (None, None)
+        if static is None and (saved := StaticBody.saved(Path(name))) is not None:
+            tokenizer, static = saved
+        self.body: Any = load_pretrained(name, "AutoModel") if static is None else static
+        self.pooling = "mean" if static is not None else pooling_of(name)
+        tokenizer = load_pretrained(name, "AutoTokenizer") if tokenizer is None else tokenizer
+        options: dict[str, Any] = {"max_length": max_length, "passages": passages, "max_document": max_document}
+        self.tokeniser = Tokeniser(tokenizer, **options, special=static is None)
+        self.temperature, self.chunk = temperature, chunk
+
+    def encode(self, batch: dict[str, Tensor]) -> Tensor:
+        """Return one vector of length 1 per input, `(n, width)`."""
+        hidden = self.body(**batch).last_hidden_state.float()
+        if self.pooling == "cls":
+            vectors = hidden[:, 0]
+        else:
+            mask = batch["attention_mask"][..., None].to(hidden.dtype)
+            vectors = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+        return nn.functional.normalize(vectors, dim=-1)
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        """Return one score per pair, `(n,)`. Each query and each document is encoded once."""
+        queries, query = np.unique(pairs[:, 0], return_inverse=True)
+        documents, document = np.unique(pairs[:, 1], return_inverse=True)
+        texts = self.texts_in_use()
+        self._read("query", queries, [texts.queries.full(each) for each in self._unread("query", queries)])
+        self._read("document", documents, [texts.documents.full(each) for each in self._unread("document", documents)])
+        return self._scores(
+            [self._cache["query", int(each)] for each in queries],
+            [self._cache["document", int(each)] for each in documents],
+            query,
+            document,
+        )
+
+    def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
+        """Return one score per pair of texts, `(n,)`."""
+        every = range(len(queries))
+        inputs = [[each] for each in self.tokeniser.texts(queries)]
+        return self._scores(inputs, self._document_inputs(documents), np.array(every), np.array(every))
+
+    def vectors(self, texts: Sequence[str], *, documents: bool = True) -> Tensor:
+        """Return one vector of length 1 per text, `(n, width)`.
+
+        Args:
+            texts: texts to encode.
+            documents: True for documents, which may be split into passages; False for queries.
+        """
+        inputs = self._document_inputs(texts) if documents else [[each] for each in self.tokeniser.texts(texts)]
+        return self._vectors(inputs)
+
+    def _document_inputs(self, texts: Sequence[str]) -> list[list[TokenInput]]:
+        split = self.tokeniser.split(texts, self.tokeniser.max_length - 2)
+        flat = self.tokeniser.texts([passage for passages in split for passage in passages])
+        ends = np.cumsum([len(passages) for passages in split])
+        return [flat[end - len(passages) : end] for end, passages in zip(ends, split, strict=True)]
+
+    def _unread(self, kind: str, numbers: Any) -> list[int]:
+        return [int(each) for each in numbers if (kind, int(each)) not in self._cache]
+
+    def _read(self, kind: str, numbers: Any, texts: list[str]) -> None:
+        inputs = self._document_inputs(texts) if kind == "document" else [[x] for x in self.tokeniser.texts(texts)]
+        for number, found in zip(self._unread(kind, numbers), inputs, strict=True):
+            self._cache[kind, number] = found  # one entry per text, not per pair: there is always space
+
+    def _vectors(self, inputs: list[list[TokenInput]]) -> Tensor:
+        flat = self.run([each for passages in inputs for each in passages])
+        if all(len(passages) == 1 for passages in inputs):
+            return flat
+        owner = owners(map(len, inputs), flat.device)
+        return nn.functional.normalize(mean_per_owner(flat, owner, len(inputs)), dim=-1)
+
+    def _scores(
+        self, queries: list[list[TokenInput]], documents: list[list[TokenInput]], query: Any, document: Any
+    ) -> Tensor:
+        """Return the scores of pairs. Queries and documents run together, because chunks have similar lengths."""
+        if not len(query):
+            return torch.zeros(0, device=self.device)
+        best = self.tokeniser.passages == "best"
+        counts = [len(each) for each in (*queries, *documents)]
+        flat = self.run([each for passages in (*queries, *documents) for each in passages])
+        if not best and max(counts) > 1:
+            flat = mean_per_owner(flat, owners(counts, flat.device), len(counts))
+            flat, counts = nn.functional.normalize(flat, dim=-1), [1] * len(counts)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        wide = np.asarray(counts[len(queries) :])[document]  # number of passages of each pair
+        first = starts[len(queries) + document]
+        passage = np.repeat(first - np.concatenate([[0], np.cumsum(wide)[:-1]]), wide) + np.arange(wide.sum())
+        of_query = torch.from_numpy(np.repeat(starts[query], wide)).to(flat.device)
+        scores = (flat[of_query] * flat[torch.from_numpy(passage).to(flat.device)]).sum(-1) / self.temperature
+        return best_per_owner(scores, owners(wide, flat.device), len(query)) if wide.max() > 1 else scores
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return an empty list: a bi-encoder has no head."""
+        return []
+
+    def write(self, folder: Path) -> None:
+        """Write files that `transformers` and `sentence-transformers` load."""
+        if isinstance(self.body, StaticBody):
+            self.body.write(folder, self.tokeniser.tokenizer, self.tokeniser.max_length)
+            return
+        save_pretrained(folder, self.body, self.tokeniser.tokenizer)
+        names = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
+        modules = [
+            {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for index, (name, path, kind) in enumerate(names)
+        ]
+        pooling = {
+            "word_embedding_dimension": int(self.body.config.hidden_size),
+            "pooling_mode_cls_token": self.pooling == "cls",
+            "pooling_mode_mean_tokens": self.pooling == "mean",
+        }
+        for path in ("1_Pooling", "2_Normalize"):
+            (folder / path).mkdir(exist_ok=True)
+        (folder / "modules.json").write_text(json.dumps(modules, indent=2), encoding="utf-8")
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=2), encoding="utf-8")
+        length = {"max_seq_length": self.tokeniser.max_length, "do_lower_case": False}
+        (folder / "sentence_bert_config.json").write_text(json.dumps(length), encoding="utf-8")

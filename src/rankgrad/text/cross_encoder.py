@@ -1,0 +1,121 @@
+"""Cross-encoder: an encoder reads query and document together, and a head computes the score from [CLS]."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.errors import bad_value
+from rankgrad.text.encoder_files import load_pretrained, save_pretrained
+from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
+from rankgrad.text.token_inputs import TokenInput, Tokeniser
+
+
+class CrossEncoder(TextNetwork):
+    """Score pairs with a sequence classification model of `transformers` that has one output.
+
+    The model may come from an encoder without a head; then the head is new. Long documents: with `passages="mean"`
+    the [CLS] vectors of the passages are averaged before the head (SmoothI paper, experiments with BERT), with
+    `passages="best"` the best passage gives the score.
+
+    Args:
+        encoder: folder or name of an encoder or of a cross-encoder with one output.
+        max_length, passages, max_document: see `rankgrad.text.token_inputs.Tokeniser`.
+        chunk: number of inputs that the encoder reads at once.
+    """
+
+    kind = "cross_encoder"
+
+    def __init__(
+        self,
+        encoder: str,
+        *,
+        max_length: int = 256,
+        passages: str = "first",
+        max_document: int | None = None,
+        chunk: int = 64,
+    ) -> None:
+        super().__init__()
+        options = {"num_labels": 1, "ignore_mismatched_sizes": True, "output_loading_info": True}
+        self.model: Any
+        self.model, loaded = load_pretrained(encoder, "AutoModelForSequenceClassification", **options)
+        new = {*loaded["missing_keys"], *(each[0] for each in loaded["mismatched_keys"])}
+        self.new_head = any(name.startswith(("classifier", "pre_classifier", "score")) for name in new)
+        tokenizer = load_pretrained(encoder, "AutoTokenizer")
+        self.tokeniser = Tokeniser(tokenizer, max_length=max_length, passages=passages, max_document=max_document)
+        self.chunk = chunk
+        if passages == "mean" and _head_kind(self.model) is None:
+            must = "be 'first' or 'best' for this encoder, whose head does not read a [CLS] vector alone"
+            bad_value("passages", must, "'mean'")
+
+    @property
+    def body(self) -> Any:  # type: ignore[override]
+        """Pretrained encoder without the head."""
+        return self.model.base_model
+
+    def encode(self, batch: dict[str, Tensor]) -> Tensor:
+        """Return one score per input, `(n,)`, or with `passages="mean"` one [CLS] vector per input, `(n, width)`."""
+        if self.tokeniser.passages == "mean":
+            vectors: Tensor = self.body(**batch).last_hidden_state[:, 0].float()
+            return vectors
+        scores: Tensor = self.model(**batch).logits[:, 0].float()
+        return scores
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        """Return one score per pair, `(n,)`."""
+        texts = self.texts_in_use()
+        keys = [(int(query), int(document)) for query, document in pairs]
+        unread = [key for key in dict.fromkeys(keys) if key not in self._cache]
+        queries, documents = [texts.queries.full(q) for q, _ in unread], [texts.documents.full(d) for _, d in unread]
+        found = dict(zip(unread, self.tokeniser.pairs(queries, documents), strict=True))
+        for key, inputs in found.items():
+            self._cache.keep(key, inputs)
+        return self._scores([self._cache.get(key) or found[key] for key in keys])
+
+    def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
+        """Return one score per pair of texts, `(n,)`."""
+        return self._scores(self.tokeniser.pairs(queries, documents))
+
+    def _scores(self, inputs: list[list[TokenInput]]) -> Tensor:
+        if not inputs:
+            return torch.zeros(0, device=self.device)
+        outputs = self.run([each for passages in inputs for each in passages])
+        if self.tokeniser.passages == "first":
+            return outputs
+        owner = owners(map(len, inputs), outputs.device)
+        if self.tokeniser.passages == "best":
+            return best_per_owner(outputs, owner, len(inputs))
+        return _head_scores(self.model, mean_per_owner(outputs, owner, len(inputs))).float()
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters of the head."""
+        body = {id(parameter) for parameter in self.body.parameters()}
+        return [parameter for parameter in self.model.parameters() if id(parameter) not in body]
+
+    def write(self, folder: Path) -> None:
+        """Write files that `transformers` and the `CrossEncoder` of `sentence-transformers` load."""
+        save_pretrained(folder, self.model, self.tokeniser.tokenizer)
+
+
+def _head_kind(model: Any) -> str | None:
+    """Return the kind of a classification head: `"pooler"`, `"features"`, `"distilbert"`, or None if unknown."""
+    if hasattr(model, "pre_classifier"):
+        return "distilbert"
+    pooler, classifier = getattr(model.base_model, "pooler", None), getattr(model, "classifier", None)
+    if pooler is not None and isinstance(classifier, nn.Linear):
+        return "pooler"
+    return "features" if classifier is not None and hasattr(classifier, "out_proj") else None
+
+
+def _head_scores(model: Any, vectors: Tensor) -> Tensor:
+    """Return the scores of [CLS] vectors, `(n, width)`, by the head of a model."""
+    kind = _head_kind(model)
+    if kind == "distilbert":
+        scores = model.classifier(model.dropout(nn.functional.relu(model.pre_classifier(vectors))))
+    elif kind == "pooler":
+        scores = model.classifier(model.dropout(model.base_model.pooler(vectors[:, None])))
+    else:
+        scores = model.classifier(vectors[:, None])
+    return cast(Tensor, scores[:, 0])

@@ -1,0 +1,174 @@
+"""Load and save encoders in the format of Hugging Face: a local folder, or the name of a model on the hub.
+
+Weights are read from safetensors only, and code of a model is never run (`trust_remote_code` is off).
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankgrad.errors import bad_value
+
+ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
+STATIC = "static:"  # prefix of an encoder that only has an embedding table
+_NEW, _OLD = "encoder.new", "encoder.old"
+
+
+def need_package(name: str, use: str) -> None:
+    """Raise an error if a package of the extra `text` is not installed.
+
+    Args:
+        name: name of the module.
+        use: what needs the package, for the error.
+    """
+    from importlib.util import find_spec
+
+    if find_spec(name) is None:
+        package = name.replace("_", "-")
+        raise ModuleNotFoundError(f"{use} needs {package}: pip install 'rankgrad[text]'")
+
+
+def check_encoder(encoder: Any) -> str:
+    """Return the folder or name of an encoder, if it is text; a path that does not exist is an error.
+
+    Args:
+        encoder: local folder, name on the hub, or either with the prefix `static:`.
+    """
+    if not isinstance(encoder, str | os.PathLike) or not str(encoder):
+        bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
+    text = str(encoder)
+    path = Path(text.removeprefix(STATIC)).expanduser()
+    local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
+    if local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+        bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
+    return text
+
+
+def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
+    """Return an object of `transformers` from a folder or from the hub.
+
+    Args:
+        encoder: local folder or name.
+        kind: name of a class of `transformers`, such as `AutoModel`.
+        options: options of `from_pretrained`.
+    """
+    folder = Path(encoder).expanduser()
+    where = str(folder) if folder.is_dir() else encoder
+    safe = {} if kind == "AutoTokenizer" else {"use_safetensors": True}
+    with _quiet_transformers() as transformers:
+        try:
+            return getattr(transformers, kind).from_pretrained(where, **safe, **options)
+        except (OSError, ValueError, KeyError) as error:
+            got = str(error).strip().partition("\n")[0]
+            raise ValueError(f"encoder must be a model that transformers can load; got {encoder!r}: {got}") from error
+
+
+def save_pretrained(folder: Path, *objects: Any) -> None:
+    """Write models and tokenizers of `transformers` to a folder.
+
+    Args:
+        folder: existing folder.
+        objects: objects with a method `save_pretrained`.
+    """
+    with _quiet_transformers():
+        for each in objects:
+            each.save_pretrained(folder)
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[Any]:
+    """Import `transformers`, and hide its reports and progress bars: a new head, for example, is expected."""
+    need_package("transformers", "a text ranker")
+    import transformers
+
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield transformers
+    finally:
+        transformers.logging.set_verbosity(level)
+        transformers.logging.enable_progress_bar()
+
+
+def pooling_of(encoder: str) -> str:
+    """Return the pooling of an encoder of sentence-transformers: `"mean"` or `"cls"`; `"mean"` if it is not known.
+
+    Args:
+        encoder: local folder or name.
+    """
+    path = Path(encoder).expanduser() / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return "mean"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if "pooling_mode" in config:
+        return "cls" if config["pooling_mode"] == "cls" else "mean"
+    return "cls" if config.get("pooling_mode_cls_token") else "mean"
+
+
+def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write the folder `encoder` anew. An interrupted call leaves the old folder or the new one, never a mixture.
+
+    Args:
+        folder: folder of the model.
+        write: function that writes all files into the folder that it is given.
+    """
+    settle_encoder(folder)
+    new, old, now = folder / _NEW, folder / _OLD, folder / ENCODER
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    write(new)
+    for path in new.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    (new / ".complete").touch()
+    shutil.rmtree(old, ignore_errors=True)
+    if now.exists():
+        now.rename(old)
+    new.rename(now)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def settle_encoder(folder: Path) -> Path:
+    """Finish a call of `replace_encoder` that was interrupted, and return the folder of the encoder.
+
+    Args:
+        folder: folder of the model.
+    """
+    now, new, old = folder / ENCODER, folder / _NEW, folder / _OLD
+    if not now.exists():
+        for found in (new, old):
+            if (found / ".complete").is_file():
+                found.rename(now)
+                break
+    return now
+
+
+def gradient_checkpointing(body: nn.Module) -> None:
+    """Make an encoder keep no activations of its layers; the backward pass computes them again.
+
+    Args:
+        body: encoder of `transformers`.
+    """
+    enable = getattr(body, "gradient_checkpointing_enable", None)
+    if enable is None:
+        bad_value("checkpointing", "be False for an encoder without layers to checkpoint", type(body).__name__)
+    enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def to_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """Return the tensors of a batch on a device.
+
+    Args:
+        batch: tensors by name.
+        device: device of the encoder.
+    """
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}

@@ -1,0 +1,139 @@
+"""A trained text ranker. It scores the pairs of a text data set, and is saved in the format of Hugging Face."""
+
+import hashlib
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import hash_of
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.models.folder import feature_names_of, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.protocol import TrainedModel
+from rankgrad.text.collection import collection_of
+from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
+from rankgrad.text.network import Pairs, TextNetwork
+
+KIND = "text"  # `kind` in the `config.json` of a text model
+_PAIRS = 8192  # number of pairs that are scored together
+
+
+@dataclass
+class TextModel(TrainedModel):
+    """A text network with facts about its training."""
+
+    network: TextNetwork
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
+    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, loss
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
+    run: str = ""  # identifier of the run
+    features: int = 3  # number of features of a text data set: query, document and first-stage scores
+
+    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
+        """Compute one score per document, `(documents,)`.
+
+        Args:
+            features: features of a text data set: column 0 is the number of the query, column 1 that of the document,
+                in the collection that the network uses.
+            offsets: not used, because each pair is scored alone.
+        """
+        if self.network.collection is None:
+            must = "be scored with `score_lists(data)`, which gives the texts of the data set"
+            bad_value("features", must, "a model that has not read a collection")
+        return self._score(np.asarray(features)[:, :2].astype(np.int64))
+
+    def score_lists(self, data: Dataset) -> NDArray[np.float32]:
+        """Compute one score per document of a text data set, `(documents,)`.
+
+        Args:
+            data: text data set, as `rankgrad.text.candidate_lists` returns.
+        """
+        self.network.use(collection_of(data))
+        return self._score(pairs_of(data))
+
+    def _score(self, pairs: Pairs) -> NDArray[np.float32]:
+        was, scores = self.network.training, np.empty(len(pairs), dtype=np.float32)
+        self.network.eval()
+        with torch.inference_mode(), self.precision():
+            for start in range(0, len(pairs), _PAIRS):
+                scores[start : start + _PAIRS] = self.network(pairs[start : start + _PAIRS]).float().cpu().numpy()
+        self.network.train(was)
+        return scores
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return a context in which the network computes in the precision of the settings."""
+        wanted = self.settings.get("precision", "fp32") == "bf16"
+        return torch.autocast(self.network.device.type, torch.bfloat16, enabled=wanted)
+
+    def to(self, device: str | torch.device) -> "TextModel":
+        """Move the model to a device, and return the model.
+
+        Args:
+            device: device of PyTorch.
+        """
+        self.network.to(device)
+        return self
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+    def weights_hash(self) -> str:
+        """Return a hash of the weights, which identifies the model that a run starts from."""
+        found = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return hash_of(found.digest())[:16]
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `config.json`, `metrics.json` and the folder `encoder`, which `transformers` loads.
+
+        Args:
+            folder: folder of the model; it is created if it does not exist.
+        """
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        replace_encoder(path, self.network.write)
+        write_metrics(path, self.metrics)
+        about = {"settings": self.settings, **({"run": self.run} if self.run else {}), "features": self.features}
+        write_config(path, KIND, about, self.feature_names)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "TextModel":
+        """Read a text model from its folder. No content of the folder is run or unpickled.
+
+        Args:
+            folder: folder that `save` or a training run wrote.
+            device: device of the weights.
+        """
+        from rankgrad.text.settings import TextSettings
+        from rankgrad.text.training import build_network
+
+        path = Path(folder)
+        config = read_config(path)
+        encoder = settle_encoder(path)
+        if not encoder.is_dir():
+            bad_value(str(folder), f"contain the folder {ENCODER}", "no such folder: no epoch of the run is complete")
+        network = build_network(TextSettings.of({**config["settings"], "encoder": str(encoder)}))
+        model = cls(network.to(device).eval(), config["settings"], read_metrics(path), run=config.get("run", ""))
+        model.features = int(config.get("features", 3))
+        model.feature_names = feature_names_of(path, model.features)
+        return model
+
+
+def pairs_of(data: Dataset, rows: Any = slice(None)) -> Pairs:
+    """Return the numbers of query and document of rows of a text data set, `(n, 2)`.
+
+    Args:
+        data: text data set.
+        rows: rows of the data set.
+    """
+    return np.asarray(data.features[rows, :2]).astype(np.int64)

@@ -1,0 +1,97 @@
+"""Training lists without labels: parts of documents become queries, and their own document is the relevant one.
+
+A cross-encoder that starts from an embedding model needs more pairs than a few hundred labelled queries give. The
+collection itself offers them: a title and its own body, against the documents that BM25 finds for the title.
+"""
+
+import numpy as np
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value, one_of
+from rankgrad.text.bm25 import BM25Index
+from rankgrad.text.candidates import candidate_lists
+from rankgrad.text.collection import Collection, Texts
+
+SOURCES = ("auto", "title", "span")
+
+
+def pseudo_queries(
+    collection: Collection,
+    *,
+    source: str = "auto",
+    number: int | None = None,
+    words: tuple[int, int] = (6, 16),
+    seed: int = 0,
+) -> Collection:
+    """Return a collection whose queries are parts of documents; the relevant document of a query is its own.
+
+    The part is removed from its document, so that the ranker cannot just look for it. Documents that have no part to
+    spare are not used as queries. Labels of the original collection are not used.
+
+    Args:
+        collection: documents.
+        source: `"title"`, `"span"` (consecutive words at a random place), or `"auto"`: titles if there are any.
+        number: maximum number of queries, drawn at random; None for one per document.
+        words: least and largest number of words of a span.
+        seed: random seed of spans and of the draw.
+
+    Example:
+        >>> documents = Texts(("d1", "d2"), ("Wings at rest.", "Heat in slabs of steel."), titles=("Wings", "Heat"))
+        >>> made = pseudo_queries(Collection(documents, Texts((), ())))
+        >>> made.queries.texts, made.documents.texts, made.qrels["d2"]
+        (('Wings', 'Heat'), ('at rest.', 'in slabs of steel.'), {'d2': 1})
+    """
+    one_of("source", source, SOURCES)
+    documents, rng = collection.documents, np.random.default_rng(seed)
+    if source == "auto":
+        source = "span" if documents.titles is None or not any(documents.titles) else "title"
+    if source == "title" and documents.titles is None:
+        bad_value("source", "be 'span' or 'auto' for documents without titles", "'title'")
+    bodies, queries = list(documents.texts), {}
+    for place, text in enumerate(documents.texts):
+        found = _title(documents, place) if source == "title" else _span(text, words, rng)
+        if found is not None:
+            queries[place], bodies[place] = found
+    places = np.array([*queries], dtype=np.int64)
+    if number is not None and number < len(places):
+        places = np.sort(rng.permutation(places)[:number])
+    if not len(places):
+        bad_value("collection", f"have a document that is longer than its {source}", "none")
+    ids = tuple(documents.ids[place] for place in places)
+    return Collection(
+        Texts(documents.ids, tuple(bodies)),
+        Texts(ids, tuple(queries[place] for place in places.tolist())),
+        {each: {each: 1} for each in ids},
+        name=f"{collection.name} pseudo queries".strip(),
+    )
+
+
+def pseudo_lists(collection: Collection, *, depth: int = 32, **options: object) -> Dataset:
+    """Return training lists of pseudo queries: the own document, and the best documents of BM25.
+
+    Args:
+        collection: documents.
+        depth: number of documents of BM25 per query.
+        options: options of `pseudo_queries`.
+    """
+    made = pseudo_queries(collection, **options)  # type: ignore[arg-type]
+    run = BM25Index.build(made.documents).search(made.queries, k=depth)
+    return candidate_lists(made, run, depth=depth, add_relevant=True)
+
+
+def _title(documents: Texts, place: int) -> tuple[str, str] | None:
+    """Return the title of a document, and the text without the title."""
+    assert documents.titles is not None
+    title, text = documents.titles[place].strip(), documents.texts[place].strip()
+    body = text[len(title) :].strip() if text.startswith(title) else text
+    return (title, body) if title and body else None
+
+
+def _span(text: str, words: tuple[int, int], rng: np.random.Generator) -> tuple[str, str] | None:
+    """Return consecutive words of a text, and the other words."""
+    split = text.split()
+    length = int(rng.integers(words[0], words[1] + 1))
+    if len(split) < length + words[0]:
+        return None
+    start = int(rng.integers(0, len(split) - length + 1))
+    return " ".join(split[start : start + length]), " ".join([*split[:start], *split[start + length :]])

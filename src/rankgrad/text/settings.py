@@ -1,0 +1,110 @@
+"""The settings of the training of a text ranker. The names are the same in Python, on the command line, in recipes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.custom import as_loss, loss_text
+from rankgrad.metrics.custom import as_metric, metric_text
+from rankgrad.spec import known_options
+from rankgrad.text.encoder_files import check_encoder
+from rankgrad.text.list_sampling import SAMPLINGS
+from rankgrad.text.token_inputs import PASSAGES
+from rankgrad.training.optimisers import check_optimiser, check_schedule
+from rankgrad.training.settings import PRECISIONS, SettingsError, check_number, error_messages
+
+MODELS = ("bi_encoder", "cross_encoder")
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """All settings of the training of a text ranker.
+
+    Example:
+        >>> TextSettings(encoder="some/model", loss="lambdaloss@10", lr=0).check()
+        Traceback (most recent call last):
+        rankgrad.training.settings.SettingsError: lr must be above 0 and finite; got 0
+    """
+
+    model: str = "bi_encoder"  # bi_encoder or cross_encoder
+    encoder: str = ""  # folder or name of the pretrained encoder
+    loss: Any = "softmax"  # loss to minimise, as a spec or an object
+    epochs: int = 5  # maximum number of passes over the training lists
+    batch_size: int = 16  # number of lists per batch
+    list_size: int | None = 32  # maximum number of documents per training list, sampled in each epoch; None: all
+    sampling: str = "relevant"  # relevant: relevant documents first, at most half; pairs: as many of each; random
+    accumulation: int = 1  # number of batches per step of the optimiser
+    optimiser: str = "adamw"  # spec of the optimiser
+    lr: float = 3e-5  # learning rate of the encoder
+    head_lr: float | None = None  # learning rate of the head of a cross-encoder; None: the value of lr
+    loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the value of lr
+    weight_decay: float = 0.01  # weight decay, except for biases and normalisation
+    schedule: str = "constant"  # spec of the learning rate schedule
+    warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
+    clip: float | None = 1.0  # maximum norm of the gradient; None: no limit
+    temperature: float = 0.05  # temperature of the cosine of a bi-encoder
+    max_length: int = 256  # maximum number of tokens of an input
+    passages: str = "first"  # long documents: first passage only, mean of the passages, or best passage
+    max_document: int | None = None  # number of tokens after which a document is cut, if it is split into passages
+    chunk: int = 64  # number of inputs that the encoder reads at once; the memory depends on it
+    checkpointing: bool = False  # True: the encoder keeps no activations of its layers
+    metric: Any = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
+    patience: int | None = None  # number of epochs without a better metric before the run stops; None: no early stop
+    seed: int = 0  # random seed
+    device: str = "auto"  # auto, cpu, cuda or cuda:N
+    precision: str = "fp32"  # fp32 or bf16
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of all settings."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "TextSettings":
+        """Make settings from a mapping. For an unknown name, the error shows similar names.
+
+        Args:
+            values: settings by name.
+        """
+        known_options("a text ranker", values, cls.names())
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON values; an object is described as `own:module.name`."""
+        values = {name: getattr(self, name) for name in self.names()}
+        described = {"encoder": str(self.encoder), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
+        return {**values, **described}
+
+    def check(self) -> None:
+        """Raise one error that contains all problems of the settings."""
+        problems = list(dict.fromkeys(error_messages(self._checks())))
+        if problems:
+            raise SettingsError("\n".join(problems))
+
+    def _checks(self) -> Iterable[Callable[[], Any]]:
+        yield lambda: one_of("model", self.model, MODELS)
+        yield lambda: check_encoder(self.encoder)
+        yield lambda: as_loss(self.loss).only_joint("a text ranker")
+        yield lambda: check_optimiser(self.optimiser)
+        yield lambda: check_schedule(self.schedule)
+        yield lambda: as_metric(self.metric)
+        yield lambda: one_of("sampling", self.sampling, SAMPLINGS)
+        yield lambda: one_of("passages", self.passages, PASSAGES)
+        yield lambda: one_of("device", str(self.device).partition(":")[0], ("auto", "cpu", "cuda"))
+        yield lambda: one_of("precision", self.precision, [name for name in PRECISIONS if name != "fp16"])
+        whole = ("epochs", "batch_size", "list_size", "accumulation", "max_length", "max_document", "chunk", "patience")
+        optional = ("list_size", "max_document", "patience", "head_lr", "loss_lr", "clip")
+        for name in whole:
+            yield lambda name=name: check_number(  # type: ignore[misc]
+                name, getattr(self, name), whole=True, least=1, optional=name in optional
+            )
+        yield lambda: check_number("seed", self.seed, whole=True, least=0)
+        for name in ("weight_decay", "warmup"):
+            yield lambda name=name: check_number(name, getattr(self, name), least=0)  # type: ignore[misc]
+        for name in ("lr", "head_lr", "loss_lr", "clip", "temperature"):
+            yield lambda name=name: check_number(name, getattr(self, name), optional=name in optional)  # type: ignore[misc]
+        if not isinstance(self.checkpointing, bool):
+            yield lambda: bad_value("checkpointing", "be True or False", repr(self.checkpointing))
+        if self.list_size == 1:
+            yield lambda: bad_value("list_size", "be at least 2, because a loss compares documents", 1)

@@ -1,0 +1,169 @@
+"""Turn texts into inputs of an encoder: token ids, passages of long documents, and padded batches sorted by length."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.errors import bad_type, one_of
+
+PASSAGES = ("first", "mean", "best")
+_LARGEST_CACHE = 500_000  # maximum number of token inputs that are kept for the next epoch
+
+
+class TokenInput(NamedTuple):
+    """Token ids of one input of an encoder, with special tokens."""
+
+    ids: list[int]
+    types: list[int] | None  # token types, for encoders that have them
+
+
+class Tokeniser:
+    """Make inputs from texts, with a tokenizer of `transformers`.
+
+    Args:
+        tokenizer: fast tokenizer.
+        max_length: maximum number of tokens per input, with special tokens.
+        passages: `"first"` uses the beginning of a document. `"mean"` and `"best"` split a document into passages of
+            equal length that fit into an input.
+        max_document: number of tokens after which a document is cut before it is split; None for no limit.
+        special: False to leave out special tokens such as [CLS].
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        max_length: int,
+        passages: str,
+        max_document: int | None = None,
+        special: bool = True,
+    ) -> None:
+        one_of("passages", passages, PASSAGES)
+        if not getattr(tokenizer, "is_fast", False):
+            bad_type("tokenizer", "be a fast tokenizer of transformers", type(tokenizer).__name__)
+        self.tokenizer, self.max_length, self.passages = tokenizer, max_length, passages
+        self.max_document, self.special = max_document, special
+        self.types = "token_type_ids" in tokenizer.model_input_names
+        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+
+    def texts(self, texts: Sequence[str]) -> list[TokenInput]:
+        """Return one input per text; the end of a long text is cut.
+
+        Args:
+            texts: texts.
+        """
+        return self._inputs(list(texts), None)
+
+    def split(self, texts: Sequence[str], room: int) -> list[list[str]]:
+        """Return the passages of each text; there is at least one, and with `passages="first"` only one.
+
+        Args:
+            texts: documents.
+            room: maximum number of tokens of a passage.
+        """
+        if self.passages == "first" or not texts:
+            return [[text] for text in texts]
+        longest = self.max_document or 1_000_000
+        found = self.tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            truncation=True,
+            max_length=longest,
+        )
+        split = []
+        for text, places in zip(texts, found["offset_mapping"], strict=True):
+            size = math.ceil(len(places) / max(1, math.ceil(len(places) / room)))
+            starts = range(0, len(places), max(1, size))
+            split.append([text[places[s][0] : places[min(s + size, len(places)) - 1][1]] for s in starts] or [text])
+        return split
+
+    def pairs(self, queries: Sequence[str], documents: Sequence[str]) -> list[list[TokenInput]]:
+        """Return the inputs of each pair of query and document, one input per passage.
+
+        Args:
+            queries, documents: texts of the pairs, in the same order.
+        """
+        if self.passages == "first":
+            return [[each] for each in self._inputs(list(queries), list(documents))]
+        lengths = {query: len(self.tokenizer(query, add_special_tokens=False)["input_ids"]) for query in set(queries)}
+        special = self.tokenizer.num_special_tokens_to_add(pair=True)
+        pairs: list[tuple[str, str]] = []
+        counts = []
+        for query, document in zip(queries, documents, strict=True):
+            room = self.max_length - special - min(lengths[query], self.max_length // 2)
+            found = self.split([document], max(1, room))[0]
+            pairs += [(query, passage) for passage in found]
+            counts.append(len(found))
+        inputs = self._inputs([query for query, _ in pairs], [passage for _, passage in pairs])
+        ends = np.cumsum(counts)
+        return [inputs[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+    def _inputs(self, first: list[str], second: list[str] | None) -> list[TokenInput]:
+        if not first:
+            return []
+        given = (first,) if second is None else (first, second)
+        found = self.tokenizer(
+            *given,
+            truncation="longest_first",
+            max_length=self.max_length,
+            return_attention_mask=False,
+            add_special_tokens=self.special,
+        )
+        types = found["token_type_ids"] if self.types else [None] * len(first)
+        return [TokenInput(*each) for each in zip(found["input_ids"], types, strict=True)]
+
+    def batch(self, inputs: Sequence[TokenInput]) -> dict[str, Tensor]:
+        """Return padded tensors for an encoder: `input_ids`, `attention_mask` and perhaps `token_type_ids`.
+
+        Args:
+            inputs: inputs of one batch.
+        """
+        lengths = [len(each.ids) for each in inputs]
+        ids = np.full((len(inputs), max(lengths, default=0)), self.pad, dtype=np.int64)
+        types = np.zeros_like(ids)
+        for row, each in enumerate(inputs):
+            ids[row, : lengths[row]] = each.ids
+            if each.types is not None:
+                types[row, : lengths[row]] = each.types
+        mask = np.arange(ids.shape[1]) < np.array(lengths)[:, None]
+        batch = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
+        return {**batch, "token_type_ids": torch.from_numpy(types)} if self.types else batch
+
+
+class InputCache(dict[Any, Any]):
+    """Token inputs by the numbers of their texts. If the cache is full, new inputs are not kept."""
+
+    def keep(self, key: Any, value: Any) -> None:
+        """Keep an entry, if there is space.
+
+        Args:
+            key: number or numbers of the texts.
+            value: inputs.
+        """
+        if len(self) < _LARGEST_CACHE:
+            self[key] = value
+
+
+def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list[TokenInput]], Tensor]:
+    """Divide inputs into chunks of similar length; return the chunks, and the place of each input in their order.
+
+    Args:
+        inputs: inputs of any length.
+        size: maximum number of inputs per chunk.
+
+    Example:
+        >>> chunks, places = chunks_by_length([TokenInput([1], None), TokenInput([1, 2], None)], size=1)
+        >>> [len(chunk[0].ids) for chunk in chunks], places.tolist()
+        ([2, 1], [1, 0])
+    """
+    order = np.argsort([-len(each.ids) for each in inputs], kind="stable")
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    chunks = [[inputs[place] for place in order[start : start + size]] for start in range(0, len(order), size)]
+    return chunks, torch.from_numpy(places)
