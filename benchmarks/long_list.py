@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from peak_memory import forget_peak, memory, peak
 from setting import setting
 from torch import Tensor
 
@@ -52,10 +52,10 @@ def train(name: str, device: str, steps: int = 3) -> dict[str, Any]:
     made = getattr(rg.losses, name)
     loss = made().to(device) if isinstance(made, type) else made
     _step(loss, DOCUMENTS // 1000, device)
-    before = _memory("VmRSS", device)
-    _forget_peak(device)
+    before = memory(device)
+    forget_peak(device)
     times = [_step(loss, DOCUMENTS, device) for _ in range(steps)]
-    total = _memory("VmHWM", device)
+    total = peak(device)
     return {
         "loss": name,
         "lists": 1,
@@ -85,21 +85,6 @@ def _step(loss: Callable[..., Tensor], documents: int, device: str) -> float:
     if not slopes.sum().abs() <= 1e-4 * slopes.abs().sum():
         sys.exit(f"derivatives add up to {float(slopes.sum()):.2g}; no time is printed")
     return seconds
-
-
-def _memory(key: str, device: str) -> int:
-    """Return the current memory (`VmRSS`) or its peak (`VmHWM`) in bytes, of the process or of the GPU."""
-    if device == "cuda":
-        return torch.cuda.memory_allocated() if key == "VmRSS" else torch.cuda.max_memory_allocated()
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
-    return int(line.split()[1]) * 1024
-
-
-def _forget_peak(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    else:
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ def tiny_encoder(
     hidden: int = 32,
     layers: int = 2,
     heads: int = 2,
+    inner: int | None = None,
     positions: int = 128,
     dropout: float = 0.1,
     seed: int = 0,
@@ -24,6 +25,7 @@ def tiny_encoder(
 
     The vocabulary has the special tokens, single characters as pieces, and the words of `words` (texts), in order of
     the alphabet. So a known word is one token, and an unknown word is spelled. The same arguments write the same files.
+    `inner` is the width inside the feed-forward layers, twice `hidden` by default.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -52,7 +54,7 @@ def tiny_encoder(
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        intermediate_size=2 * hidden,
+        intermediate_size=2 * hidden if inner is None else inner,
         max_position_embeddings=positions,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,

@@ -3,6 +3,7 @@
 The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) are imported on first use.
 """
 
+from rankgrad.text import losses as losses
 from rankgrad.text.bm25 import BM25Index
 from rankgrad.text.candidates import candidate_lists, folds, hard_negatives, pool, to_run
 from rankgrad.text.collection import Collection, Texts
