@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import hash_of, read_json, write_json
 from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics.trec import Run
-from rankgrad.text.collection import Texts
 from rankgrad.text.bm25_tokens import PLURAL, Stemmer, Tokens, stopword_list
+from rankgrad.text.collection import Texts
 
 FORMAT, VERSION = "rankgrad BM25 index", 1
 ABOUT = "bm25.json"  # written last; a folder without this file is not a complete index

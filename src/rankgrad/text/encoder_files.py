@@ -114,7 +114,7 @@ def pooling_of(encoder: str) -> str:
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write the folder `encoder` anew. An interrupted call leaves the old folder or the new one, never a mixture.
+    """Replace the folder `encoder`. An interrupted call leaves the old folder or the new one, never a mixture.
 
     Args:
         folder: folder of the model.

@@ -36,7 +36,7 @@ def training_steps(
         >>> labels, offsets = np.array([0, 1, 0, 0, 0, 2, 0]), np.array([0, 4, 7])
         >>> steps = training_steps(labels, offsets, batch_size=2, list_size=2, sampling="pairs", seed=0, epoch=0)
         >>> labels[steps[0].rows].tolist(), steps[0].offsets.tolist()
-        ([0, 2, 0, 1], [0, 2, 4])
+        ([1, 0, 2, 0], [0, 2, 4])
     """
     rng = np.random.default_rng([seed, epoch])
     chosen = {}

@@ -19,6 +19,8 @@ from rankgrad.models.protocol import TrainedModel
 from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
 from rankgrad.text.network import Pairs, TextNetwork
+from rankgrad.text.network_from_settings import build_network
+from rankgrad.text.settings import TextSettings
 
 KIND = "text"  # `kind` in the `config.json` of a text model
 _PAIRS = 8192  # number of pairs that are scored together
@@ -114,9 +116,6 @@ class TextModel(TrainedModel):
             folder: folder that `save` or a training run wrote.
             device: device of the weights.
         """
-        from rankgrad.text.settings import TextSettings
-        from rankgrad.text.training import build_network
-
         path = Path(folder)
         config = read_config(path)
         encoder = settle_encoder(path)

@@ -21,18 +21,20 @@ def pseudo_queries(
     source: str = "auto",
     number: int | None = None,
     words: tuple[int, int] = (6, 16),
+    remove: bool = True,
     seed: int = 0,
 ) -> Collection:
     """Return a collection whose queries are parts of documents; the relevant document of a query is its own.
 
-    The part is removed from its document, so that the ranker cannot just look for it. Documents that have no part to
-    spare are not used as queries. Labels of the original collection are not used.
+    Documents that have no part to spare are not used as queries. Labels of the original collection are not used.
 
     Args:
         collection: documents.
         source: `"title"`, `"span"` (consecutive words at a random place), or `"auto"`: titles if there are any.
         number: maximum number of queries, drawn at random; None for one per document.
         words: least and largest number of words of a span.
+        remove: True to remove the part from its document, so that a ranker cannot just look for it. Use False if the
+            labels come from a teacher.
         seed: random seed of spans and of the draw.
 
     Example:
@@ -51,7 +53,8 @@ def pseudo_queries(
     for place, text in enumerate(documents.texts):
         found = _title(documents, place) if source == "title" else _span(text, words, rng)
         if found is not None:
-            queries[place], bodies[place] = found
+            queries[place], rest = found
+            bodies[place] = rest if remove else text
     places = np.array([*queries], dtype=np.int64)
     if number is not None and number < len(places):
         places = np.sort(rng.permutation(places)[:number])

@@ -17,8 +17,9 @@ from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.candidates import candidate_lists, to_run
 from rankgrad.text.collection import Collection
 from rankgrad.text.model import TextModel
+from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
-from rankgrad.text.training import build_network, train_text
+from rankgrad.text.training import train_text
 from rankgrad.training.devices import chosen_device
 
 if TYPE_CHECKING:
@@ -153,6 +154,11 @@ class BiEncoderRanker(TextRanker):
     """Rank documents by the cosine of two vectors: one of the query, one of the document.
 
     Before `fit`, the ranker has the pretrained weights, and can already rank.
+
+    Args:
+        encoder: folder or Hugging Face name of an encoder; `static:` and a folder for its embedding table only.
+        loss: loss to minimise: a spec such as `"lambdaloss@10"`, a function or a module.
+        settings: other settings by name; see `rankgrad.text.TextSettings`.
     """
 
     model = "bi_encoder"
@@ -176,7 +182,13 @@ class BiEncoderRanker(TextRanker):
 
 
 class CrossEncoderRanker(TextRanker):
-    """Rank documents with an encoder that reads query and document together."""
+    """Rank documents with an encoder that reads query and document together.
+
+    Args:
+        encoder: folder or Hugging Face name of an encoder or of a cross-encoder.
+        loss: loss to minimise: a spec such as `"lambdaloss@10"`, a function or a module.
+        settings: other settings by name; see `rankgrad.text.TextSettings`.
+    """
 
     model = "cross_encoder"
 

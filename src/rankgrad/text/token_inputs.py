@@ -58,27 +58,27 @@ class Tokeniser:
         """
         return self._inputs(list(texts), None)
 
-    def split(self, texts: Sequence[str], room: int) -> list[list[str]]:
+    def split(self, texts: Sequence[str], longest: int) -> list[list[str]]:
         """Return the passages of each text; there is at least one, and with `passages="first"` only one.
 
         Args:
             texts: documents.
-            room: maximum number of tokens of a passage.
+            longest: maximum number of tokens of a passage.
         """
         if self.passages == "first" or not texts:
             return [[text] for text in texts]
-        longest = self.max_document or 1_000_000
+        limit = self.max_document or 1_000_000
         found = self.tokenizer(
             list(texts),
             add_special_tokens=False,
             return_offsets_mapping=True,
             return_attention_mask=False,
             truncation=True,
-            max_length=longest,
+            max_length=limit,
         )
         split = []
         for text, places in zip(texts, found["offset_mapping"], strict=True):
-            size = math.ceil(len(places) / max(1, math.ceil(len(places) / room)))
+            size = math.ceil(len(places) / max(1, math.ceil(len(places) / longest)))
             starts = range(0, len(places), max(1, size))
             split.append([text[places[s][0] : places[min(s + size, len(places)) - 1][1]] for s in starts] or [text])
         return split
@@ -96,8 +96,8 @@ class Tokeniser:
         pairs: list[tuple[str, str]] = []
         counts = []
         for query, document in zip(queries, documents, strict=True):
-            room = self.max_length - special - min(lengths[query], self.max_length // 2)
-            found = self.split([document], max(1, room))[0]
+            space = self.max_length - special - min(lengths[query], self.max_length // 2)
+            found = self.split([document], max(1, space))[0]
             pairs += [(query, passage) for passage in found]
             counts.append(len(found))
         inputs = self._inputs([query for query, _ in pairs], [passage for _, passage in pairs])

@@ -20,12 +20,11 @@ from rankgrad.lock import locked
 from rankgrad.losses.custom import as_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.protocol import Callback, NotFinite
-from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.collection import collection_of
-from rankgrad.text.cross_encoder import CrossEncoder
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.model import TextModel, pairs_of
 from rankgrad.text.network import TextNetwork
+from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
@@ -80,23 +79,6 @@ def train_text(
         run.bar = ProgressBar(settings.epochs, run.metric_text, progress)
         stack.callback(run.bar.close)
         return run.go()
-
-
-def build_network(settings: TextSettings) -> TextNetwork:
-    """Return the network of the settings with pretrained weights; a new head depends on the seed of PyTorch.
-
-    Args:
-        settings: checked settings.
-    """
-    options: dict[str, Any] = {
-        "max_length": settings.max_length,
-        "passages": settings.passages,
-        "max_document": settings.max_document,
-        "chunk": settings.chunk,
-    }
-    if settings.model == "bi_encoder":
-        return BiEncoder(settings.encoder, temperature=settings.temperature, **options)
-    return CrossEncoder(settings.encoder, **options)
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:
