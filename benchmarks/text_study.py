@@ -156,7 +156,7 @@ def warm_start(name: str, options: argparse.Namespace) -> str:
         metric=CHOOSE,
         **_device(options),
     )
-    student.fit(taught.take(train), lists.take(check))
+    student.fit(taught.take(train), lists.take(check), progress=True)
     student.save(folder)
     model = student.fitted()
     losses = " ".join(f"{row['loss']:.3f}" for row in model.history)
