@@ -67,6 +67,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "list_ap": [{}, {"bins": 4}, {"threshold": 1.0}],
     "listmle": [{}, {"ties": "position"}],
     "listnet": [{}, {"targets": "softmax"}],
+    "margin_mse": [{}],
     "mse": [{}],
     "neural_ndcg": [
         {},

@@ -14,7 +14,7 @@ from references_relax import sigmoid
 
 
 def _signal(kind):
-    """What a list needs, or its loss is 0: `documents`, `different` labels, or a `relevant` document."""
+    """What a list needs, or its loss is 0: `documents`, a `pair`, `different` labels, or a `relevant` document."""
 
     def decorate(loss):
         @functools.wraps(loss)
@@ -30,6 +30,8 @@ def _signal(kind):
 def carries(kind, labels, options):
     if kind == "documents":
         return len(labels) > 0
+    if kind == "pair":
+        return len(labels) > 1
     if kind == "different":
         return len(set(labels)) > 1
     return any(y > options.get("threshold", 0.0) for y in labels)
@@ -53,6 +55,16 @@ def bce(scores, labels, threshold=0.0, weights=None):
     for s, y, weight in zip(scores, labels, w, strict=True):
         total += weight * softplus(-s if y > threshold else s)
     return total / len(labels)
+
+
+@_signal("pair")
+def margin_mse(scores, labels, weights=None):
+    w, n = _ones(weights, labels), len(labels)
+    total = 0.0
+    for i in range(n):
+        for j in range(i):
+            total += w[i] * w[j] * ((scores[i] - scores[j]) - (labels[i] - labels[j])) ** 2
+    return total / (sum(w) / n) / (n * (n - 1) / 2)
 
 
 @_signal("different")

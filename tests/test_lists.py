@@ -205,7 +205,7 @@ def test_arrays_that_pytorch_cannot_share_are_copied(array):
     assert lists.labels.tolist() == [[1.0, 0.0, 2.0]]
 
 
-@pytest.mark.parametrize("name", ["mse", "rmse", "bce", "rank_cosine"])
+@pytest.mark.parametrize("name", ["mse", "rmse", "bce", "margin_mse", "rank_cosine"])
 def test_losses_that_sum_over_documents_make_no_padding(name, monkeypatch):
     """One list of 200,000 documents among 20,000 short ones: 16 GB of padding."""
     monkeypatch.setattr("rankgrad.lists.to_padded", None)

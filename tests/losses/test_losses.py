@@ -155,6 +155,73 @@ def test_softmax_is_listnet_times_the_sum_of_the_labels():
     torch.testing.assert_close(softmax, listnet * sums)
 
 
+@pytest.mark.parametrize("chosen", ["plain", "auto"])
+@pytest.mark.parametrize("spread", [1.0, 60.0])
+def test_softmax_targets_of_a_teacher_have_the_gradient_of_two_softmaxes(spread, chosen):
+    generator = torch.Generator().manual_seed(3)
+    scores = spread * torch.randn(3, 1000, generator=generator)
+    labels = 60 * torch.rand(3, 1000, generator=generator)
+    labels[:, 0] = 60
+    ours, teacher = (values.double().softmax(-1) for values in (scores, labels))
+    for dtype in (torch.float32, torch.float64):
+        with backend(chosen):
+            _, found = losses.value_and_grad(
+                losses.listnet, scores.to(dtype), labels.to(dtype), targets="softmax", reduction="sum"
+            )
+        off, eps = (found - (ours - teacher)).abs(), torch.finfo(dtype).eps
+        assert off.max() < 4 * eps
+        # Also relative to the two shares of each document, most of which are tiny.
+        assert (off <= 100 * eps * (ours + teacher) + torch.finfo(dtype).tiny).all()
+
+
+@pytest.mark.parametrize("far", [0.0, 1e4, -1e4])
+def test_margin_mse_of_scores_far_from_zero_keeps_its_digits(far):
+    """In float32, n times the sum of squares minus the square of the sum would have the wrong size at 1e4."""
+    generator = torch.Generator().manual_seed(4)
+    scores = far + torch.randn(2000, generator=generator)
+    labels, weights = torch.randn(2, 2000, generator=generator)
+    weights = weights.abs()
+    for layout in ({"offsets": torch.tensor([0, 1, 3, 1000, 2000])}, {}):
+        for heavy in (None, weights):
+            single, double = (
+                losses.value_and_grad(
+                    losses.margin_mse,
+                    scores.to(dtype),
+                    labels.to(dtype),
+                    weights=None if heavy is None else heavy.to(dtype),
+                    **layout,
+                )
+                for dtype in (torch.float32, torch.float64)
+            )
+            assert single[0].item() == pytest.approx(double[0].item(), rel=1e-6)
+            assert (single[1] - double[1]).abs().max() <= 1e-6 * double[1].abs().max()
+
+
+def test_margin_mse_of_one_pair_is_that_of_the_paper():
+    """The difference of two documents against that of the teacher, squared: 2 against 5, and -1.5 against -0.5."""
+    scores, labels = torch.tensor([[3.0, 1.0], [0.5, 2.0]]), torch.tensor([[-1.0, -6.0], [9.0, 9.5]])
+    assert losses.margin_mse(scores, labels, reduction="none").tolist() == [9.0, 1.0]
+
+
+def test_margin_mse_has_a_second_derivative():
+    """The mean error is part of the graph; its first derivative is 0, so that only the second one shows it."""
+    batch = tie_free().flat()
+    extras = {**batch.layout, "weights": batch.extras["weights"]}
+    assert torch.autograd.gradgradcheck(lambda leaf: losses.margin_mse(leaf, batch.labels, **extras), batch.leaf)
+
+
+def test_margin_mse_has_signal_with_equal_labels_and_none_without_weight():
+    scores = torch.tensor([[1.0, 2.0, 4.0]], requires_grad=True)
+    labels = torch.full((1, 3), -5.0)
+    torch.testing.assert_close(losses.margin_mse(scores, labels), torch.tensor(14 / 3))
+    # A document of weight 0 has no pull; without any weight, there is nothing to divide by.
+    for weights, expected in (([[1.0, 1.0, 0.0]], 0.5), ([[0.0, 0.0, 0.0]], 0.0)):
+        value = losses.margin_mse(scores, labels, weights=torch.tensor(weights))
+        (gradient,) = torch.autograd.grad(value, scores)
+        assert value.item() == expected
+        assert gradient[0, 2] == 0
+
+
 def test_learndcg_that_learns_nothing_is_approx_ndcg():
     batch = tie_free().flat()
     learn = losses.LearnDCG(learn=()).double()

@@ -110,7 +110,7 @@ SIX = RaggedLists(
 # Its derivative multiplies the scores once a rank, and 1e30 squared is no float32: what the stopped gradient is for.
 UNBOUNDED = [case for case in EVERY if "stop_gradient=False" in case.id]
 # The square of 1e30 is none either.
-SQUARES = [case for case in EVERY if case.name == "mse"]
+SQUARES = [case for case in EVERY if case.name in ("mse", "margin_mse")]
 
 
 @every_loss([case for case in EVERY if case not in UNBOUNDED + SQUARES], pool=HIGH)
@@ -132,9 +132,10 @@ def test_scores_down_to_the_smallest_in_float32(loss, lists):
     assert outcome.gradient.isfinite().all()
 
 
-def test_mse_while_the_square_fits():
+@each_loss(SQUARES)
+def test_squares_while_they_fit(loss):
     scores = torch.tensor([[1e18, -1e18, 0.0]], requires_grad=True)
-    value = losses.mse(scores, torch.tensor([[0.0, 1.0, 2.0]]))
+    value = loss.make()(scores, torch.tensor([[0.0, 1.0, 2.0]]))
     value.backward()
     assert value.isfinite()
     assert scores.grad.isfinite().all()

@@ -11,7 +11,7 @@ from rankgrad import backend, losses
 from rankgrad.trees import objective
 
 LENGTHS = (0, 1, 2, 7, 0, 40)
-EXACT = ("ranknet", "lambdarank", "lambdaloss", "softmax", "listnet", "xe_ndcg", "mse", "bce")
+EXACT = ("ranknet", "lambdarank", "lambdaloss", "softmax", "listnet", "xe_ndcg", "mse", "margin_mse", "bce")
 BOUNDS = ("listmle", "unique_softmax")
 CASES = {
     f"{name} {options}": (name, options)

@@ -5,13 +5,14 @@ None, all are documents), or `(documents,)` with `offsets (lists + 1,)`, or jagg
 values, including NaN, and gets no gradient. A list may have one document or no document.
 
 **One value per list.** `reduction="none"` returns one value per list, `"sum"` adds these values, `"mean"` averages
-them over the lists that have signal. A list has signal if it has a document (pointwise losses), two different labels
-(pairwise losses, ListMLE) or a relevant document (all other losses). The value of a list without signal is 0. With
-`"mean"`, the size of the gradient does not depend on the batch size or the padding.
+them over the lists that have signal. A list has signal if it has a document (pointwise losses), two documents
+(`margin_mse`), two different labels (other pairwise losses, ListMLE) or a relevant document (all other losses). The
+value of a list without signal is 0. With `"mean"`, the size of the gradient does not depend on the batch size or the
+padding.
 
 **Weights** are one number per document. Not every loss takes weights. In a pairwise loss, the weight of a pair is the
-weight of its document with the higher label. In a softmax loss, the weight multiplies the document's part of the
-target.
+weight of its document with the higher label; `margin_mse` uses both weights. In a softmax loss, the weight multiplies
+the document's part of the target.
 
 **Numbers.** Losses are computed in float64 if the scores are float64, and in float32 if the scores are float32 or in
 half precision. Values and gradients are finite for all finite scores; in float32, for scores from -1e30 to 1e30.
@@ -43,6 +44,7 @@ from rankgrad.losses.listwise import (
     unique_softmax,
     xe_ndcg,
 )
+from rankgrad.losses.margin_mse import margin_mse
 from rankgrad.losses.neural_loss import NeuralLoss
 from rankgrad.losses.pairwise import hinge, lambdaloss, lambdarank, ranknet
 from rankgrad.losses.pointwise import bce, mse, rmse
@@ -66,6 +68,7 @@ __all__ = [
     "list_ap",
     "listmle",
     "listnet",
+    "margin_mse",
     "mse",
     "neural_ndcg",
     "ot_ndcg",

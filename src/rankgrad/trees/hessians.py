@@ -5,14 +5,15 @@
 | ranknet, lambdarank, lambdaloss of nDCG | sum of sigma^2 w q (1 - q) over the pairs of i | exact for constant w |
 | softmax, listnet, xe_ndcg | T p (1 - p) | exact |
 | mse | 2 w / n | exact |
+| margin_mse | 4 w (1 - w / W) / (n - 1) | exact |
 | bce | w p (1 - p) / n | exact |
 | poly1_softmax | (T + epsilon) p (1 - p) | positive approximation |
 | listmle, unique_softmax | sum of w p over the softmax terms that include i | upper bound |
 | all others (`hessian="gradient"`) | absolute value of the gradient | positive if the gradient is not 0 |
 
-Here w is the weight of a pair, term or document, n the number of documents of the list, and T the sum of the targets of
-the list. p is the probability of document i: the softmax of the scores of the list, or for bce the sigmoid of its
-score. q is the probability of the wrong order of a pair.
+Here w is the weight of a pair, term or document, W the sum of the weights of the list, n the number of its documents,
+and T the sum of its targets. p is the probability of document i: the softmax of the scores of the list, or for bce the
+sigmoid of its score. q is the probability of the wrong order of a pair.
 
 With the form in the last row, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of
 the gradients, divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper
@@ -100,6 +101,13 @@ def _squares(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     return 2 * problem.weights / np.repeat(problem.lengths, problem.lengths).astype(slopes.dtype)
 
 
+def _margins(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+    weights = problem.weights * np.ones_like(slopes)
+    total = problem.sums(weights)
+    others = np.maximum(total - weights, 0) / np.where(total > 0, total, 1)
+    return 4 * weights * others / np.repeat(np.maximum(problem.lengths - 1, 1), problem.lengths).astype(slopes.dtype)
+
+
 def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
     p = 1 / (1 + np.exp(-np.abs(problem.scores)))
     return problem.weights * p * (1 - p) / np.repeat(problem.lengths, problem.lengths)
@@ -115,6 +123,7 @@ CLOSED: dict[str, Curvature] = {
     "bce": _logistic,
     "listmle": _plackett_luce,
     "listnet": _distribution,
+    "margin_mse": _margins,
     "mse": _squares,
     "poly1_softmax": _poly1,
     "softmax": _softmax,
