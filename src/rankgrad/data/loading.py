@@ -49,7 +49,7 @@ def datasets() -> tuple[BenchmarkFacts, ...]:
         BenchmarkFacts(
             "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, as large as WEB30K"
         ),
-        BenchmarkFacts(TEXT, folds=5, note="text:path=FOLDER,depth=100: queries with the documents that BM25 finds"),
+        BenchmarkFacts(TEXT, folds=5, note="collection of texts, in the form text:path=FOLDER"),
     )
 
 

@@ -89,6 +89,7 @@ class Evaluation:
             if values:
                 metrics[name]["values"] = [None if np.isnan(value) else value for value in self.values[name].tolist()]
         whole: dict[str, Any] = {"metrics": metrics, "lists": self.lists, "nan_scores": self.nan_scores}
+        whole |= {"about": self.about} if self.about else {}
         whole |= {"confidence": self.confidence} | ({"queries": self.queries} if values and self.queries else {})
         return json.dumps(whole, indent=2)
 
