@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Write one HTML page that works offline: summary, overview, tables, learning curves, and a query explorer.
 
-    The page contains labels and ids of documents; with `--no-lists`, the page contains neither.
+    The page contains labels and ids of documents, and the beginnings of texts; with `--no-lists`, none of them.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """
