@@ -33,7 +33,7 @@ def experiment(
     smoke: Annotated[bool, typer.Option("--smoke", help="Run a reduced form, which takes seconds.")] = False,
     others: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Setting of the rankers, such as encoder=FOLDER; repeatable.", metavar="name=value"),
+        typer.Option("--set", help="Setting, such as encoder=DIR; repeatable.", metavar="name=value"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
