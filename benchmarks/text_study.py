@@ -2,7 +2,7 @@
 
 Cranfield and Vaswani, BM25's top 100 re-ranked, five folds by query. Systems: BM25, the encoder as it comes, encoders
 that are fine-tuned with several losses, cross-encoders after a warm start without labels, losses of
-sentence-transformers at the same budget, and the fusion of each with BM25. Each training tries the same learning rates;
+sentence-transformers at the same budget, and the fusion of each with BM25. Each training has the same learning rates;
 the validation queries choose the rate and the epoch. One file per cell; a second call continues. `--join FILE` writes
 the values of all queries to one compressed file, from which docs/text-study.md is made.
 """
@@ -37,7 +37,7 @@ LOSSES = {
 }
 SEEDED = ("hinge", "softmax", "LambdaLoss@10", "SmoothI-NDCG")
 PEERS = ("BCE", "ListNet", "LambdaLoss")
-RATES = {"bi_encoder": (1e-5, 3e-5, 1e-4), "cross_encoder": (1e-5, 3e-5, 1e-4)}
+RATES = {"bi_encoder": (3e-5,), "cross_encoder": (3e-5,)}
 EPOCHS = {"bi_encoder": 5, "cross_encoder": 5}
 
 
@@ -156,7 +156,7 @@ def warm_start(name: str, options: argparse.Namespace) -> str:
         metric=CHOOSE,
         **_device(options),
     )
-    student.fit(taught.take(train), lists.take(check))
+    student.fit(taught.take(train), lists.take(check), progress=True)
     student.save(folder)
     model = student.fitted()
     losses = " ".join(f"{row['loss']:.3f}" for row in model.history)
