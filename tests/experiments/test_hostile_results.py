@@ -247,7 +247,7 @@ def test_compare_spells_out_the_ids_of_documents(capsys, monkeypatch):
     query = SimpleNamespace(query="q\x1b]0;owned\x07", documents=1, a=0.5, b=0.25, list_a=[place], list_b=[place])
     metric = SimpleNamespace(metric="nDCG@10", conventions={}, queries=1, wins=1, losses=0, a=0.5, b=0.25)
     metric.difference, metric.interval, metric.t, metric.randomisation = 0.25, (0.1, 0.4), 0.5, 0.5
-    result = SimpleNamespace(lists=1, metrics=[metric], queries=[query], confidence=0.95)
+    result = SimpleNamespace(lists=1, metrics=[metric], queries=[query], confidence=0.95, about="")
     import_module("rankgrad.cli.compare")._print(result, "a set\x1b[2J", Path("a"), Path("b"), ["a note\x1b[2J"])
     said = capsys.readouterr().out
     assert said.count(r"\x1b[2J") == 4

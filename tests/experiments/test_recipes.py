@@ -16,7 +16,7 @@ DATA = SHARED / "data"
 
 NAMES = {
     "learndcg-table1", "learndcg-table2", "lambdaloss-table1", "lambdaloss-table2", "softmax-table1", "smoothi-table1",
-    "neuralndcg-table3", "learndcg-figure1", "learndcg-figure2", "lambdaloss-figure1",
+    "smoothi-table2", "neuralndcg-table3", "learndcg-figure1", "learndcg-figure2", "lambdaloss-figure1",
 }  # fmt: skip
 
 
@@ -53,9 +53,11 @@ def test_recipes_load_and_answer_their_table(path):
 def test_reduced_forms_are_small(path, form, cells, epochs):
     small = load_recipe(path).reduced(form)
     assert len(small.cells_to_tune()) + small.final_count <= cells
-    assert {source.name for source in small.data} <= {"MQ2008", "MSLR-sample"}
-    assert small.settings["epochs"] <= epochs
-    assert all(model.settings["trees"] <= 50 * epochs for model in small.models.values() if model.kind.unit == "tree")
+    assert {source.label for source in small.data} <= {"MQ2008", "MSLR-sample", "MSLR-sample-b", "cranfield", "vaswani"}
+    for model in small.models.values():
+        settings, most = {**small.settings, **model.settings}, 50 * epochs if model.kind.unit == "tree" else epochs
+        assert settings[model.kind.length] <= most
+        assert not any(source.has_texts for source in small.data) or settings["max_length"] <= 128
     assert parse_recipe(yaml.safe_load(small.dump()), small.name) == small
 
 

@@ -5,8 +5,11 @@ import time
 import pytest
 from paths import ROOT, SOURCE
 from programs import program
+from tiny_encoder import tiny_encoder
 
+from rankgrad.experiments.recipes.shipped import find_recipe
 from rankgrad.experiments.runs.results import read_results
+from rankgrad.text import load as load_collection
 
 DATA = ROOT.parent / "shared" / "data"
 RECIPES = sorted((SOURCE / "recipes").glob("*.yaml"))
@@ -16,7 +19,11 @@ pytestmark = pytest.mark.skipif(not (DATA / "MQ2008").is_dir(), reason="MQ2008 i
 
 def experiment(recipe, form, out, jobs):
     began = time.perf_counter()
-    going = program("experiment", recipe, f"--{form}", "--out", out, "--data-root", DATA, "--jobs", jobs)
+    more = []
+    if "encoder:" in find_recipe(recipe).read_text(encoding="utf-8"):
+        words = load_collection(DATA / "cranfield").documents.texts
+        more = ["--set", f"encoder={tiny_encoder(out.parent / 'encoder', words=words)}"]
+    going = program("experiment", recipe, f"--{form}", "--out", out, "--data-root", DATA, "--jobs", jobs, *more)
     told, complained = going.communicate()
     assert going.returncode == 0, told + complained
     results = read_results(out)

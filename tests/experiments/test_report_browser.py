@@ -10,6 +10,7 @@ from browser import Browser, executable
 from hostile_study import LOOK, PAYLOADS, USE, Hostile
 from made_results import DATA, LOSSES, METRICS, make
 from made_runs import make_runs
+from tiny_collection import tiny_collection
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -130,6 +131,43 @@ def test_all_charts_are_drawn_without_an_error(browser, page, width, scheme):
     # Nothing sticks out of the screen; wide tables scroll in their frame.
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(FAULTS) == []
+
+
+@pytest.fixture(scope="module")
+def text_studies(tmp_path_factory):
+    """The study of a collection of texts, one of which looks like markup."""
+    pytest.importorskip("bm25s")
+    root = tmp_path_factory.mktemp("texts")
+    path = tiny_collection(root / "tiny") / "documents.jsonl"
+    path.write_text(path.read_text().replace("wing wing", f"wing {MARKUP} wing {'and so on ' * 30}"))
+    made = make(root / "made", data=["text:path=tiny,depth=6"], models={"MLP": {"model": "mlp"}}, root=root)
+    return writer.gather(made, root=root)
+
+
+MARKUP = "<img src=x onerror=window.pwned=1> &amp; </script>"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_texts_of_queries_and_documents_are_shown(browser, text_studies, tmp_path, width):
+    page = writer.write_page(text_studies, tmp_path / "page.html")
+    browser.open(page, width=width)
+    assert len(texts(browser, ".queries tbody tr")) == 15
+    browser.choose("[data-find]", "A WING")
+    assert texts(browser, ".queries tbody td:first-child") == ["q0\nwhat is a wing"]
+    browser.click(".queries tbody button")
+    browser.wait_for("document.querySelector('.detail h4').textContent.startsWith('Query q0:')")
+    assert texts(browser, ".detail h4 small") == ["what is a wing"]
+    shown = dict(text.split("\n") for text in texts(browser, ".lists table:nth-child(1) td.document"))
+    assert len(shown) == 6
+    assert shown["d0b"] == "wing slab plate flap"
+    assert shown["d0a"].startswith(f"wing {MARKUP} wing and so on and")  # as text
+    assert shown["d0a"].endswith("…")
+    assert len(shown["d0a"]) <= 201
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(FAULTS) == []
+    assert browser.evaluate(LOOK) == []
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +332,10 @@ def test_it_prints(opened):
     assert len(base64.b64decode(opened.call("Page.printToPDF", printBackground=True)["data"])) > 50_000
 
 
-def test_hostile_texts_of_a_study_run_nothing(browser, studies, tmp_path):
+def test_hostile_texts_of_a_study_run_nothing(browser, studies, text_studies, tmp_path):
     # Thrice, so that each field holds several of the payloads.
     hostile = [Hostile(np.random.default_rng(seed)).study(studies[0]) for seed in range(3)]
+    hostile.append(Hostile(np.random.default_rng(3)).study(text_studies[0]))
     page = writer.write_page(hostile, tmp_path / "page.html")
     browser.open(page)
     assert browser.evaluate(USE) >= len(CHARTS)  # including tooltips

@@ -112,7 +112,9 @@ GRAMMAR: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], dict[str, 
     "set": (
         loading.check_source,
         nothing,
-        {facts.name: ["fold"] for facts in datasets()} | {"synthetic": [*OPTIONS], "web30k-shape": ["scale", "seed"]},
+        {facts.name: ["fold"] for facts in datasets()}
+        | {"synthetic": [*OPTIONS], "web30k-shape": ["scale", "seed"]}
+        | {"text": ["path", "depth", "parts", "topic", "k1", "b", "queries"]},
     ),
 }
 

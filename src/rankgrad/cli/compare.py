@@ -150,6 +150,8 @@ def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str])
         tied = row.queries - row.wins - row.losses
         wins = f"a is better on {row.wins:,} queries, b on {row.losses:,}, {tied:,} equal"
         console.print(f"{row.metric}: {conventions}; {wins}", markup=False)
+    if result.about:
+        console.print(result.about, markup=False)
     for note in notes:
         console.print(f"warning: {note}", style="yellow", markup=False)
     if result.queries:

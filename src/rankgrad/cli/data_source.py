@@ -64,7 +64,7 @@ class DataSource:
             self._check_columns(self.is_table)
             return
         path = Path(self.data)
-        named = loading.is_benchmark(self.data) or loading.is_generated(self.data)
+        named = any(known(self.data) for known in (loading.is_benchmark, loading.is_generated, loading.is_text))
         if not path.exists() and not named and (path.suffix or os.sep in self.data):
             raise FileNotFoundError(f"{self.data}: no such file or folder; expected a data set")
         try:
@@ -197,12 +197,14 @@ class DataSource:
 
     def absolute(self) -> "DataSource":
         """Return the source with absolute paths, which are valid in every working directory; names do not change."""
-        from rankgrad.data.loading import is_benchmark, is_generated
+        from rankgrad.data.loading import is_benchmark, is_generated, text_source
 
         def absolute(path: str | None) -> str | None:
             return None if path is None else os.path.abspath(path)
 
         data, root = self.data, self.root
+        if (texts := text_source(data)) is not None:
+            return replace(self, data=texts.absolute(root), root=None, cache=absolute(self.cache))
         if self.is_single or not (is_benchmark(data) or is_generated(data)):
             data = os.path.abspath(data)
         elif is_benchmark(data) and root is None and "RANKGRAD_DATA" not in os.environ:

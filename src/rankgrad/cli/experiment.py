@@ -31,6 +31,10 @@ def experiment(
     only: Annotated[list[str] | None, typer.Option(help="Run only this data set; repeatable.", metavar="<str>")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Run a reduced form, which takes minutes.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Run a reduced form, which takes seconds.")] = False,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Setting, such as encoder=DIR; repeatable.", metavar="name=value"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     jobs: Annotated[
@@ -59,6 +63,7 @@ def experiment(
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
+    from rankgrad.cli.argument_checks import pair, parse_value
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.terminal_text import screen
     from rankgrad.errors import bad_value
@@ -74,6 +79,8 @@ def experiment(
     console = messages(as_json)
     form = "quick" if quick else "smoke" if smoke else None
     whole = load_recipe(recipe) if form is None else load_recipe(recipe).reduced(form)
+    if others:
+        whole = whole.with_settings(dict(pair("set", text, parse_value) for text in others))
     folder = out or Path("results") / (Path(recipe).stem + (f"-{form}" if form else ""))
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))

@@ -106,6 +106,7 @@ def _datasets() -> Iterable[NameTable]:
     notes = (
         "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
         "synthetic:lists=200,seed=1 sets options of generated data. A folder with a train file also works.",
+        "text:path=cranfield,depth=100 has one list per query of a collection: the first 100 documents of BM25.",
     )
     yield NameTable(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
 

@@ -24,7 +24,7 @@ _ROWS = 16_384  # number of documents per block
 def predict(
     table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    file: Annotated[Path, typer.Argument(help="LETOR file, table or cache; - is standard input.")],
+    file: Annotated[Path, typer.Argument(help="LETOR file, table, cache or text:path=...; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
     format: Annotated[
         str | None,
@@ -58,6 +58,7 @@ def predict(
     from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.score_files import FORMATS, format_of_scores, writing_scores
+    from rankgrad.data.loading import is_text
     from rankgrad.data.tables.files import FORMATS as INPUTS
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.folder import read_config
@@ -65,7 +66,9 @@ def predict(
     def found() -> None:
         if str(file) == "-":
             return
-        if not file.exists():
+        if source.fold is not None:
+            source.check()
+        elif not file.exists():
             bad_value("file", "be LETOR text, a table or a cache", f"{file}: no such file")
         if file.is_dir() and not (source.is_cache or source.is_table):
             bad_value("file", "be LETOR text, a table or a cache", f"the folder {file}")
@@ -88,7 +91,8 @@ def predict(
         one_of("format", kind, FORMATS)
 
     columns = table.columns()
-    source = DataSource(str(file), missing=missing, columns=columns, regroup=table.regroup, format=input)
+    fold = 1 if is_text(str(file)) else None  # all lists of a text data set are scored, so any fold is right
+    source = DataSource(str(file), fold, missing=missing, columns=columns, regroup=table.regroup, format=input)
     together(
         lambda: read_config(model),
         found,
@@ -102,7 +106,7 @@ def predict(
         source = source.with_options_of(model)
         source.check()
         for part in _lists(scorer, source, kind != "scores"):
-            writer.write(part, scorer.score(part.features, part.offsets))
+            writer.write(part, scorer.score_lists(part))
     if out != "-":
         messages().print(f"{writer.rows:,} scores: {out}", markup=False)
 
@@ -140,7 +144,7 @@ def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterato
     silent = options.quiet or not sys.stderr.isatty()
     columns = (TextColumn("scoring"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True, disable=silent) as bar:
-        if source.is_cache or source.regroup:
+        if source.is_cache or source.regroup or source.fold is not None:
             yield from bar.track(*_whole(model, source))
         else:
             task = bar.add_task("", total=None if source.is_table else Path(source.data).stat().st_size)
@@ -165,10 +169,12 @@ def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progres
 
 
 def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Dataset"], int]:
-    """Return the lists of a cache or of a regrouped file in blocks, and the number of blocks."""
+    """Return the lists of a cache, a text data set or a regrouped file in blocks, and the number of blocks."""
+    from rankgrad.data.loading import text_source
     from rankgrad.training.model import list_ranges
 
-    data = source.read(model, labelled=False)["train"]
+    texts = text_source(source.data)
+    data = source.read(model, labelled=False)["train"] if texts is None else texts.lists()
     named = data.feature_names is not None and model.feature_names is not None
     if not named and data.features.shape[1] < model.features:
         needs = f"the model needs {model.features}; the missing features are set to 0"

@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Write one HTML page that works offline: summary, overview, tables, learning curves, and a query explorer.
 
-    The page contains labels and ids of documents; with `--no-lists`, the page contains neither.
+    The page contains labels and ids of documents, and the beginnings of texts; with `--no-lists`, none of them.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """
@@ -126,6 +126,7 @@ def _lists_of(
     from dataclasses import replace
 
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.data.loading import data_label
 
     source = DataSource.kept(folder)
     if source is None and search is not None:  # the search has not ended
@@ -133,7 +134,7 @@ def _lists_of(
     needed = "Intervals, baselines and queries are left out."
     if source is None:
         return "unknown data", {}, [f"The folder does not record its data. {needed}"]
-    name = Path(source.data).name if Path(source.data).exists() else source.data
+    name = Path(source.data).name if Path(source.data).exists() else data_label(source.data)
     name = f"{name}, fold {source.fold}" if source.fold is not None else name
     try:
         source = source if root is None else replace(source, root=str(root))

@@ -1,10 +1,11 @@
-"""Load the splits of a data set: a benchmark set by name, a custom set by folder, or a generated set."""
+"""Load the splits of a data set: a benchmark set by name, a custom set by folder, a generated or a text data set."""
 
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +31,8 @@ class TableForm(NamedTuple):
 
 
 GENERATED = ("synthetic", "web30k-shape")
+TEXT = "text"
+_TEXT_READER = "rankgrad.text.data_spec:read_source"  # imported when a text data set is named
 _LONGEST_PATH = 4096
 
 
@@ -46,6 +49,7 @@ def datasets() -> tuple[BenchmarkFacts, ...]:
         BenchmarkFacts(
             "web30k-shape", features=136, grades=5, train=18_919, test=6_306, note="generated, as large as WEB30K"
         ),
+        BenchmarkFacts(TEXT, folds=5, note="collection of texts, in the form text:path=FOLDER"),
     )
 
 
@@ -68,7 +72,8 @@ def load(
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
             `synthetic:lists=200,seed=1`; or the path of a folder. The folder contains `train.txt`, and may contain
             `vali.txt` (or `valid`, `val`, `validation`, `dev`) and `test.txt`; an absent part is None in the result.
-            The files may also be tables: `train.csv`, `train.parquet`, ...
+            The files may also be tables: `train.csv`, `train.parquet`, ... A text data set is
+            `text:path=FOLDER,depth=100`; its options are the fields of `rankgrad.text.data_spec.TextSource`.
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
@@ -88,6 +93,8 @@ def load(
     """
     if (generate := _generator(name)) is not None:
         return generate()
+    if (source := text_source(name)) is not None:
+        return source.splits(fold, root)
     facts = _known(name)
     if facts is None:
         form = TableForm(columns or Columns(), feature_names)
@@ -113,6 +120,9 @@ def check_source(
     """
     if _generator(name) is not None:
         return
+    if (source := text_source(name)) is not None:
+        source.check(fold, root)
+        return
     facts = _known(name)
     if facts is None:
         _folder_files(Path(name), fold, needs_test)
@@ -127,8 +137,40 @@ def is_benchmark(name: str) -> bool:
 
 def is_generated(name: str) -> bool:
     """Return True for the spec of a generated set; an existing folder is not a spec."""
-    kind = re.split("[:(]", name, maxsplit=1)[0].strip()
-    return _key(kind) in map(_key, GENERATED) and not os.path.isdir(name)
+    return _key(_kind(name)) in map(_key, GENERATED) and not os.path.isdir(name)
+
+
+def is_text(name: str) -> bool:
+    """Return True for the spec of a text data set; an existing folder is not a spec."""
+    return _kind(name) == TEXT and not os.path.isdir(name)
+
+
+def text_source(name: str | os.PathLike[str]) -> Any:
+    """Return the `rankgrad.text.data_spec.TextSource` of a spec; None for any name that is not a text data set."""
+    if not isinstance(name, str) or not is_text(name):
+        return None
+    module, _, reader = _TEXT_READER.partition(":")
+    return getattr(import_module(module), reader)(name)
+
+
+def data_label(name: str) -> str:
+    """Return the name of a data set in tables; for a text data set, its option `name` or the name of its folder.
+
+    Example:
+        >>> data_label("text:path=collections/Robust04,depth=150"), data_label("MQ2008")
+        ('Robust04', 'MQ2008')
+    """
+    if _kind(name) != TEXT:
+        return name
+    try:
+        options = spell("name", name).options
+    except ValueError:
+        return name
+    return str(options.get("name") or Path(str(options.get("path", ""))).name or name)
+
+
+def _kind(name: str) -> str:
+    return re.split("[:(]", name, maxsplit=1)[0].strip().lower()
 
 
 def _key(name: str) -> str:
@@ -152,9 +194,9 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     """Check the options of a generated set, and return a function that generates it; None for any other name."""
     if len(str(name)) > _LONGEST_PATH:
         bad_value("name", f"be at most {_LONGEST_PATH:,} characters long", f"{len(str(name)):,}: {show(str(name))}")
-    kind = re.split("[:(]", str(name), maxsplit=1)[0].strip()
     if not is_generated(str(name)):
         return None
+    kind = _kind(str(name))
     from rankgrad.data.synthetic import OPTIONS, check_synthetic, synthetic, web30k_options, web30k_shape
 
     options = no_cutoff("name", spell("name", str(name).rstrip(": ")), str(name)).options

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
 from rankgrad.experiments import statistics
-from rankgrad.metrics import evaluate
 from rankgrad.metrics.evaluate import named
 
 Scores = NDArray[Any]
@@ -64,6 +64,7 @@ class Comparison:
     queries: tuple[ComparedQuery, ...]
     lists: int  # number of lists, including those that a metric skips
     confidence: float  # confidence of the bootstrap intervals
+    about: str = ""  # note on the way of measuring, if it is not the usual one
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
@@ -86,7 +87,7 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two rankings of the same lists.
+    """Compare two rankings of the same lists, measured by `rankgrad.data.evaluation.evaluate_lists`.
 
     Args:
         a, b: scores of ranker a and of ranker b, `(documents,)`.
@@ -106,8 +107,7 @@ def compare(
     for name, scores in (("a", a), ("b", b)):
         if np.shape(scores) != data.labels.shape:
             bad_value(name, f"have one score per document, {data.labels.shape}", np.shape(scores))
-    labels = np.asarray(data.labels)
-    ours, theirs = (evaluate(scores, labels, metrics, offsets=data.offsets, bootstrap=0) for scores in (a, b))
+    ours, theirs = (evaluate_lists(scores, data, metrics, bootstrap=0) for scores in (a, b))
     found = []
     for text, metric in named(metrics).items():
         values = ours.values[text], theirs.values[text]
@@ -126,7 +126,7 @@ def compare(
                 queries=test.n,
                 wins=int((better > 0).sum()),
                 losses=int((better < 0).sum()),
-                conventions=metric.conventions,
+                conventions=ours.conventions[text],
             )
         )
     first = found[0].metric
@@ -143,7 +143,7 @@ def compare(
         )
         for place in chosen
     ]
-    return Comparison(tuple(found), tuple(queries), len(data), confidence)
+    return Comparison(tuple(found), tuple(queries), len(data), confidence, ours.about)
 
 
 def top_documents(

@@ -35,6 +35,7 @@ class Evaluation:
     nan_scores: int = 0  # number of documents with a score of NaN; they are ranked last
     confidence: float = 0.95  # share of the resampled means inside each interval
     queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
+    about: str = ""  # note on the way of measuring, if it is not the usual one
 
     def __getitem__(self, name: Any) -> float:
         return self.means[str(as_metric(name)) if name not in self.means else name]
@@ -72,7 +73,8 @@ class Evaluation:
 
     def notes(self) -> list[str]:
         """Return notes about the numbers, such as the number of NaN scores."""
-        return [f"{self.nan_scores} scores are NaN; their documents are ranked last"] if self.nan_scores else []
+        missing = f"{self.nan_scores} scores are NaN; their documents are ranked last" if self.nan_scores else ""
+        return [note for note in (self.about, missing) if note]
 
     def to_json(self, values: bool = False) -> str:
         """Return the result as JSON text.
@@ -87,6 +89,7 @@ class Evaluation:
             if values:
                 metrics[name]["values"] = [None if np.isnan(value) else value for value in self.values[name].tolist()]
         whole: dict[str, Any] = {"metrics": metrics, "lists": self.lists, "nan_scores": self.nan_scores}
+        whole |= {"about": self.about} if self.about else {}
         whole |= {"confidence": self.confidence} | ({"queries": self.queries} if values and self.queries else {})
         return json.dumps(whole, indent=2)
 
@@ -130,7 +133,7 @@ def evaluate(
         >>> evaluate([2.0, 3.0, 1.0], [2, 1, 0], "P@1", qid=["a", "b", "a"]).values["P@1"]
         array([1., 1.])
     """
-    chosen = _chosen(metrics)
+    chosen = chosen_metrics(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
     layouts = [name for name, layout in (("mask", mask), ("offsets", offsets), ("qid", qid)) if layout is not None]
     if len(layouts) > 1:
@@ -252,7 +255,7 @@ def named(metrics: Iterable[str | Metric] | str | Metric) -> dict[str, Metric]:
     return {str(metric): metric for metric in chosen}
 
 
-def _chosen(metrics: Any) -> dict[str, Metric | CustomMetric]:
+def chosen_metrics(metrics: Any) -> dict[str, Metric | CustomMetric]:
     """Return the metrics of `evaluate` by their spec or description, in the given order."""
     chosen: dict[str, Metric | CustomMetric] = {}
     for metric in map(

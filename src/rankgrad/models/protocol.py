@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
-from rankgrad.metrics.evaluate import Evaluation, evaluate
+from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
 
 # Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
@@ -81,11 +82,13 @@ class TrainedModel(ABC):
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
         """Return metrics on labelled lists, with confidence intervals and the value of each list.
 
+        Text data sets are measured as trec_eval does, with all qrels: see `rankgrad.data.evaluation.evaluate_lists`.
+
         Args:
             data: labelled lists. If the features of data and model have names, their order may differ.
             metrics: specs or objects of the metrics.
         """
-        return evaluate(self.score_lists(data), np.asarray(data.labels), metrics, offsets=data.offsets)
+        return evaluate_lists(self.score_lists(data), data, metrics)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
         """Write the model as one file that other programs can run; first check the scores of the file.
@@ -123,8 +126,7 @@ class TrainedModel(ABC):
         known = self.metrics.get("validation", {})
         if metric in known:
             return {metric: float(known[metric])}
-        labels = np.asarray(validation.labels)
-        found = evaluate(self.score_lists(validation), labels, [metric], offsets=validation.offsets, bootstrap=0)
+        found = evaluate_lists(self.score_lists(validation), validation, [metric], bootstrap=0)
         return {metric: next(iter(found.means.values()))}
 
     @property

@@ -55,13 +55,24 @@ class TextKind(RankerKind):
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise one error with all problems of the settings; see `RankerKind.check`.
 
+        The folder of the encoder need not exist here, because a recipe with results may be from another machine. `fit`
+        checks it.
+
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
         """
         name, cutoff, options = spell("model", str(settings.get("model", self.name)))
         if cutoff is not None or options:
             bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
-        TextSettings.of(dict(settings)).check()
+        TextSettings.of(dict(settings)).check(files=False)
+
+    def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Return settings from options of the command line, with the device, and an empty note.
+
+        Args:
+            given: given options, by name.
+        """
+        return dict(given), ""
 
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install `transformers`."""

@@ -121,6 +121,6 @@ def collection_of(data: Any) -> Collection:
     """
     found = getattr(data, "texts", None)
     if not isinstance(found, Collection):
-        must = "be a text data set, as rankgrad.text.candidate_lists returns"
+        must = "be a text data set: text:path=FOLDER, or what rankgrad.text.candidate_lists returns"
         bad_value("data", must, f"{data!r}, which has no texts"[:200])
     return found

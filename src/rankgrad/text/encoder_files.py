@@ -35,18 +35,19 @@ def need_package(name: str, use: str) -> None:
         raise ModuleNotFoundError(f"{use} needs {package}: pip install 'rankgrad[text]'")
 
 
-def check_encoder(encoder: Any) -> str:
+def check_encoder(encoder: Any, *, files: bool = True) -> str:
     """Return the folder or name of an encoder, if it is text; a path that does not exist is an error.
 
     Args:
         encoder: local folder, name on the hub, or either with the prefix `static:`.
+        files: False to accept a folder that does not exist.
     """
     if not isinstance(encoder, str | os.PathLike) or not str(encoder):
         bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
     text = str(encoder)
     path = Path(text.removeprefix(STATIC)).expanduser()
     local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
-    if local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+    if files and local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
         bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
     return text
 

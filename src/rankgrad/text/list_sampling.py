@@ -22,7 +22,7 @@ def training_steps(
 
     `"relevant"` takes relevant documents (label above 0), at most half of the list, and fills the list with others.
     `"pairs"` takes as many relevant documents as others, at most half of the list each; the SmoothI paper trains on two
-    pairs. `"random"` draws from all candidates. Lists in which all labels are equal are left out.
+    pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal are left out.
 
     Args:
         labels: labels, `(documents,)`.
@@ -44,8 +44,9 @@ def training_steps(
         rows = np.arange(offsets[number], offsets[number + 1])
         values = labels[rows]
         draw = rng.permutation(len(rows))  # drawn for every list, so that a list does not change the lists after it
-        if len(rows) and values.max() > values.min():
-            chosen[number] = np.sort(rows[_drawn(values[draw] > 0, draw, list_size, sampling)])
+        drawn = rows[_drawn(values[draw] > 0, draw, list_size, sampling)]
+        if len(drawn) and labels[drawn].max() > labels[drawn].min():
+            chosen[number] = np.sort(drawn)
     order = rng.permutation(np.array([*chosen], dtype=np.int64))
     steps = []
     for start in range(0, len(order), batch_size):

@@ -76,15 +76,19 @@ class TextSettings:
         described = {"encoder": str(self.encoder), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         return {**values, **described}
 
-    def check(self) -> None:
-        """Raise one error that contains all problems of the settings."""
-        problems = list(dict.fromkeys(error_messages(self._checks())))
+    def check(self, *, files: bool = True) -> None:
+        """Raise one error that contains all problems of the settings.
+
+        Args:
+            files: False to accept the folder of an encoder that does not exist, such as one of another machine.
+        """
+        problems = list(dict.fromkeys(error_messages(self._checks(files))))
         if problems:
             raise SettingsError("\n".join(problems))
 
-    def _checks(self) -> Iterable[Callable[[], Any]]:
+    def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
         yield lambda: one_of("model", self.model, MODELS)
-        yield lambda: check_encoder(self.encoder)
+        yield lambda: check_encoder(self.encoder, files=files)
         yield lambda: as_loss(self.loss).only_joint("a text ranker")
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.training_labels import check_training_labels
 from rankgrad.errors import bad_value
 from rankgrad.lock import locked
@@ -247,11 +248,8 @@ class _TextRun:
         """Compute the metric on the validation lists. Keep the weights of the best epoch in memory and in a folder."""
         state, better = self.state, True
         if self.validation is not None:
-            scores = torch.from_numpy(self.model.score_lists(self.validation))
-            values = self.metric.measure(
-                scores, torch.from_numpy(self.validation.labels), offsets=self.validation.offsets, reduction="none"
-            ).double()
-            value = float(values[~values.isnan()].mean())
+            scores = self.model.score_lists(self.validation)
+            value = evaluate_lists(scores, self.validation, [self.metric], bootstrap=0).means[self.metric_text]
             sign = 1 if self.metric.higher_is_better else -1
             better = state.best is None or sign * value > sign * state.best
             row[self.metric_text] = value

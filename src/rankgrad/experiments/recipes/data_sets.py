@@ -30,6 +30,11 @@ class RecipeData:
         """Name of the data set in tables."""
         return data_label(self.name, self.binary)
 
+    @property
+    def has_texts(self) -> bool:
+        """True for a text data set."""
+        return loading.is_text(self.name)
+
 
 def benchmark(name: str) -> BenchmarkFacts | None:
     """Return the facts about a data set that a recipe names; None if `rankgrad.data.load` does not know the name."""
@@ -43,6 +48,8 @@ def known_benchmark(name: str) -> BenchmarkFacts:
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
         bad_value("name", "be a known data set (a folder is written {folder: NAME})", mistyped(name, names))
+    if (text := loading.text_source(name)) is not None:
+        return replace(found, folds=text.parts)  # files are searched when the recipe runs
     if ":" in name:
         loading.check_source(name)
     return found
@@ -93,8 +100,13 @@ def read_cell_data(
     train, validation, test = splits.train, splits.validation, splits.test
     if not binary or test is None:
         return splits
-    return replace(splits, train=_binary(train), validation=validation and _binary(validation), test=_binary(test))
+    texts = train.texts  # all parts have the same collection, whose qrels are also the labels of metrics
+    if texts is not None:
+        qrels = {query: {each: int(y > 0) for each, y in judged.items()} for query, judged in texts.qrels.items()}
+        texts = replace(texts, qrels=qrels)
 
+    def binary_part(part: Dataset) -> Dataset:
+        return replace(part, labels=(part.labels > 0).astype(part.labels.dtype), texts=texts)
 
-def _binary(part: Dataset) -> Dataset:
-    return replace(part, labels=(part.labels > 0).astype(part.labels.dtype))
+    validation = None if validation is None else binary_part(validation)
+    return replace(splits, train=binary_part(train), validation=validation, test=binary_part(test))

@@ -2,10 +2,13 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.models.registry import kind_or_default
+
+NO_RANKER: Mapping[str, Any] = MappingProxyType({})  # settings that are not for one ranker only
 
 
 class RecipeError(ValueError):
@@ -28,11 +31,17 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Catch an error of the `with` block, and add it to the errors of the recipe, with this path in the file."""
+        """Catch an error of the `with` block, and add it to the errors of the recipe, with this path in the file.
+
+        An error that is already known at the beginning of the path is not repeated: an error in the settings of a
+        ranker is not an error of each of its losses.
+        """
         try:
             yield
         except (ValueError, TypeError) as error:
-            self.lines += [f"{path}: {line}" for line in str(error).splitlines()]
+            for line in str(error).splitlines():
+                if not any(f"{path[:end]}: {line}" in self.lines for end in range(len(path))):
+                    self.lines.append(f"{path}: {line}")
 
     def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Return the entries of a recipe's mapping that have a known key; every other key is added to the errors."""
@@ -53,13 +62,16 @@ class RecipeProblems:
             return {str(key): inner for key, inner in value.items()}
         return {}
 
-    def settings(self, path: str, values: Any, without: Collection[str] = (), model: Any = None) -> dict[str, Any]:
+    def settings(
+        self, path: str, values: Any, without: Collection[str] = (), ranker: Mapping[str, Any] = NO_RANKER
+    ) -> dict[str, Any]:
         """Check the settings that a recipe gives for a run, and return those that have a known name.
 
-        The known settings are those of the kind of `model`. If `model` is None, they are the settings that a recipe
-        gives for all its rankers. Settings in `without` belong in another part of the recipe, and are errors here.
+        The known settings are those of the kind of the ranker. `ranker` has its settings, at least `model`, with which
+        the values are checked together. If it is empty, the values are settings for all rankers of the recipe. Settings
+        in `without` belong in another part of the recipe, and are errors here.
         """
-        given, kind = self.mapping(path, values), kind_or_default(model)
+        given, kind = self.mapping(path, values), kind_or_default(ranker.get("model"))
         for name, place in kind.elsewhere.items():
             if name in given:
                 with self.at(path):
@@ -69,7 +81,7 @@ class RecipeProblems:
         with self.at(path):
             if extra := [name for name in without if name in given]:
                 bad_value("key", f"be a setting of {kind.name} that is allowed here", repr(extra[0]))
-            kind.check(given if kind.shares_settings else {"model": model, **given})
+            kind.check(given if kind.shares_settings else {**ranker, **given})
         return given
 
     def whole_number(self, path: str, value: Any, least: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value
 from rankgrad.experiments.recipes import search_space
-from rankgrad.experiments.recipes.errors import RecipeProblems
+from rankgrad.experiments.recipes.errors import NO_RANKER, RecipeProblems
 from rankgrad.models.protocol import RankerKind
 from rankgrad.models.registry import kind_or_default
 
@@ -48,26 +48,27 @@ def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, Re
         here = f"{path}.{label}"
         settings = problems.mapping(here, entry)
         separate = {key: settings.pop(key) for key in ("losses", "search") if key in settings}
-        model = settings.get("model")
-        settings = problems.settings(here, settings, without=("loss",), model=model)
+        spec = {"model": settings.get("model")}
+        settings = problems.settings(here, settings, without=("loss",), ranker=spec)
         with problems.at(here):
             if "model" not in settings:
                 bad_value("model", "be given", "none")
-        tried = read_losses(f"{here}.losses", separate["losses"], problems, model) if "losses" in separate else None
+        ranker = {**spec, **settings}
+        tried = read_losses(f"{here}.losses", separate["losses"], problems, ranker) if "losses" in separate else None
         with problems.at(f"{here}.losses"):
             if tried == {}:
                 bad_value("value", "have at least one entry", "none")
         search = (
-            read_search_space(f"{here}.search", separate["search"], problems, model) if "search" in separate else None
+            read_search_space(f"{here}.search", separate["search"], problems, ranker) if "search" in separate else None
         )
         found[label] = RecipeModel(settings, tried, search)
     return found
 
 
-def read_losses(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> Losses:
+def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER) -> Losses:
     """Read the losses of a recipe by name; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
-    `model` is the spec of the ranker if these losses are for one ranker only. The known settings
+    `ranker` has the settings of the ranker if these losses are for one ranker only. The known settings
     depend on the kind of this ranker.
     """
     found = {}
@@ -82,8 +83,8 @@ def read_losses(path: str, value: Any, problems: RecipeProblems, model: Any = No
         for place, variant in enumerate(entries):
             at = here if variant is shared else f"{here}.variants[{place}]"
             given = {"loss": variant} if isinstance(variant, str) else problems.mapping(at, variant)
-            without = () if kind_or_default(model).shares_settings else ("model",)
-            settings = problems.settings(at, {**shared, **given}, without=without, model=model)
+            without = () if kind_or_default(ranker.get("model")).shares_settings else ("model",)
+            settings = problems.settings(at, {**shared, **given}, without=without, ranker=ranker)
             with problems.at(at):
                 if "loss" not in settings:
                     bad_value("loss", "be given", "none")
@@ -92,14 +93,16 @@ def read_losses(path: str, value: Any, problems: RecipeProblems, model: Any = No
     return found
 
 
-def read_search_space(path: str, value: Any, problems: RecipeProblems, model: Any = None) -> dict[str, Any]:
-    """Read a search space of a recipe: choices or a range for each setting; `model` is used as in `read_losses`."""
+def read_search_space(
+    path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER
+) -> dict[str, Any]:
+    """Read a search space of a recipe: choices or a range for each setting; `ranker` is used as in `read_losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
         with problems.at(f"{path}.{name}"):
             for each in search_space.boundary_values(choices):
-                problems.settings(f"{path}.{name}", {name: each}, model=model)
+                problems.settings(f"{path}.{name}", {name: each}, ranker=ranker)
     with problems.at(path):
         if "loss" in search:
             bad_value("key", "be a setting of a run", "'loss'; give losses in `losses`, and alternatives in `variants`")
@@ -141,4 +144,4 @@ def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:
 def _check_losses(path: str, model: RecipeModel, losses: Losses, problems: RecipeProblems) -> None:
     """Check that a ranker of the recipe accepts the settings of the recipe's losses."""
     for where, settings in _settings("losses", losses):
-        problems.settings(f"{path}: {where}", settings, without=("model",), model=model.settings["model"])
+        problems.settings(f"{path}: {where}", settings, without=("model",), ranker=model.settings)

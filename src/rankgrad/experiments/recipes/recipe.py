@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, mistyped, one_of
 from rankgrad.experiments.recipes.data_sets import RecipeData, missing_data
 from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
@@ -100,6 +100,25 @@ class Recipe:
                 one_of("only", label, [source.label for source in self.data])
         places = sorted({known[label.lower()] for label in labels})
         return parse_recipe({**self.raw, "data": [self.raw["data"][place] for place in places]}, self.name)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with other settings of its rankers. If you also call `reduced`, call `reduced` first.
+
+        A ranker gets a setting if the recipe gives it for this ranker, or if its kind knows the name. A setting of no
+        ranker is an error.
+
+        Args:
+            settings: settings by name, such as `{"encoder": "models/bert"}`.
+        """
+        models: dict[str, Any] = dict(self.raw["models"])
+        for name, value in settings.items():
+            known = {label: {*(each.kind.settings or ()), *each.settings} for label, each in self.models.items()}
+            having = [label for label, names in known.items() if name in names]
+            if not having:
+                names = sorted({each for names in known.values() for each in names})
+                bad_value("set", "name a setting of a ranker of the recipe", mistyped(name, names))
+            models |= {label: {**models[label], name: value} for label in having}
+        return parse_recipe({**self.raw, "models": models}, self.name)
 
     def dump(self) -> str:
         """Return the recipe as YAML, which `load_recipe` reads."""

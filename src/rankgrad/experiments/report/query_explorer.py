@@ -1,6 +1,7 @@
-"""Compute the data of the query explorer: metrics and first documents of each query, for each model."""
+"""Compute the data of the query explorer: metrics and first documents of each query, for each model, and texts."""
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from rankgrad.experiments.statistics import over_seeds
 FIRST = 10  # number of documents shown per list
 SKIPPED = 0xFFFF  # code of a missing value, for example of a skipped query
 _IDS = 300_000  # maximum number of characters of document ids; if there are more, the page shows document numbers
+_TEXT = 200  # maximum number of characters of a text; more are cut
 
 Key = tuple[int | None, str]  # fold and query
 System = tuple[str, str]  # model and loss
@@ -34,6 +36,7 @@ class RankedLists(NamedTuple):
     labels: list[Any]  # labels of the documents, per query
     ids: list[Any]  # ids of the documents, per query; None if the data has no ids
     top: NDArray[np.uint16]  # `(systems, queries, FIRST)`: numbers of the first documents
+    texts: list[Any]  # beginnings of the texts of a query and its first documents, per query; None if data has no texts
 
 
 def query_values(table: Any, results: Sequence[Any]) -> QueryValues | None:
@@ -78,7 +81,8 @@ def rank_lists(lists: Dataset, scores: Sequence[Any]) -> RankedLists:
             top[s, place, : len(order)] = order
     labels = [lists.labels[start:end] for start, end in spans]
     ids = [None if lists.docids is None else lists.docids[start:end].astype(str).tolist() for start, end in spans]
-    return RankedLists(labels, ids, top)
+    texts = [_texts(lists.texts, str(q), ids[place], top[:, place]) for place, q in enumerate(lists.qids.tolist())]
+    return RankedLists(labels, ids, top, texts)
 
 
 def explorer(
@@ -100,6 +104,8 @@ def explorer(
             between systems are kept.
     """
     each = len(found.systems) * (len(found.metrics) * 8 / 3 + (0 if ranked is None else FIRST * 4 / 3))
+    if ranked is not None:
+        each += len(json.dumps(ranked.texts)) / len(ranked.texts)
     kept = _most_different(found.values[0], max(1, int(limit / each)))
     return {
         "systems": [{"model": model, "loss": loss} for model, loss in found.systems],
@@ -149,12 +155,14 @@ def _lists(
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
     top = np.zeros((len(systems), len(places), FIRST), dtype=np.uint16)
+    collection = None
     for fold in dict.fromkeys(fold for folds in systems.values() for fold in folds):
         try:
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
             return None, f"The data set {cell.data} was not found when the page was made; --data-root sets its folder."
         assert test is not None  # `read_cell_data` checks it
+        collection = test.texts
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
             if place is not None:
@@ -176,11 +184,35 @@ def _lists(
             for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):
                 order = _first(scores[start:end])
                 top[s, place, : len(order)] = order
-    return RankedLists(labels, ids, top), ""
+    texts = [_texts(collection, query, ids[place], top[:, place]) for (_, query), place in places.items()]
+    return RankedLists(labels, ids, top, texts), ""
 
 
 def _first(scores: NDArray[Any]) -> NDArray[np.int64]:
     return np.argsort(-scores, kind="stable")[:FIRST]
+
+
+def _texts(collection: Any, query: str, ids: Any, top: NDArray[np.uint16]) -> dict[str, Any] | None:
+    """Return the beginnings of the texts of a query and of its documents in `top`; None if there are no texts.
+
+    Args:
+        collection: the `texts` of a data set.
+        query: id of the query.
+        ids: ids of the documents of the list.
+        top: numbers of the first documents of each system in the list.
+    """
+    if collection is None or ids is None:
+        return None
+    shown = [number for number in np.unique(top).tolist() if number < len(ids)]
+    documents = {number: _beginning(collection.documents, ids[number]) for number in shown}
+    return {"query": _beginning(collection.queries, query), "documents": documents}
+
+
+def _beginning(texts: Any, name: str) -> str:
+    """Return the beginning of the text with this id, on one line; an unknown id has no text."""
+    whole = texts.full(texts.numbers[name]) if name in texts.numbers else ""
+    text = " ".join(whole[: 10 * _TEXT].split())
+    return text if len(text) <= _TEXT else f"{text[:_TEXT].rstrip()}…"
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
@@ -212,6 +244,7 @@ def _packed(ranked: RankedLists, kept: NDArray[np.int64]) -> dict[str, Any]:
         "bytes": 1 if narrow else 2,
         "labels": shown,
         "ids": ids if named else None,
+        "texts": [ranked.texts[place] for place in kept],
         "top": [_text(row.astype("u1" if narrow else "<u2")) for row in top],
     }
 

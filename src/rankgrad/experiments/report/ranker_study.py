@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.evaluation import conventions_of, evaluate_lists
 from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.query_explorer import QueryValues, explorer, rank_lists
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import Field, PlainTable
-from rankgrad.metrics import evaluate, parse_metric
+from rankgrad.metrics import parse_metric
 from rankgrad.metrics.evaluate import Evaluation
 
 MODEL = "ranker"  # model of all rows, because a page of rankers has no selection of models
@@ -77,9 +78,8 @@ def compare_rankers(
         notes: additional notes of the table.
         show_lists: if False, the page has no ranked lists.
     """
-    labels = np.asarray(lists.labels)
     names = [str(parse_metric(metric)) for metric in metrics]
-    found = {each.name: evaluate(each.scores, labels, names, offsets=lists.offsets) for each in rankers}
+    found = {each.name: evaluate_lists(each.scores, lists, names) for each in rankers}
     shown = [short(name, names) for name in names]
     overview, rows = [], []
     for name, text in zip(names, shown, strict=True):
@@ -91,9 +91,9 @@ def compare_rankers(
         low, high = result.intervals[names[0]]
         fields.insert(1, Field(f"{low:.4f} to {high:.4f}", low))
         rows.append((Field(ranker.name), *fields, *ranker.more))
-    table = PlainTable(
-        title, (kind, shown[0], "95% interval", *shown[1:], *heads), tuple(rows), (*conventions(names), *notes)
-    )
+    about = dict.fromkeys(each.about for each in found.values() if each.about)
+    notes = (*conventions(names, lists.texts is not None), *about, *notes)
+    table = PlainTable(title, (kind, shown[0], "95% interval", *shown[1:], *heads), tuple(rows), notes)
     values = np.array([[found[ranker.name].values[name] for ranker in rankers] for name in names])
     systems = [(MODEL, ranker.name) for ranker in rankers]
     queries = QueryValues(systems, shown, np.asarray(lists.qids).astype(str).tolist(), values)
@@ -112,10 +112,10 @@ def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0)
     if train is None or train.features.shape[1] != lists.features.shape[1]:
         return found
     some = train.take(slice(_TRAINING_LISTS)) if len(train) > _TRAINING_LISTS else train
-    labels, better = np.asarray(some.labels), 1 if parse_metric(metric).higher_is_better else -1
+    better = 1 if parse_metric(metric).higher_is_better else -1
 
     def quality(column: NDArray[Any]) -> float:
-        result = evaluate(column, labels, [metric], offsets=some.offsets, bootstrap=0)
+        result = evaluate_lists(column, some, [metric], bootstrap=0)
         return better * next(iter(result.means.values()))
 
     features = range(some.features.shape[1])
@@ -125,15 +125,20 @@ def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0)
     return [*found, ScoredRanker("best single feature", best[0] * np.asarray(lists.features[:, best[1]]))]
 
 
-def conventions(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return notes with the conventions of the metrics; metrics with the same conventions share a note."""
+def conventions(metrics: Sequence[str], text: bool = False) -> tuple[str, ...]:
+    """Return notes with the conventions of the metrics; metrics with the same conventions share a note.
+
+    Args:
+        metrics: specs of the metrics.
+        text: True for a text data set.
+    """
     same: dict[str, list[str]] = {}
     for metric in metrics:
-        known = {key: value for key, value in parse_metric(metric).conventions.items() if key != "k"}
+        known = {key: value for key, value in conventions_of(parse_metric(metric), text).items() if key != "k"}
         empty = " (lists without a relevant document are skipped)" if known.get("empty") == "skip" else ""
-        text = ", ".join(f"{key} {value}" for key, value in known.items()) + empty
-        same.setdefault(text, []).append(short(metric, metrics))
-    return tuple(f"{', '.join(names)}: {text}" for text, names in same.items())
+        sentence = ", ".join(f"{key} {value}" for key, value in known.items()) + empty
+        same.setdefault(sentence, []).append(short(metric, metrics))
+    return tuple(f"{', '.join(names)}: {sentence}" for sentence, names in same.items())
 
 
 def read_history(folder: Path, unit: str) -> list[dict[str, float]]:

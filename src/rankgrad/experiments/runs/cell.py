@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from rankgrad.data import loading
+
 FORMAT = 1  # version of the result files; a new version changes the key of every cell
 
 
 def data_label(data: str, binary: bool) -> str:
     """Return the name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
-    return f"{data}-b" if binary else data
+    return f"{loading.data_label(data)}{'-b' if binary else ''}"
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,10 @@ class Pool:
     def close(self) -> None:
         """End all processes of the pool, even if they are running a task."""
         for worker in self._workers:
-            worker.process.terminate()
+            if worker.task is None:
+                worker.connection.close()  # the process ends by itself, and releases its semaphores
+            else:
+                worker.process.terminate()
         for worker in self._workers:
             worker.end()
         self._workers.clear()

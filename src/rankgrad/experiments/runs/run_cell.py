@@ -15,11 +15,11 @@ import numpy as np
 
 from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.data import Dataset, Splits
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.results import failure_file, npz_bytes, result_file
-from rankgrad.metrics import evaluate
 from rankgrad.models.protocol import NotFinite, TrainedModel
 from rankgrad.models.registry import kind_of
 
@@ -146,9 +146,12 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
 
 
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
-    """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result."""
+    """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result.
+
+    Text data sets are measured as trec_eval does, with all qrels: see `evaluate_lists`.
+    """
     scores = model.score_lists(test)
-    found = evaluate(scores, np.asarray(test.labels), cell.metrics, offsets=test.offsets, bootstrap=0)
+    found = evaluate_lists(scores, test, cell.metrics, bootstrap=0)
     return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
 
 

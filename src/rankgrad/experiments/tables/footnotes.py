@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rankgrad.data.evaluation import AS_TREC_EVAL
 from rankgrad.metrics import parse_metric
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         same.setdefault(text, []).append(table.short(metric))
     for text, metrics in same.items():
         yield f"{', '.join(metrics)}: {text}"
+    if any(source.has_texts for source in recipe.data if source.label == table.data):
+        yield AS_TREC_EVAL
     if table.form:
         yield f"The recipe was reduced (--{table.form}): rows are neither tested nor compared with a paper"
     yield _averaged(table, recipe.spread)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankgrad.data.evaluation import conventions_of
 from rankgrad.errors import bad_value, one_of
 from rankgrad.experiments import statistics
 from rankgrad.experiments.recipes.data_sets import RecipeData
@@ -158,7 +159,7 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
         rows.append(TableRow(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
     if not recipe.form:
         rows += _only_published(recipe, data, names, {(line.model, line.loss) for line in lines})
-    conventions = {name: parse_metric(name).conventions for name in names}
+    conventions = {name: conventions_of(parse_metric(name), source.has_texts) for name in names}
     made = Table(str(recipe.title), data, names, tuple(rows), tuple(source.folds), tuple(source.seeds), conventions)
     made = replace(made, form=recipe.form)
     if recipe.answers:

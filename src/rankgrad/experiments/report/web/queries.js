@@ -103,15 +103,24 @@ async function startExplorer(section, study, choose) {
     return [...state.rows].sort((x, y) => state.sign * order(x, y) || y.apart - x.apart);
   }
 
+  function queryText(place) {
+    return state.found.lists?.texts[place]?.query ?? "";
+  }
+
+  function asText(text) {
+    return text === "" ? [] : [element("small", { dir: "auto" }, text)];
+  }
+
   function list() {
     const wanted = find.value.trim().toLowerCase();
-    const rows = inOrder().filter((row) => row.query.toLowerCase().includes(wanted));
+    const rows = inOrder().filter((row) => `${row.query} ${queryText(row.place)}`.toLowerCase().includes(wanted));
     const some = rows.slice(0, 50);
     body.replaceChildren(...some.map((row) => {
       const button = element("button", { type: "button" }, row.query);
       button.addEventListener("click", () => open(row.place, true));
       const numbers = [show(row.a), show(row.b), show(row.gain, true)].map((text) => element("td", { class: "number" }, text));
-      return element("tr", { "data-place": row.place, "aria-current": row.place === state.query }, element("td", {}, button), ...numbers);
+      const query = element("td", {}, button, ...asText(queryText(row.place)));
+      return element("tr", { "data-place": row.place, "aria-current": row.place === state.query }, query, ...numbers);
     }));
     section.querySelector("[data-shown]").textContent = rows.length > some.length ? `The first ${some.length} of ${rows.length} queries.` : `${rows.length} queries.`;
   }
@@ -122,7 +131,7 @@ async function startExplorer(section, study, choose) {
     body.querySelectorAll("tr").forEach((each) => each.setAttribute("aria-current", each.dataset.place === String(place)));
     const detail = section.querySelector(".detail");
     const { lists } = state.found;
-    const heading = element("h4", {}, `Query ${row.query}: ${show(row.gain, true)} from A to B`);
+    const heading = element("h4", {}, `Query ${row.query}: ${show(row.gain, true)} from A to B`, ...asText(queryText(place)));
     if (lists === null) {
       detail.replaceChildren(heading, element("p", { class: "note" }, `The ranked lists cannot be shown. ${state.found.why}`));
     } else {
@@ -136,7 +145,7 @@ async function startExplorer(section, study, choose) {
   }
 
   function ranking(title, value, shown, other, query) {
-    const { labels, ids } = state.found.lists;
+    const { labels, ids, texts } = state.found.lists;
     const top = Math.max(LABELS / 2, ...labels[query]);
     const rows = shown.map((document, rank) => {
       const label = labels[query][document];
@@ -144,10 +153,11 @@ async function startExplorer(section, study, choose) {
       shade.style.background = `rgba(var(--relevant), ${(0.75 * Math.max(0, label)) / top})`;
       const there = other.indexOf(document);
       const moved = there < 0 ? "–" : there === rank ? "=" : `${there > rank ? "▲" : "▼"} ${there + 1}`;
-      const text = ids === null ? `document ${document + 1}` : ids[query][document];
+      const id = ids === null ? `document ${document + 1}` : ids[query][document];
+      const text = texts[query]?.documents[document] ?? "";
       const made = element("tr", { "data-document": document },
         element("td", { class: "rank number" }, String(rank + 1)), element("td", { class: "label" }, shade),
-        element("td", { class: "document", title: text }, text), element("td", { class: "moved" }, moved));
+        element("td", { class: "document", title: text || id }, id, ...asText(text)), element("td", { class: "moved" }, moved));
       made.addEventListener("mouseenter", () => mark(document));
       made.addEventListener("mouseleave", () => mark(null));
       return made;

@@ -1,0 +1,82 @@
+"""Evaluate scores of the documents of a data set. Text data sets are measured as trec_eval does, with all qrels."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.metrics.evaluate import Evaluation, chosen_metrics, evaluate, summarise
+from rankgrad.metrics.metric import Metric
+from rankgrad.metrics.trec import measure_run, to_run
+
+AS_TREC_EVAL = (
+    "Measured as trec_eval does, with all qrels: relevant documents that are not among the candidates also count, "
+    "and documents with equal scores are ordered by id"
+)
+
+
+def evaluate_lists(
+    scores: Any,
+    data: Dataset,
+    metrics: Iterable[Any] | str,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Evaluation:
+    """Compute metrics of scores, with values in the order of the lists.
+
+    The labels are those of the data set. The lists of a text data set are measured as trec_eval does with the qrels of
+    the collection: see `rankgrad.metrics.measure_run`. `rankgrad.metrics.evaluate` would give higher numbers, because
+    it does not know the relevant documents that the first stage did not find. Queries without qrels are skipped. A
+    custom metric is a function of one list, so it knows only the documents of the list.
+
+    Args:
+        scores: one score per document, `(documents,)`.
+        data: labelled lists.
+        metrics: specs or objects of the metrics.
+        bootstrap, seed, confidence: bootstrap interval, as in `rankgrad.metrics.evaluate`.
+    """
+    options: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "confidence": confidence}
+    labels = np.asarray(data.labels)
+    if data.texts is None or data.docids is None:
+        return evaluate(scores, labels, metrics, offsets=data.offsets, **options)
+    chosen = chosen_metrics(metrics)
+    known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
+    own = {name: metric for name, metric in chosen.items() if name not in known}
+    queries = tuple(map(str, data.qids.tolist()))
+    places = [place for place, query in enumerate(queries) if query in data.texts.qrels]
+    if not places:
+        bad_value("data", "contain a query of the qrels of its collection", f"none in {len(queries)} queries")
+    values, missing = {}, 0
+    if known:
+        run = to_run(scores, data.offsets, queries, data.docids.tolist())
+        qrels = {queries[place]: data.texts.qrels[queries[place]] for place in places}
+        found = measure_run(run, qrels, list(known.values()), bootstrap=0)
+        missing = found.nan_scores
+        for name in known:
+            values[name] = np.full(len(queries), np.nan)
+            values[name][places] = found.values[name]
+    if own:
+        values |= evaluate(scores, labels, list(own.values()), offsets=data.offsets, bootstrap=0).values
+    used = {name: _with_trec_ties(metric) if isinstance(metric, Metric) else metric for name, metric in chosen.items()}
+    values = {name: values[name] for name in chosen}
+    result = summarise(values, used, bootstrap, seed, confidence, queries=queries, missing=missing)
+    return replace(result, about=AS_TREC_EVAL if known else "")
+
+
+def conventions_of(metric: Metric, text: bool) -> dict[str, str]:
+    """Return the conventions of a metric on a data set.
+
+    Args:
+        metric: the metric.
+        text: True for a text data set, whose ties are in the order of trec_eval.
+    """
+    return (_with_trec_ties(metric) if text else metric).conventions
+
+
+def _with_trec_ties(metric: Metric) -> Metric:
+    return metric(ties=metric.options.get("ties", "trec"))
