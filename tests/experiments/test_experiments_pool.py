@@ -54,8 +54,9 @@ work("sum(range(10**12))")
 IN_TESTS = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-from programs import program
-for line in program(code="import os; print(os.getpid(), flush=True); time.sleep(600)").stdout:
+from programs import WARM, program
+WARM.set_forkserver_preload([])
+for line in program(code="import os, time; print(os.getpid(), flush=True); time.sleep(600)").stdout:
     print(line, end="", flush=True)
 """
 
