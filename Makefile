@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Python keeps what it compiles, even where the environment says otherwise: the tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-all attack lint types docs clean
 
 # One thread per process: threads that wait for each other cost more than they bring, if other programs also run.

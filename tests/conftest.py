@@ -11,8 +11,6 @@ import sys
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 collect_ignore = ["kinds"]  # a kind of ranker that is known only where a test imports it
 
@@ -51,6 +49,8 @@ THREADS = {"test_threads_change_nothing", "test_the_number_of_threads_changes_no
 
 def go_on_in_a_child() -> None:
     """Run a kernel and PyTorch in two threads, fork, and leave the rest of this process to the child."""
+    import torch
+
     import rankgrad as rg
 
     torch.set_num_threads(2)
@@ -77,6 +77,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 if DEVICE != "cpu":
+    import torch
+    from torch import Tensor
+
     torch.set_default_device(DEVICE)
     _numpy, _array = Tensor.numpy, Tensor.__array__
 

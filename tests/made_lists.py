@@ -1,11 +1,19 @@
 """Random ragged lists, and what a loss makes of them: values and gradients, flat or scattered over padding."""
 
 import numpy as np
+import pytest
 import torch
 
 import rankgrad as rg
 
 LENGTHS = (3, 0, 1, 2, 63, 64, 65, 240)
+# For Triton's interpreter, which is slow: each layout and each type in every run, all pairs in the long tests.
+LAYOUTS_AND_TYPES = [
+    ("flat", torch.float64),
+    ("scattered", torch.float32),
+    pytest.param("flat", torch.float32, marks=pytest.mark.long),
+    pytest.param("scattered", torch.float64, marks=pytest.mark.long),
+]
 
 
 class Lists:

@@ -1,30 +1,96 @@
-"""Programs that tests start, kill and wait for. None outlives the run of the tests, however that ends."""
+"""Programs that tests start, kill and wait for. None outlives the run of the tests, however that ends.
 
+A program is a process of its own, forked from one that has imported PyTorch and other packages, but nothing of
+rankgrad: to import these takes much longer than most programs.
+"""
+
+import atexit
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 CLI = "from rankgrad.cli import main; main()"
-# Programs have a session of their own, so that no signal meant for one of the two reaches the other.
-_WATCH = """
-import os, signal, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
-def watch():
-    while os.getppid() == {parent}:
-        time.sleep(0.2)
+WARM = multiprocessing.get_context("forkserver")
+WARM.set_forkserver_preload(["torch._dynamo", "lightning_fabric", "numba.np.arraymath", "pydantic", "rich.table"])
+
+
+class Program:
+    """A program that has begun, with what tests use of `subprocess.Popen`."""
+
+    def __init__(self, code, arguments, environment):
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
+        ends = Connection(out_end, readable=False), Connection(err_end, readable=False)
+        self.process = WARM.Process(target=_run, args=(code, arguments, environment, *ends))
+        self.process.start()
+        for end in ends:
+            end.close()
+        self.pid, self.kill, self.wait = self.process.pid, self.process.kill, self.process.join
+        atexit.register(self.kill)  # before `multiprocessing` waits for it
+
+    @property
+    def returncode(self):
+        return self.process.exitcode
+
+    def poll(self):
+        return self.process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout=None):
+        """What it prints, once neither the program nor a process that it started can write any more."""
+        with ThreadPoolExecutor(2) as threads:
+            streams = [threads.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                told = [stream.result(timeout) for stream in streams]
+            except TimeoutError:
+                os.killpg(self.pid, signal.SIGKILL)
+                raise
+        self.wait()
+        return told
+
+
+def _run(code, arguments, environment, *ends):
+    """Run code in a new process, as `python -c` does."""
+    os.setsid()  # so that no signal meant for the program or for the tests reaches the other
+    for number, end in enumerate(ends, 1):
+        os.dup2(end.fileno(), number)
+        end.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
+    threading.Thread(target=_end_with_tests, daemon=True).start()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    multiprocessing.set_start_method(None, force=True)  # the default one, of whatever the program starts
+    try:
+        exec(code, {"__name__": "__main__"})
+    finally:
+        atexit._run_exitfuncs()  # which `multiprocessing` leaves out
+
+
+def _end_with_tests():
+    multiprocessing.parent_process().join()
     os._exit(1)
-threading.Thread(target=watch, daemon=True).start()
-"""
 
 
-def program(*arguments, code=CLI):
+def program(*arguments, code=CLI, **environment):
     """A program that has begun: `rankgrad`, or other code."""
-    command = [sys.executable, "-c", _WATCH.format(parent=os.getpid()) + code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return Program(code, [*map(str, arguments)], environment)
+
+
+def finished(*arguments, code=CLI):
+    """What a program printed, and its exit status."""
+    going = program(*arguments, code=code)
+    out, err = going.communicate(timeout=300)
+    return subprocess.CompletedProcess(arguments, going.returncode, out, err)
 
 
 def gone(pid):
@@ -54,10 +120,9 @@ def killed(arguments, folder, kills, seed):
         going.kill()
         going.communicate(timeout=60)  # until no process that could write is left
         count += going.returncode == -signal.SIGKILL
-    going = program(*arguments)
-    out, err = going.communicate(timeout=300)
-    assert going.returncode == 0, err
-    return count, out
+    done = finished(*arguments)
+    assert done.returncode == 0, done.stderr
+    return count, done.stdout
 
 
 def run_here(*words):

@@ -1,12 +1,11 @@
 """Old import paths and names: they work, with a message that says what to use."""
 
 import importlib
-import subprocess
-import sys
 import warnings
 
 import pytest
 from paths import SOURCE
+from programs import finished
 
 import rankgrad as rg
 from rankgrad import moved
@@ -54,7 +53,8 @@ SCRIPTS = {
 def test_old_paths_in_a_script(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("\n".join(["import warnings; warnings.simplefilter('default')", *SCRIPTS]))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    done = finished(code=f"import runpy; runpy.run_path({str(script)!r})")
+    assert done.returncode == 0, done.stderr
     assert done.stderr.count("DeprecationWarning") == len(SCRIPTS), done.stderr
     for line, (old, new) in enumerate(SCRIPTS.values(), 2):
         assert f"script.py:{line}: DeprecationWarning: rankgrad.{old} is deprecated; use rankgrad.{new}" in done.stderr

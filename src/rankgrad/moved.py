@@ -3,10 +3,10 @@
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 # Old name of a module in version 0.1.0 -> new name, both without the prefix `rankgrad.`.
@@ -157,10 +157,20 @@ class _Alias(ModuleType):
         return getattr(self.__dict__["_module"], name)
 
 
-def renamed(package: str, names: dict[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package with renamed public names; `names` maps old to new names."""
+def renamed(
+    package: str, names: dict[str, str], members: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package with renamed public names.
+
+    Args:
+        package: name of the package.
+        names: old names and new names.
+        members: public names that are loaded on first use, and the modules of the package that define them.
+    """
 
     def __getattr__(name: str) -> Any:
+        if name in members:
+            return getattr(importlib.import_module(f"{package}.{members[name]}"), name)
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         _warn(f"{package}.{name}", f"{package}.{names[name]}")

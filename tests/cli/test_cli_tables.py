@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from paths import SHARED
+from programs import finished
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -294,10 +294,8 @@ def test_columns_are_shown_and_a_missing_file_is_called_missing(trained, tmp_pat
         rankgrad("inspect", "nofile.csv")
 
 
-def test_messages_name_the_options_as_they_are_typed(tmp_path):
+def test_messages_name_the_options_as_they_are_typed(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("search,label,x\n1,0,1\n")
-    code = "from rankgrad.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "inspect", "t.csv"], cwd=tmp_path, capture_output=True, text=True
-    )
+    monkeypatch.chdir(tmp_path)
+    done = finished("inspect", "t.csv")
     assert done.stderr.startswith("rankgrad: t.csv: --query must be given, because no column is named 'qid'")

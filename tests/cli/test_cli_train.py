@@ -3,15 +3,13 @@
 import json
 import re
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from paths import SHARED
+from programs import finished, program, wait_until
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -48,12 +46,6 @@ def complaints(*arguments):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         rankgrad(*arguments)
     return str(caught.value).splitlines()
-
-
-def program(command, *more):
-    code = "from rankgrad.cli import main; main()"
-    whole = [sys.executable, "-c", code, *command.split(), *map(str, more)]
-    return subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -204,11 +196,10 @@ def test_a_run_goes_on_with_its_settings_and_data(tmp_path):
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    going = program("train --data synthetic:lists=400 --epochs 100000 --patience none --out", tmp_path / "a")
+    common = ("--data", "synthetic:lists=400", "--epochs", 100000, "--patience", "none")
+    going = program("train", *common, "--out", tmp_path / "a")
     log = tmp_path / "a" / "log.jsonl"
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "a" / "last.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until((tmp_path / "a" / "last.safetensors").exists, seconds=120)
     going.send_signal(signal.SIGINT)
     out, err = going.communicate(timeout=60)
     assert going.returncode == 130, err
@@ -340,12 +331,11 @@ def test_lists_name_everything():
 
 
 def test_complaints_are_lines_on_standard_error(tmp_path):
-    going = program("train --data MQ2080 --model mpl --out", tmp_path / "a")
-    out, err = going.communicate(timeout=120)
-    assert going.returncode == 2
-    assert out == ""
-    assert [line.split()[1] for line in err.splitlines()] == ["--model", "--data"]
-    assert all(line.startswith("rankgrad: ") for line in err.splitlines())
+    done = finished("train", "--data", "MQ2080", "--model", "mpl", "--out", tmp_path / "a")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert [line.split()[1] for line in done.stderr.splitlines()] == ["--model", "--data"]
+    assert all(line.startswith("rankgrad: ") for line in done.stderr.splitlines())
 
 
 def test_export_says_what_was_checked(run, tmp_path):

@@ -2,13 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
 
-
-def rankgrad(*arguments):
-    code = "from rankgrad.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
+from programs import finished as rankgrad
 
 
 def test_demo_ends_with_a_table_and_the_path_of_a_report(tmp_path):

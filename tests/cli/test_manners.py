@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from programs import run_here
+from programs import finished, run_here
 from tiny_study import no_processes
 from typer.testing import CliRunner
 
@@ -30,12 +30,6 @@ sys.meta_path.insert(0, Missing())
 from rankgrad.cli import main
 main()
 """
-
-
-def typed(*words, code=None):
-    """Run the command line in a new process, with both outputs piped."""
-    command = [sys.executable, *(("-m", "rankgrad") if code is None else ("-c", code)), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture
@@ -64,7 +58,8 @@ def run(tmp_path_factory):
 
 
 def test_python_m_rankgrad_is_the_command_line_with_one_line_per_epoch_when_piped(tmp_path):
-    done = typed("train", "--data", TINY, "--epochs", 3, "--out", tmp_path / "a")
+    command = [sys.executable, "-m", "rankgrad", "train", "--data", TINY, "--epochs", "3", "--out", str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = re.findall(r"^epoch (\d)/3  loss -?[\d.]+  nDCG@10 0\.\d{4}  [\d.]+ s$", done.stderr, re.MULTILINE)
     assert lines == ["1", "2", "3"]
@@ -115,7 +110,7 @@ def test_completion_is_offered():
 
 
 def test_a_missing_framework_is_one_line_before_data_is_read(tmp_path):
-    done = typed("lightgbm", "train", "--data", TINY, "--model", "lightgbm", "--out", tmp_path / "a", code=WITHOUT)
+    done = finished("lightgbm", "train", "--data", TINY, "--model", "lightgbm", "--out", tmp_path / "a", code=WITHOUT)
     (line,) = done.stderr.splitlines()
     assert line.startswith("rankgrad: trees need lightgbm: pip install 'rankgrad[trees]'")
     assert (done.returncode, done.stdout) == (2, "")

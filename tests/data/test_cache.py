@@ -5,13 +5,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from programs import finished
 
 from rankgrad.data import cache as caches
 from rankgrad.data.cache import CacheError, open_cache
@@ -324,7 +323,7 @@ from rankgrad.data.letor.reader import read_letor
 die = lambda done, total: done > total / 2 and os.kill(os.getpid(), signal.SIGKILL)
 read_letor({str(source)!r}, cache={str(tmp_path / "cache")!r}, progress=die)
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert finished(code=code).returncode == -signal.SIGKILL
     assert not (tmp_path / "cache").exists()
     left = [path for path in tmp_path.iterdir() if path.name.startswith(".cache.")]
     assert len(left) == 1

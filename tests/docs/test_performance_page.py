@@ -2,11 +2,11 @@
 
 import importlib
 import json
-import subprocess
 import sys
 
 import pytest
 from paths import ROOT
+from programs import finished
 
 DOCS = ROOT / "docs"
 SETTING = {"commit": "abc", "torch": "2", "chip": "a chip", "JAX": "0.11.2", "Rax": "0.4.0"}
@@ -72,10 +72,10 @@ def test_memory_is_shown_and_a_wrong_contender_has_no_time(page, tmp_path):
 
 
 def test_the_benchmark_without_rax_says_so():
-    hidden = "import runpy, sys; sys.modules['rax'] = None; sys.path.insert(0, 'benchmarks'); "
-    hidden += "runpy.run_path('benchmarks/rax_losses.py', run_name='__main__')"
-    command = [sys.executable, "-c", hidden, "--device", "cpu"]
-    answer = subprocess.run(command, cwd=DOCS.parent, capture_output=True, text=True)
+    folder = str(DOCS.parent / "benchmarks")
+    hidden = f"import runpy, sys; sys.modules['rax'] = None; sys.path.insert(0, {folder!r}); "
+    hidden += f"runpy.run_path({folder + '/rax_losses.py'!r}, run_name='__main__')"
+    answer = finished("--device", "cpu", code=hidden)
     assert answer.returncode == 1
     assert answer.stderr.startswith("Rax was not compared: it is not installed here (pip install rax)")
     assert len(answer.stderr.strip().splitlines()) == 1

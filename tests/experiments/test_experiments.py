@@ -169,6 +169,7 @@ def test_a_killed_run_ends_in_the_same_table(tmp_path, kills):
     assert count > kills / 2
     go(recipe, tmp_path / "whole")
     assert numbers(out) == numbers(tmp_path / "whole")
+    assert read_results(out).missing == []
     assert not list(out.rglob(".*.json.*"))
     assert "nDCG@10" in told
 

@@ -1,11 +1,14 @@
 """The recipes of the folder: all load, match their published tables, and have the cells that they state."""
 
+from functools import cache
+
 import pytest
 import yaml
 from paths import ROOT, SHARED, SOURCE
 from small_recipe import finish
 
-from rankgrad.experiments import load_recipe, parse_recipe
+from rankgrad import experiments
+from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.recipes.shipped import find_recipe, shipped_recipes
 from rankgrad.experiments.runs.results import read_results
@@ -20,6 +23,7 @@ NAMES = {
 }  # fmt: skip
 
 
+load_recipe = cache(experiments.load_recipe)  # recipes do not change, and take a while to check
 every_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 
 

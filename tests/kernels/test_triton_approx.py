@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from made_lists import Lists
+from made_lists import LAYOUTS_AND_TYPES, Lists
 
 import rankgrad as rg
 from rankgrad import losses
@@ -46,22 +46,22 @@ def _triton_on_cpu(monkeypatch):
 
 
 @pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
+@pytest.mark.parametrize(("layout", "dtype"), LAYOUTS_AND_TYPES)
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
-def test_interpreted_equals_plain(make, batch):
+def test_interpreted_equals_plain(make, layout, dtype, batch):
     lengths, scale, labels, tied = batch
     lists = Lists(lengths, seed=1, scale=scale, labels=labels, tied=tied)
     lists.scores = lists.scores.float().double()
-    for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 2e-5)):
-        for layout in ("flat", "scattered"):
-            outcomes = []
-            for backend, precision in (("plain", torch.float64), ("fused", dtype)):
-                loss = make()
-                loss = loss.double() if isinstance(loss, torch.nn.Module) else loss
-                values, gradient = lists.outcome(loss, backend, layout, dtype=precision)
-                outcomes.append((values.double(), gradient.double(), *_by_parameters(loss, lists, backend, precision)))
-            for plain, fused in zip(*outcomes, strict=True):
-                margin = tolerance * max(1.0, float(plain.abs().max()) if plain.numel() else 0.0)
-                torch.testing.assert_close(fused, plain, rtol=0, atol=margin)
+    outcomes = []
+    for backend, precision in (("plain", torch.float64), ("fused", dtype)):
+        loss = make()
+        loss = loss.double() if isinstance(loss, torch.nn.Module) else loss
+        values, gradient = lists.outcome(loss, backend, layout, dtype=precision)
+        outcomes.append((values.double(), gradient.double(), *_by_parameters(loss, lists, backend, precision)))
+    tolerance = 1e-11 if dtype == torch.float64 else 2e-5
+    for plain, fused in zip(*outcomes, strict=True):
+        margin = tolerance * max(1.0, float(plain.abs().max()) if plain.numel() else 0.0)
+        torch.testing.assert_close(fused, plain, rtol=0, atol=margin)
 
 
 def _by_parameters(loss, lists, backend, dtype):

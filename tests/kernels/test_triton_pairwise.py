@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from made_lists import LAYOUTS_AND_TYPES
 
 import rankgrad as rg
 from rankgrad import losses
@@ -47,8 +48,9 @@ EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batc
 
 
 @pytest.mark.parametrize("batch", EACH_BATCH, ids=str)
+@pytest.mark.parametrize(("layout", "dtype"), LAYOUTS_AND_TYPES)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_interpreted_equals_plain(case, batch):
+def test_interpreted_equals_plain(case, layout, dtype, batch):
     name, options, chosen = case
     lengths, scale, grades, tied = batch
     random = np.random.default_rng(0)
@@ -71,28 +73,17 @@ def test_interpreted_equals_plain(case, batch):
         return junk.index_copy(0, places, column.detach().double())
 
     mask = ~scatter(scores).isnan()
-    nothing = torch.empty(0)
-    for dtype in (torch.float64, torch.float32):
-        flat = (scores.to(dtype), labels, weights, None, offsets, 0, nothing, chosen, True)
-        padded = (
-            scatter(scores).to(dtype),
-            scatter(labels),
-            scatter(weights),
-            mask,
-            None,
-            width,
-            nothing,
-            chosen,
-            True,
-        )
-        for arguments in (flat, padded):
-            value, signal, slopes, extras = pairwise.run(name, *arguments)
-            assert signal.tolist() == different
-            assert extras.shape == (lists, 0)
-            if arguments is padded:
-                assert (slopes[~mask] == 0).all()
-                slopes = slopes[places]
-            tolerance = 1e-11 if dtype == torch.float64 else 3e-6
-            for actual, expected in ((value, values), (slopes, gradient)):
-                largest = max(float(expected.detach().abs().max()), 1e-30)
-                torch.testing.assert_close(actual.double(), expected.detach(), rtol=0, atol=tolerance * largest)
+    if layout == "flat":
+        inputs = (scores.to(dtype), labels, weights, None, offsets, 0)
+    else:
+        inputs = (scatter(scores).to(dtype), scatter(labels), scatter(weights), mask, None, width)
+    value, signal, slopes, extras = pairwise.run(name, *inputs, torch.empty(0), chosen, True)
+    assert signal.tolist() == different
+    assert extras.shape == (lists, 0)
+    if layout != "flat":
+        assert (slopes[~mask] == 0).all()
+        slopes = slopes[places]
+    tolerance = 1e-11 if dtype == torch.float64 else 3e-6
+    for actual, expected in ((value, values), (slopes, gradient)):
+        largest = max(float(expected.detach().abs().max()), 1e-30)
+        torch.testing.assert_close(actual.double(), expected.detach(), rtol=0, atol=tolerance * largest)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from programs import program
+from programs import finished, program
 
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import open_cache, read_letor
@@ -97,9 +97,8 @@ def _converted(rng, folder):
 
 
 def _finished(*arguments):
-    going = program(*arguments)
-    _, error = going.communicate(timeout=120)
-    assert going.returncode == 0, error
+    done = finished(*arguments)
+    assert done.returncode == 0, done.stderr
 
 
 def _files(folder):

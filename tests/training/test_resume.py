@@ -1,9 +1,9 @@
 """Killed at any moment, nothing is lost; many processes do what one does."""
 
 import json
-import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 from paths import TESTS
+from programs import program
 
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import load
@@ -25,14 +26,28 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def start(out, settings, *launcher):
-    command = [sys.executable, *launcher, str(SCRIPT), str(out), json.dumps(settings)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+def start(out, settings, **environment):
+    return program(out, json.dumps(settings), code=SCRIPT.read_text(), **environment)
 
 
 def finish(process):
-    error = process.communicate(timeout=120)[1].decode()
+    error = process.communicate(timeout=120)[1]
     assert process.returncode == 0, error
+
+
+def run_two(out, settings):
+    """Two processes that know of each other, as `torchrun` starts them."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", **place}
+    both = [start(out, settings, RANK=str(n), LOCAL_RANK=str(n), TORCHELASTIC_RUN_ID="x", **common) for n in range(2)]
+    for process in both:
+        finish(process)
+
+
+def run_torchrun(out, settings):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*launcher, str(SCRIPT), str(out), json.dumps(settings)], check=True, timeout=300)
 
 
 def same(left, right, names=("model.safetensors", "last.safetensors")):
@@ -85,21 +100,21 @@ def test_a_run_killed_ten_times_ends_in_the_same_weights(tmp_path, model):
 
 
 @pytest.mark.parametrize(
-    ("model", "adapt"),
+    ("model", "adapt", "run"),
     [
-        pytest.param("mlp:widths=16", "joint", marks=pytest.mark.long),
-        ("mlp:widths=16", "heldout"),
-        pytest.param("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint", marks=pytest.mark.long),
+        pytest.param("mlp:widths=16", "joint", run_torchrun, marks=pytest.mark.long),
+        ("mlp:widths=16", "heldout", run_two),
+        pytest.param("context_aware:width=16,blocks=1,heads=1,dropout=0", "joint", run_two, marks=pytest.mark.long),
     ],
 )
-def test_two_processes_do_what_one_does(tmp_path, model, adapt):
+def test_two_processes_do_what_one_does(tmp_path, model, adapt, run):
     # 57 lists in batches of 7: batches do not divide by two, and the last has one list for two processes. Not Adam: it
     # divides by the gradient's size, and that of the last bias is rounding: adding to all scores changes nothing.
     loss = f"learndcg:discount=curved,adapt={adapt}"
     settings = {"model": model, "loss": loss, "epochs": 3, "batch_size": 7, "device": "cpu"}
     settings |= {"optimiser": "sgd", "lr": 0.3}
     finish(start(tmp_path / "one", settings))
-    finish(start(tmp_path / "two", settings, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"))
+    run(tmp_path / "two", settings)
     one, two = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("one", "two"))
     begin = train(Settings.of({**settings, "epochs": 1, "lr": 1e-12}), load("synthetic:lists=57,features=10").train)
     moved = 0.0

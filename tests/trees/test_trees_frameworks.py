@@ -1,11 +1,9 @@
 """Objectives inside LightGBM and XGBoost: what they are called with, and what their own are equal to."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
+from programs import finished
 from small_trees import QID, X, Y, grouped, rows
 
 from rankgrad.metrics import ndcg
@@ -108,12 +106,12 @@ def test_threads_of_pytorch_and_lightgbm_get_along():
         "        TreeRanker(name, loss, trees=5, threads=2).fit(x, y, group=[20] * 100); (a @ a).sum().item()\n"
         "print('done', torch.get_num_threads())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = finished(code=program)
     assert done.stdout.split() == ["done", "2"], done.stderr
 
 
 def test_importing_loads_no_framework():
     imports = "import sys, rankgrad.trees, rankgrad.blend_estimator"
     program = f"{imports}; print([n for n in ('lightgbm', 'xgboost') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    done = finished(code=program)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -7,12 +7,24 @@
 - `tuning` searches for good settings for a data set; `comparison` compares two rankers query by query.
 """
 
+from typing import TYPE_CHECKING
+
 from rankgrad import moved
-from rankgrad.experiments.recipes.errors import RecipeError
-from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
-from rankgrad.experiments.runs.cell import Cell
 
 __all__ = ["Cell", "Recipe", "RecipeError", "load_recipe", "parse_recipe"]
 
-# Names of version 0.1.0.
-__getattr__ = moved.renamed(__name__, {"load": "load_recipe", "parse": "parse_recipe"})
+# A new process of a pool imports this package. It loads PyTorch only if its tasks need PyTorch.
+if TYPE_CHECKING:
+    from rankgrad.experiments.recipes.errors import RecipeError
+    from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
+    from rankgrad.experiments.runs.cell import Cell
+else:
+    _MEMBERS = {
+        "Cell": "runs.cell",
+        "Recipe": "recipes.recipe",
+        "RecipeError": "recipes.errors",
+        "load_recipe": "recipes.recipe",
+        "parse_recipe": "recipes.recipe",
+    }
+    # The first two names are those of version 0.1.0.
+    __getattr__ = moved.renamed(__name__, {"load": "load_recipe", "parse": "parse_recipe"}, _MEMBERS)

@@ -50,7 +50,7 @@ def overview(choice: ChartSelection, every_model: bool = True, digits: int = 4) 
     low = alt.X("low:Q", title=title, scale=scale)
     tooltip = _tooltip(choice, "row", value="mean", low="low end", high="high end")
     rules = base.mark_rule(strokeWidth=5, strokeCap="round", color=COLOURS[5]).encode(
-        x=low, x2="high:Q", y=y, opacity=_opacity(0.6), tooltip=tooltip
+        x=low, x2=alt.X2("high:Q"), y=y, opacity=_opacity(0.6), tooltip=tooltip
     )
     points = base.mark_point(filled=True, size=80, color=COLOURS[0], opacity=1).encode(
         x=x, y=y, opacity=_opacity(), tooltip=tooltip
@@ -157,7 +157,7 @@ def learned(
             y=alt.Y("value:Q", title=_title(title), scale=alt.Scale(zero=False)),
             color=alt.Color("fold:N", title="fold", scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
-            detail="seed:N",
+            detail=alt.Detail("seed:N"),
             opacity=_opacity(0.8),
             tooltip=_tooltip(choice, "loss", "fold", "seed", epoch=step, value=title),
         )
@@ -184,14 +184,14 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
     bars = base.mark_rule(strokeWidth=1.5).encode(
         x=x,
         y=alt.Y("low:Q", title=title, scale=up),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
         color=looks["color"],
         opacity=looks["opacity"],
     )
     points = base.mark_point(filled=True, size=110).encode(x=x, y=y, tooltip=tooltip, **looks)
     sides = ("name", {"align": "left", "dx": 9}), ("name_left", {"align": "right", "dx": -9})
     names = [
-        base.mark_text(dy=-7, fontSize=11, **side).encode(x=x, y=y, text=f"{name}:N", opacity=_opacity())
+        base.mark_text(dy=-7, fontSize=11, **side).encode(x=x, y=y, text=alt.Text(f"{name}:N"), opacity=_opacity())
         for name, side in sides
     ]
     return alt.layer(*([bars] if spread else []), points, *names)
@@ -229,10 +229,10 @@ def gains(choice: ChartSelection) -> Any:
                 axis=alt.Axis(tickMinStep=1, grid=False),
                 scale=alt.Scale(nice=False),
             ),
-            x2="next:Q",
+            x2=alt.X2("next:Q"),
             y=alt.Y("gain:Q", title="B - A"),
             y2=alt.Y2Datum(0),
-            color=alt.condition("datum.gain < 0", alt.value(COLOURS[1]), alt.value(COLOURS[0])),
+            color=alt.ColorValue(COLOURS[0], condition={"test": "datum.gain < 0", "value": COLOURS[1]}),
             tooltip=_tooltip(choice, "query", a="A", b="B", gain="B - A"),
         )
         .properties(**_size(choice))
@@ -298,7 +298,8 @@ def _opacity(full: float = 1.0) -> Any:
     import altair as alt
 
     chosen = "length(picked) == 0 || indexof(picked, datum.loss) >= 0"
-    return alt.condition(chosen, alt.value(full), alt.value(0.1))
+    # Altair takes much longer to convert the result of `alt.condition` to the same object.
+    return alt.OpacityValue(0.1, condition={"test": chosen, "value": full})
 
 
 def _tooltip(choice: ChartSelection, *names: str, **titled: str) -> list[Any]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,8 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """Hash of all fields of the cell, 16 hexadecimal digits; the name of the result file."""
-        canonical = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        content = {field.name: getattr(self, field.name) for field in fields(self)}  # `asdict` would copy all values
+        canonical = json.dumps({"format": FORMAT, **content}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
