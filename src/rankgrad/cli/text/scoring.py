@@ -1,0 +1,86 @@
+"""Score the lists of a text data set in blocks, with progress. An interrupted command resumes after the last block."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankgrad.data import Dataset
+    from rankgrad.text.model import TextModel
+
+# Pairs per block. In a block, a bi-encoder encodes each text once; so it gets larger blocks.
+_PAIRS = {"bi_encoder": 8192, "cross_encoder": 1024}
+
+
+def partial_file(out: Path) -> Path:
+    """Return the path of the file with the scores of complete blocks, until `out` is written."""
+    return out.with_name(f"{out.name}.partial")
+
+
+def score_in_blocks(model: "TextModel", data: "Dataset", out: Path) -> "NDArray[Any]":
+    """Return one score per document. The caller removes `partial_file(out)` when it has written `out`.
+
+    Args:
+        model: text ranker.
+        data: text data set.
+        out: file that the caller writes.
+    """
+    import numpy as np
+
+    from rankgrad.cli.json_output import messages
+    from rankgrad.cli.progress import Progress
+    from rankgrad.training.model import list_ranges
+
+    ranges = [*list_ranges(data.offsets, _PAIRS[model.network.kind])]
+    path, identity = partial_file(out), _identity(model, data)
+    sizes = [int(data.offsets[last] - data.offsets[first]) for first, last in ranges]
+    done = _complete_blocks(path, identity, sizes)
+    if done:
+        messages(True).print(f"resuming: {len(done)} of {len(ranges)} blocks of lists are scored", markup=False)
+    scores = np.empty(len(data.labels), dtype=np.float32)
+    if len(ranges) > 1:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(each) + "\n" for each in [identity, *done]), encoding="utf-8")
+    with Progress("scoring", every=10) as progress:
+        for number, (first, last) in enumerate(ranges):
+            rows = slice(int(data.offsets[first]), int(data.offsets[last]))
+            if number < len(done):
+                scores[rows] = done[number]
+                continue
+            scores[rows] = model.score_lists(data.take(np.arange(first, last)))
+            if len(ranges) > 1:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(scores[rows].tolist()) + "\n")
+            progress.at("blocks of lists scored", number + 1, len(ranges))
+    return scores
+
+
+def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
+    """Return hashes of the model and of the lists; with the same hashes, the scores are the same."""
+    from rankgrad.cli.text.index_folder import fingerprint
+
+    settings = json.dumps(model.settings, sort_keys=True, default=str)
+    assert data.docids is not None
+    lists = fingerprint([*map(str, data.qids.tolist()), *map(str, data.docids.tolist())])
+    return {"model": fingerprint([model.weights_hash(), settings]), "lists": lists}
+
+
+def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
+    """Return the scores of complete blocks; none if the file is of another model or of other lists."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    found: list[Any] = []
+    for line in lines:
+        try:
+            found.append(json.loads(line) if line.endswith("\n") else None)  # the last line may be incomplete
+        except ValueError:
+            found.append(None)
+    if not found or found[0] != identity:
+        return []
+    blocks = []
+    for block, size in zip(found[1:], sizes, strict=False):
+        if not isinstance(block, list) or len(block) != size:
+            break
+        blocks.append(block)
+    return blocks
