@@ -13,7 +13,7 @@ LOSS = "listnet:targets=softmax"
 @with_setting_options(loss=LOSS)
 def distil(
     settings: dict[str, Any],
-    out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
     index: Annotated[Path | None, typer.Argument(help="Folder that rankgrad text index wrote.")] = None,
     teacher: Annotated[
         str | None, typer.Option(help="Text ranker, TREC run, or order.jsonl.", show_default=False)
@@ -21,13 +21,11 @@ def distil(
     encoder: Annotated[
         str | None, typer.Option(help="Folder or name of the student's encoder.", show_default=False)
     ] = None,
-    standardise: Annotated[
-        str | None, typer.Option(help="Scale of the teacher: none, zscore or minmax (none).")
-    ] = None,
+    standardise: Annotated[str | None, typer.Option(help="Teacher's scale: zscore, minmax (none).")] = None,
     temperature: Annotated[float | None, typer.Option(help="Divides the teacher's scores (1).")] = None,
-    run: Annotated[Path | None, typer.Option(help="Candidates (default: teacher's run, or BM25).")] = None,
-    depth: Annotated[int | None, typer.Option(help="Candidates per query (100; 32 with --pseudo).")] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold of the queries, 1 to 5: 3 parts train, 1 test.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Candidates (run of the teacher, or BM25).")] = None,
+    depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
     holdout: Annotated[float | None, typer.Option(help="Share for validation without --fold (0.2).")] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Learn from parts of documents as queries.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
@@ -42,9 +40,9 @@ def distil(
     ] = None,
     folds: Annotated[int | None, typer.Option(help="Number of parts of the queries (5).", hidden=True)] = None,
 ) -> None:
-    """Train a small text ranker on the scores of a teacher. Labels are used for validation only.
+    """Train a text ranker on the scores of a teacher; labels are for validation.
 
-    Example: `rankgrad text distil INDEX --teacher runs/a --encoder static:models/minilm --out runs/b`
+    Example: `rankgrad text distil INDEX --teacher runs/a --encoder MODEL --out b`
     """
     from rankgrad.cli.text.training_runs import train_text_ranker
     from rankgrad.errors import bad_value

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     index: Annotated[Path, typer.Argument(help="Folder that rankgrad text index wrote.")],
-    runs: Annotated[list[str], typer.Argument(help="TREC runs, or folders of text rankers, which re-rank.")],
+    runs: Annotated[list[str], typer.Argument(help="TREC runs, or text rankers.")],
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as AP; repeatable.")] = METRICS,
     fold: Annotated[int | None, typer.Option(help="Measure only the test queries of this fold.")] = None,
     folds: Annotated[int, typer.Option(help="Number of parts of the queries.")] = 5,
@@ -22,14 +22,14 @@ def evaluate(
     qrels: Annotated[Path | None, typer.Option(help="File of labels (default: those of the index).")] = None,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples for intervals.")] = 1000,
+    bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda, for text rankers.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Measure runs as trec_eval does, and test each against the first: paired t-test, Holm's correction.
 
-    All queries with labels count; a query that a run does not contain has value 0. A text ranker re-ranks the run that
-    it was trained with.
+    All queries with labels count, with value 0 if a run does not contain them. A text ranker re-ranks the run that it
+    was trained with.
 
     Example: `rankgrad text evaluate INDEX bm25.txt reranked.txt --fold 1`
     """
@@ -51,11 +51,10 @@ def evaluate(
     folder = IndexFolder.open(index)
     with telling(f"reading {index}"):
         judged, ids = folder.labels(queries, qrels)
-    if fold is not None:
-        wanted = queries_of_fold(ids, fold, folds)
-        judged = {query: labels for query, labels in judged.items() if query in wanted}
-        if not judged:
-            bad_value("fold", "contain queries with labels", f"{fold}, whose test queries have no labels")
+    wanted = set(ids) if fold is None else queries_of_fold(ids, fold, folds)
+    judged = {query: labels for query, labels in judged.items() if query in wanted}
+    if not judged:
+        bad_value("qrels", "contain labels of the queries", "none")
     with telling():
         found = {name: _run(name, folder, queries, set(judged), fold, device) for name in runs}
     result = compare_runs(found, judged, metric, bootstrap, seed)
@@ -109,7 +108,7 @@ def _reranked(
     collection = folder.with_queries(queries)
     run = Path(lists.run) if lists.run is not None and same else None
     first = first_stage(folder, collection, run, lists.depth or DEPTH)
-    data = candidate_lists(collection, first, depth=None)
+    data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in wanted for query in data.qids.tolist()]))
     out = path / "evaluate"
     found = to_run(data, score_in_blocks(model, data, out))

@@ -14,17 +14,15 @@ DEPTH = 100
 
 
 def first_stage(folder: "IndexFolder", collection: "Collection", run: Path | None, depth: int) -> "Run":
-    """Return at most `depth` documents per query, best first: those of a run, or of BM25 if `run` is None."""
+    """Return a TREC run, or the best `depth` documents of BM25 for each query if `run` is None."""
     from rankgrad.errors import bad_value
     from rankgrad.metrics import read_run
-    from rankgrad.text.candidates import top_documents
 
     if depth < 1:
         bad_value("depth", "be at least 1", depth)
     if run is None:
         return folder.bm25().search(collection.queries, depth, collection.excluded)
-    found = read_run(run)
-    return {query: {each: scores[each] for each in top_documents(scores, depth)} for query, scores in found.items()}
+    return read_run(run)
 
 
 def fused(runs: "Sequence[Run]", depth: int) -> "Run":

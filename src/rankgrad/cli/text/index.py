@@ -10,29 +10,33 @@ PANEL = "BM25"
 
 
 def index(
-    collection: Annotated[
-        str, typer.Argument(help="Folder or file of documents, or ir_datasets:NAME; see docs/text.md.")
-    ],
+    collection: Annotated[str, typer.Argument(help="Folder or file, or ir_datasets:NAME.")],
     out: Annotated[Path, typer.Option(help="Folder for the index.", show_default=False)],
-    queries: Annotated[Path | None, typer.Option(help="File of queries (default: in the folder).")] = None,
-    qrels: Annotated[Path | None, typer.Option(help="File of labels (default: in the folder).")] = None,
-    topic: Annotated[str, typer.Option(help="Field of TREC topics, e.g. title+description.")] = "title",
+    queries: Annotated[Path | None, typer.Option(help="Queries, if they are elsewhere.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Labels, if they are elsewhere.")] = None,
+    topic: Annotated[str, typer.Option(help="Field of TREC topics (title).", show_default=False)] = "title",
     column: Annotated[
         list[str] | None,
-        typer.Option(help="Column, e.g. documents.text=body or qrels.label=grade.", metavar="table.part=name"),
+        typer.Option(help="Column, such as documents.text=body.", metavar="<str>"),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files.")] = "utf-8",
-    similar: Annotated[str, typer.Option(help="Cranfield's code -1: exclude or relevant.")] = "exclude",
-    name: Annotated[str | None, typer.Option(help="Name (default: that of the folder).")] = None,
-    copy: Annotated[
-        bool, typer.Option(help="Copy the collection into --out, or read it again in later commands.")
-    ] = True,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files (utf-8).", show_default=False)] = "utf-8",
+    similar: Annotated[str, typer.Option(help="Cranfield's -1: relevant (exclude).", show_default=False)] = "exclude",
+    name: Annotated[str | None, typer.Option(help="Name of the collection.")] = None,
+    copy: Annotated[bool, typer.Option(help="Copy the collection into --out.")] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    k1: Annotated[float, typer.Option(help="Saturation of repeated words.", rich_help_panel=PANEL)] = 1.2,
-    b: Annotated[float, typer.Option(help="Normalisation by length, 0 to 1.", rich_help_panel=PANEL)] = 0.75,
-    stopwords: Annotated[str, typer.Option(help="Language code such as en, or none.", rich_help_panel=PANEL)] = "en",
-    stemmer: Annotated[str, typer.Option(help="plural or none.", rich_help_panel=PANEL)] = "plural",
+    k1: Annotated[
+        float, typer.Option(help="Saturation of repeated words (1.2).", show_default=False, rich_help_panel=PANEL)
+    ] = 1.2,
+    b: Annotated[
+        float, typer.Option(help="Normalisation by length, 0 to 1 (0.75).", show_default=False, rich_help_panel=PANEL)
+    ] = 0.75,
+    stopwords: Annotated[
+        str, typer.Option(help="Language code, or none (en).", show_default=False, rich_help_panel=PANEL)
+    ] = "en",
+    stemmer: Annotated[
+        str, typer.Option(help="plural or none (plural).", show_default=False, rich_help_panel=PANEL)
+    ] = "plural",
 ) -> None:
     """Index a collection of text with BM25. All other text commands need only the folder --out.
 

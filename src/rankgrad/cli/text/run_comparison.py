@@ -77,9 +77,10 @@ def print_comparison(found: RunComparison, console: "Console | None" = None) -> 
     tests = []
     for each in found.tests:
         interval = "[{:+.4f}, {:+.4f}]".format(*each.interval)
-        tests.append((each.run, each.metric, f"{each.difference:+.4f}", interval, _p(each.p), _p(each.holm)))
-    queries = f"{found.queries:,} queries; paired t-test; Holm's correction for {len(others)} runs per metric"
-    names = ("run", "metric", f"- {first}", "95% interval", "p", "p (Holm)")
+        tests.append((each.metric, each.run, f"{each.difference:+.4f}", interval, _p(each.p), _p(each.holm)))
+    number = f"{len(others)} comparison{'s' if len(others) > 1 else ''}"
+    queries = f"{found.queries:,} queries; paired t-test; Holm's correction for {number} per metric"
+    names = ("metric", "run", f"- {first}", "95% interval", "p", "p (Holm)")
     print_names(names, tests, [queries], console)
 
 

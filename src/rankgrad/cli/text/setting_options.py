@@ -10,7 +10,7 @@ import typer
 from rankgrad.cli.table_options import help_all
 from rankgrad.cli.train import PANEL, TEXT
 
-SHOWN = ("model", "loss", "epochs", "batch_size", "list_size", "lr", "max_length", "metric", "seed", "device")
+SHOWN = ("model", "loss", "epochs", "batch_size", "list_size", "lr", "metric", "seed", "device")
 COSINE = "cosine_temperature"  # name of the setting `temperature` in `distil`, whose --temperature is the teacher's
 _INT, _FLOAT = "<int>", "<float>"
 # Help, default and kind of each setting, except the encoder.
@@ -19,7 +19,7 @@ _HELP = {
     "loss": ("Loss, see rankgrad list losses", "softmax", TEXT),
     "epochs": ("Maximum number of epochs", "5", _INT),
     "batch_size": ("Number of lists per batch", "16", _INT),
-    "list_size": ("Maximum number of documents per training list", "32", _INT),
+    "list_size": ("Maximum documents per training list", "32", _INT),
     "lr": ("Learning rate of the encoder", "3e-05", _FLOAT),
     "max_length": ("Maximum number of tokens of an input", "256", _INT),
     "metric": ("Validation metric; selects the epoch", "nDCG@10", TEXT),
@@ -57,7 +57,7 @@ def with_setting_options(**defaults: str) -> Callable[[Callable[..., None]], Cal
         for name, (help, default, kind) in _HELP.items():
             option = COSINE if name in taken else name
             words = (f"--{option.replace('_', '-')}", *(("--optimizer",) if name == "optimiser" else ()))
-            text = f"{help} ({defaults.get(name, default)})"
+            text = f"{help.partition(',')[0]} ({defaults[name]})" if name in defaults else f"{help} ({default})"
             hidden = name not in SHOWN
             added[option] = typer.Option(*words, help=text, metavar=kind, rich_help_panel=PANEL, hidden=hidden)
         show = typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)

@@ -29,10 +29,21 @@ def is_model(name: str | Path) -> bool:
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
+def check_exists(option: str, name: str) -> None:
+    """Check a name that looks like a local path: the folder that should contain it exists. It may be a hub name."""
+    from rankgrad.errors import bad_value
+    from rankgrad.text.encoder_files import STATIC
+
+    path = Path(name.removeprefix(STATIC)).expanduser()
+    if not path.exists() and path.parent != Path() and path.parent.is_dir():
+        bad_value(option, "be an existing folder, or the name of a model on the Hugging Face hub", repr(name))
+
+
 def encoder_of(name: str) -> str:
     """Return the encoder that a training starts from: that of a model of rankgrad, an absolute folder, or a name."""
     from rankgrad.text.encoder_files import ENCODER, STATIC
 
+    check_exists("encoder", name)
     prefix, name = (STATIC, name.removeprefix(STATIC)) if name.startswith(STATIC) else ("", name)
     path = Path(name).expanduser()
     if is_model(path):
@@ -46,6 +57,7 @@ def load_text_model(name: str, device: str) -> "TextModel":
     from rankgrad.text import BiEncoderRanker, CrossEncoderRanker
     from rankgrad.text.model import TextModel
 
+    check_exists("model", name)
     if is_model(name):
         found = load_model(Path(name), device)
         if not isinstance(found, TextModel):
@@ -59,6 +71,7 @@ def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":
     """Return a bi-encoder: a model of rankgrad, or a pretrained encoder."""
     from rankgrad.text import BiEncoderRanker
 
+    check_exists("encoder", name)
     if is_model(name):
         return BiEncoderRanker.load(name, check_device(device))
     return BiEncoderRanker(name, device=check_device(device))

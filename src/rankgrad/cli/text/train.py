@@ -11,14 +11,14 @@ from rankgrad.cli.text.setting_options import with_setting_options
 @with_setting_options()
 def train(
     settings: dict[str, Any],
-    out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
     index: Annotated[Path | None, typer.Argument(help="Folder that rankgrad text index wrote.")] = None,
     encoder: Annotated[
         str | None, typer.Option(help="Folder or Hugging Face name of the encoder.", show_default=False)
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="TREC run with the candidates (default: BM25).")] = None,
-    depth: Annotated[int | None, typer.Option(help="Candidates per query (100; 32 with --pseudo).")] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold of the queries, 1 to 5: 3 parts train, 1 test.")] = None,
+    run: Annotated[Path | None, typer.Option(help="TREC run with the candidates (BM25).")] = None,
+    depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
     holdout: Annotated[float | None, typer.Option(help="Share for validation without --fold (0.2).")] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Train on parts of documents as queries.")] = False,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a text ranker to start from.")] = None,
@@ -42,9 +42,11 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Fine-tune a text ranker with any loss, keep the best epoch on validation, measure the test fold.
+    """Fine-tune a text ranker with any loss, and keep the best epoch on validation.
 
-    Example: `rankgrad text train INDEX --encoder models/minilm --fold 1 --out runs/a`
+    With --fold, three parts of five are for training, one for validation, and one for the test that is printed.
+
+    Example: `rankgrad text train INDEX --encoder MODEL --fold 1 --out runs/a`
     """
     from rankgrad.cli.text.training_runs import train_text_ranker
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rankgrad.text import Collection
 
 KEPT = "text.json"  # file that records the lists of a text run, in the folder of the run
-TEACHER_RUN = "teacher.txt"  # scores of a teacher that is a model, in the folder of the run
+TEACHER_RUN = "teacher-run.txt"  # scores of a teacher that is a model, in the folder of the run
 HOLDOUT, PSEUDO_DEPTH = 0.2, 32
 _KINDS: dict[str, Any] = {"index": str, "depth": int | None, "fold": int | None, "folds": int, "holdout": int | float}
 _KINDS |= {"seed": int, "pseudo": bool, "add_relevant": bool, "temperature": int | float, "standardise": str}
@@ -107,17 +107,25 @@ class TextLists:
             bad_value("qrels", f"be given, because {self.index} contains no labels", None)
         taught = self.teacher is not None and teacher_kind(self.teacher) == "run"
         path = self.run or (self.teacher if taught else None)
-        run = first_stage(folder, collection, None if path is None else Path(path), self.depth or DEPTH)
-        whole = candidate_lists(collection, run, depth=None)
+        depth = self.depth or DEPTH
+        run = first_stage(folder, collection, None if path is None else Path(path), depth)
+        whole = candidate_lists(collection, run, depth=depth)
         train, order = whole, self._order()
         if order is not None:
-            train = candidate_lists(collection, {"first": run, "order": order}, depth=None)
+            train = candidate_lists(collection, {"first": run, "order": order}, depth=depth)
         elif self.add_relevant and self.teacher is None:
             with warnings.catch_warnings():  # the same warnings as above
                 warnings.simplefilter("ignore", UserWarning)
-                train = candidate_lists(collection, run, depth=None, add_relevant=True)
+                train = candidate_lists(collection, run, depth=depth, add_relevant=True)
         parts = self._divided(ListParts(collection, run, train), whole)
         return self._pseudo(collection, parts) if self.pseudo else parts
+
+    def named_parts(self) -> tuple[str, dict[str, "Dataset"], list[str]]:
+        """Return the name of the collection, the lists by name, and no warnings, for `rankgrad report`."""
+        parts = self.read()
+        known = {"train": parts.train, "validation": parts.validation, "test": parts.test}
+        name = parts.collection.name + ("" if self.fold is None else f", fold {self.fold}")
+        return name, {part: data for part, data in known.items() if data is not None}, []
 
     def _divided(self, parts: "ListParts", whole: "Dataset") -> "ListParts":
         """Return the training, validation and test lists of a fold, or of a hold-out."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import RankerKind, TrainedModel
     from rankgrad.text.model import TextModel
 
-TEST_RUN = "test.txt"  # run of the test queries of a fold, in the folder of the run
+TEST_RUN = "test-run.txt"  # run of the test queries of a fold, in the folder of the run
 _OF_NETWORK = ("model", "temperature", "max_length", "passages", "max_document")  # settings of an initial model
 
 
@@ -87,7 +87,7 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
     from rankgrad.errors import bad_value
 
     paths = {name: absolute(given.get(name)) for name in ("index", "queries", "qrels", "run", "init_model")}
-    known = {name: value for name, value in {**given, **paths}.items() if value not in (None, False)}
+    known = {name: value for name, value in {**given, **paths}.items() if value is not None and value is not False}
     if (teacher := known.get("teacher")) is not None and Path(teacher).exists():
         known["teacher"] = absolute(teacher)
     if given.get("add_relevant") is False:
