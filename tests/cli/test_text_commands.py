@@ -116,7 +116,7 @@ def test_evaluate_equals_pytrec_eval(made, tmp_path):
         np.testing.assert_allclose([row["p"] for row in rows], p, atol=1e-6)
         np.testing.assert_allclose([row["holm"] for row in rows], holm(p), atol=1e-6)
     told = text("evaluate", made.index, *runs, "-m", "AP")
-    assert "12 queries; paired t-test; Holm's correction for 2 comparisons per metric" in told
+    assert "on 12 queries; paired t-test; Holm's correction for 2 comparisons per metric" in told.replace("\n", " ")
     assert "95% interval" in text("evaluate", made.index, made.bm25)
 
 
@@ -211,8 +211,10 @@ def test_an_interrupted_training_resumes_to_the_same_bytes(made, tmp_path, monke
 
 
 def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "_PAIRS", {"bi_encoder": 40})
-    words = ("rerank", made.model, made.index, "--device", "cpu", "--out")
+    monkeypatch.setattr(scoring, "PAIRS", 40)
+    settings = ("--model", "cross_encoder", "--epochs", 1, *QUICK)
+    text("train", made.index, "--encoder", made.encoder, *settings, "--out", tmp_path / "cross")
+    words = ("rerank", tmp_path / "cross", made.index, "--device", "cpu", "--out")
     text(*words, tmp_path / "whole.txt")
     score, calls = rg.text.model.TextModel.score_lists, []
 

@@ -21,8 +21,8 @@ def rerank(
 ) -> None:
     """Re-rank a run. The new run has the best --depth documents of each query.
 
-    The scores of complete blocks of queries are kept in a file, OUT.partial. After an interruption, the same command
-    resumes there.
+    The scores of a cross-encoder are kept in blocks of queries in the file OUT.partial. After an interruption, the same
+    command resumes there.
 
     Example: `rankgrad text rerank runs/a indexes/cranfield --run run.txt --out reranked.txt`
     """
@@ -57,7 +57,8 @@ def rerank(
             found = to_run(data, score_in_blocks(scorer, data, out))
     except KeyboardInterrupt:
         if is_first():
-            typer.echo("\nStopped. The same command resumes.", err=True)
+            kept = partial_file(out).is_file()
+            typer.echo(f"\nStopped. {'The same command resumes.' if kept else 'No scores are kept.'}", err=True)
         raise typer.Exit(130) from None
     if fuse:
         known = {query: {each: first[query][each] for each in scores} for query, scores in found.items()}

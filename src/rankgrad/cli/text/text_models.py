@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankgrad.text import BiEncoderRanker, Collection
     from rankgrad.text.model import TextModel
 
-_BLOCK = 1024  # documents that are encoded between two updates of the progress
+BLOCK = 256  # documents that are encoded between two updates of the progress
 
 
 def is_model(name: str | Path) -> bool:
@@ -110,9 +110,9 @@ def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[An
 
     documents, parts = collection.documents, []
     with Progress("encoding", every=10) as progress:
-        starts = range(0, len(documents), _BLOCK)
+        starts = range(0, len(documents), BLOCK)
         for number, start in enumerate(starts, 1):
-            end = min(start + _BLOCK, len(documents))
+            end = min(start + BLOCK, len(documents))
             parts.append(ranker.encode([documents.full(place) for place in range(start, end)]))
             progress.at("blocks of documents encoded", number, len(starts))
     return np.concatenate(parts)
