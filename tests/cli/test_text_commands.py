@@ -22,7 +22,7 @@ from rankgrad.cli.text.search import snippet
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
-from rankgrad.text import BiEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
+from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
 from rankgrad.text.training import _TextRun
 
 pytest.importorskip("transformers")
@@ -65,6 +65,14 @@ class Folders:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     return Folders(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def cross(made):
+    """The folder of a cross-encoder."""
+    words = ("--model", "cross_encoder", "--epochs", 1, "--max-length", 64, *QUICK, "--out", made.root / "cross")
+    text("train", made.index, "--encoder", made.encoder, *words)
+    return made.root / "cross"
 
 
 def test_defects_of_a_collection_are_told_once_and_nothing_is_lost(made, tmp_path):
@@ -149,16 +157,13 @@ def test_rerank_gives_the_scores_of_the_ranker_and_fusion_adds_z_scores(made, tm
         assert read_run(tmp_path / "b.txt")[query] == pytest.approx(scores, abs=1e-9)
 
 
-def test_a_pretrained_encoder_reranks_and_a_random_head_is_refused(made, tmp_path):
+def test_pretrained_encoders_rerank(made, cross, tmp_path):
     text("rerank", made.encoder, made.index, "--device", "cpu", "--out", tmp_path / "a.txt")
     expected = BiEncoderRanker(made.encoder, device="cpu").rerank(made.collection, read_run(made.bm25))
     assert read_run(tmp_path / "a.txt")["q0"] == pytest.approx(expected["q0"], abs=1e-4)
-    settings = {"model": "cross_encoder", "encoder": str(made.encoder), "epochs": 1, "device": "cpu"}
-    data = candidate_lists(made.collection, read_run(made.bm25))
-    rg.models.kind_of("cross_encoder").fit(settings, data).save(tmp_path / "cross")
-    text("rerank", tmp_path / "cross" / "encoder", made.index, "--device", "cpu", "--out", tmp_path / "b.txt")
-    text("rerank", tmp_path / "cross", made.index, "--device", "cpu", "--out", tmp_path / "c.txt")
-    assert (tmp_path / "b.txt").read_bytes() == (tmp_path / "c.txt").read_bytes()
+    text("rerank", cross / "encoder", made.index, "--device", "cpu", "--out", tmp_path / "b.txt")
+    expected = CrossEncoderRanker(cross / "encoder", device="cpu").rerank(made.collection, read_run(made.bm25))
+    assert read_run(tmp_path / "b.txt")["q0"] == pytest.approx(expected["q0"], abs=1e-4)
 
 
 def test_search_fuses_and_keeps_embeddings(made, tmp_path, monkeypatch):
@@ -210,11 +215,9 @@ def test_an_interrupted_training_resumes_to_the_same_bytes(made, tmp_path, monke
     assert len((tmp_path / "a" / "log.jsonl").read_text().splitlines()) == 3
 
 
-def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, tmp_path, monkeypatch):
+def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "PAIRS", 40)
-    settings = ("--model", "cross_encoder", "--epochs", 1, *QUICK)
-    text("train", made.index, "--encoder", made.encoder, *settings, "--out", tmp_path / "cross")
-    words = ("rerank", tmp_path / "cross", made.index, "--device", "cpu", "--out")
+    words = ("rerank", cross, made.index, "--device", "cpu", "--out")
     text(*words, tmp_path / "whole.txt")
     score, calls = rg.text.model.TextModel.score_lists, []
 
@@ -243,17 +246,14 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, tmp_path, monkeyp
 
 
 def test_warm_start_on_pseudo_queries_then_fine_tuning(made, tmp_path):
-    warm = ("--model", "cross_encoder", "--encoder", made.encoder, "--pseudo", "--epochs", 1, "--max-length", 64)
-    told = text("train", made.index, *warm, *QUICK, "--out", tmp_path / "warm")
-    assert re.search(r"train: \d+ lists", told)
-    assert "test:" not in told
-    told = text("train", made.index, *warm, *QUICK, "--fold", 1, "--out", tmp_path / "judged")
+    warm = ("--model", "cross_encoder", "--encoder", made.encoder, "--pseudo", "--epochs", 1, "--max-length", 32)
+    told = text("train", made.index, *warm, *QUICK, "--fold", 1, "--out", tmp_path / "warm")
     assert "validation: 2 lists" in told  # real queries choose the epoch
     assert "on 2 test queries of fold 1" in told
     tuned = ("--init-model", tmp_path / "warm", "--fold", 1, "--epochs", 1, *QUICK)
     text("train", made.index, *tuned, "--out", tmp_path / "a")
     settings = rg.models.load(tmp_path / "a").settings
-    assert (settings["model"], settings["max_length"]) == ("cross_encoder", 64)
+    assert (settings["model"], settings["max_length"]) == ("cross_encoder", 32)
     assert TextLists.kept(tmp_path / "a").init_model == str(tmp_path / "warm")
 
 
@@ -289,7 +289,6 @@ def test_distillation_on_pseudo_queries(made, tmp_path):
     student = ("--encoder", made.encoder, "--pseudo", "--epochs", 1, *QUICK)
     text("distil", made.index, "--teacher", made.model, *student, "--out", tmp_path / "a")
     assert set(read_run(tmp_path / "a" / "teacher-run.txt")) <= set(made.collection.documents.ids)
-    assert "AP" in text("evaluate", made.index, tmp_path / "a", made.bm25)
 
 
 def test_overwrite_replaces_a_run_and_nothing_else(made, tmp_path):

@@ -29,7 +29,8 @@ def folder(tmp_path_factory):
     (root / "papers").mkdir()
     for line in (files / "documents.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        (root / "papers" / f"{row['id']}.txt").write_text(f"{row['title']}. {row['text']}", encoding="utf-8")
+        content = f"{row['title']}. {row['text'][:200]}"
+        (root / "papers" / f"{row['id']}.txt").write_text(content, encoding="utf-8")
     for name in ("queries.tsv", "qrels.txt"):
         (files / name).rename(root / name)
     (root / "order.jsonl").write_text('{"query": "q1", "documents": ["d7", "d1"]}\n')

@@ -79,8 +79,10 @@ def print_comparison(found: RunComparison, console: "Console | None" = None) -> 
         interval = "[{:+.4f}, {:+.4f}]".format(*each.interval)
         tests.append((each.metric, each.run, f"{each.difference:+.4f}", interval, _p(each.p), _p(each.holm)))
     number = f"{len(others)} comparison{'s' if len(others) > 1 else ''}"
-    note = f"difference from {first} on {found.queries:,} queries; paired t-test; Holm's correction for {number} per metric"
-    print_names(("metric", "run", "difference", "95% interval", "p", "p (Holm)"), tests, [note], console)
+    note = f"difference from {first} on {found.queries:,} queries; paired t-test; Holm's correction for {number}"
+    print_names(
+        ("metric", "run", "difference", "95% interval", "p", "p (Holm)"), tests, [f"{note} per metric"], console
+    )
 
 
 def _p(p: float) -> str:
