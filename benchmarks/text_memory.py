@@ -4,10 +4,11 @@ Correctness comes first: nothing is printed unless the gradient in chunks equals
 graph, in float32 and with dropout. Then one step (scores, loss, backward pass, AdamW) is measured for lists of several
 lengths: `ListwiseLoss` with chunks, `ListwiseLoss` in one graph, and LambdaLoss of sentence-transformers, whose
 `mini_batch_size` is the size of the chunks. Every document has the full length in tokens. Each measurement runs in a
-separate process, because the peak memory of a process never decreases.
+separate process on a CPU, because the peak memory of a process never decreases.
 """
 
 import argparse
+import gc
 import json
 import statistics
 import subprocess
@@ -79,7 +80,15 @@ def random_encoder(folder: str, length: int) -> Path:
 
 
 def run(options: argparse.Namespace, method: str, documents: int) -> dict[str, Any]:
-    """Measure in a new process, and return the row; its entry `failed` is the reason of a failure."""
+    """Measure, on a CPU in a new process, and return the row; its entry `failed` is the reason of a failure."""
+    if options.device == "cuda":
+        try:
+            return measure(options, method, documents)
+        except torch.OutOfMemoryError:
+            return {"method": method, "documents": documents, "failed": "out of memory"}
+        finally:
+            gc.collect()
+            torch.cuda.empty_cache()
     kept = ["encoder", "device", "length", "chunk", "repeats"]
     given = [text for name in kept for text in (f"--{name}", str(getattr(options, name)))]
     command = [sys.executable, __file__, *given, "--measure", method, str(documents)]
@@ -98,10 +107,10 @@ def measure(options: argparse.Namespace, method: str, documents: int) -> dict[st
     loss = loss_of(method, model, options.chunk)
     optimiser = torch.optim.AdamW(loss.parameters(), lr=1e-5)
     for _ in range(2):
-        step(loss, optimiser, batch(min(options.chunk, 32), options.length), options.device)
+        step(loss, optimiser, batch(min(options.chunk, 32), options), options.device)
     before = memory(options.device)
     forget_peak(options.device)
-    given = batch(documents, options.length)
+    given = batch(documents, options)
     times = [step(loss, optimiser, given, options.device) for _ in range(options.repeats)]
     highest = peak(options.device)
     return {
@@ -135,13 +144,13 @@ def loss_of(method: str, model: Any, chunk: int) -> nn.Module:
     return text_losses.ListwiseLoss(model, "lambdaloss@10", chunk=chunk if method == "chunks" else 10**9)
 
 
-def batch(documents: int, length: int) -> tuple[list[Any], list[Tensor]]:
+def batch(documents: int, options: argparse.Namespace) -> tuple[list[Any], list[Tensor]]:
     """Return one list, in the form that losses of sentence-transformers take. Few documents are relevant."""
     generator = torch.Generator().manual_seed(documents)
-    drawn = torch.randint(len(WORDS), (documents, length), generator=generator).tolist()
+    drawn = torch.randint(len(WORDS), (documents, options.length), generator=generator).tolist()
     texts = [" ".join(WORDS[number] for number in numbers) for numbers in drawn]
     labels = torch.randint(1, 4, (documents,), generator=generator) * (torch.arange(documents) % 8 == 0)
-    return [["word1 word2 word3"], [texts]], [labels]
+    return [["word1 word2 word3"], [texts]], [labels.to(options.device)]
 
 
 def step(loss: nn.Module, optimiser: torch.optim.Optimizer, given: tuple[Any, Any], device: str) -> float:
@@ -162,7 +171,7 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
     gradient is rounding only, such as the biases of keys, do not count.
     """
     model = cross_encoder(options)
-    loss, given = loss_of("chunks", model, options.chunk), batch(3 * options.chunk + 1, options.length)
+    loss, given = loss_of("chunks", model, options.chunk), batch(3 * options.chunk + 1, options)
     ours = gradients(loss, given)
     in_chunks = text_losses.chunked
     try:

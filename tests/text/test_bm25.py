@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -253,3 +254,15 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(ModuleNotFoundError, match=r"BM25 needs bm25s: pip install 'rankgrad\[text\]'"):
         BM25Index.build(texts("wing"))
+
+
+def test_bm25s_does_not_start_jax(tmp_path):
+    """bm25s calls JAX at import, which then takes most of the memory of a GPU."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("print('JAX is imported')\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from rankgrad.text import BM25Index, Texts; "
+        "BM25Index.build(Texts(('a',), ('wing',))); print('before'); import jax"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "before\nJAX is imported\n"  # by the last statement of the program

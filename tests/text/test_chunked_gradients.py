@@ -7,6 +7,8 @@ from torch import nn
 from rankgrad import losses
 from rankgrad.text.chunked_gradients import chunked
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+
 
 def network(dropout=0.3):
     return nn.Sequential(nn.Linear(6, 32), nn.Dropout(dropout), nn.Tanh(), nn.Linear(32, 1), nn.Flatten(0))
@@ -22,13 +24,14 @@ def gradients(run, module):
 
 @pytest.mark.parametrize("name", ["softmax", "lambdaloss", "smooth_ndcg", "neural_ndcg"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_gradients_are_those_of_the_chunks_in_one_graph(name, precision):
-    module, rows = network(), torch.randn(50, 6, generator=torch.Generator().manual_seed(1))
-    labels, loss = torch.arange(50) % 3, getattr(losses, name)
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_are_those_of_the_chunks_in_one_graph(name, precision, device):
+    module, rows = network().to(device), torch.randn(50, 6, generator=torch.Generator().manual_seed(1)).to(device)
+    labels, loss = torch.arange(50, device=device) % 3, getattr(losses, name)
     chunks = rows.split(7)
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         one = gradients(lambda: loss(torch.cat([module(chunk) for chunk in chunks]).float(), labels), module)
-        two = gradients(lambda: loss(chunked(module, chunks).float(), labels), module)
+        two = gradients(lambda: loss(chunked(module, chunks, device=device).float(), labels), module)
     assert torch.equal(one[0], two[0])
     # In one graph, bf16 gradients of the chunks are added in bf16; in chunks, they are added in float32.
     tolerance = 1e-5 if precision == "fp32" else 2e-2

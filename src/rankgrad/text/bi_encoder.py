@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankgrad.text.encoder_files import STATIC, load_pretrained, pooling_of, save_pretrained
+from rankgrad.text.encoder_files import STATIC, load_pretrained, longest_input, pooling_of, save_pretrained
 from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
@@ -48,7 +48,8 @@ class BiEncoder(TextNetwork):
         self.body: Any = load_pretrained(name, "AutoModel") if static is None else static
         self.pooling = "mean" if static is not None else pooling_of(name)
         tokenizer = load_pretrained(name, "AutoTokenizer") if tokenizer is None else tokenizer
-        options: dict[str, Any] = {"max_length": max_length, "passages": passages, "max_document": max_document}
+        longest = max_length if static is not None else longest_input(max_length, tokenizer, self.body)
+        options: dict[str, Any] = {"max_length": longest, "passages": passages, "max_document": max_document}
         self.tokeniser = Tokeniser(tokenizer, **options, special=static is None)
         self.temperature, self.chunk = temperature, chunk
 

@@ -2,7 +2,9 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,10 +203,27 @@ def _files() -> tuple[str, ...]:
 
 def _bm25s() -> Any:
     try:
-        import bm25s
+        with _without_jax():
+            import bm25s
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("BM25 needs bm25s: pip install 'rankgrad[text]'") from error
     # The package sets its logger to DEBUG, so that its messages appear in every program that logs.
     if (logger := logging.getLogger("bm25s")).level == logging.DEBUG:
         logger.setLevel(logging.WARNING)
     return bm25s
+
+
+@contextmanager
+def _without_jax() -> Iterator[None]:
+    """Hide JAX while bm25s is imported, unless JAX is already imported.
+
+    bm25s calls JAX when it is imported, and JAX then takes most of the memory of a GPU. This index does not use JAX.
+    """
+    hidden = "jax" not in sys.modules
+    if hidden:
+        sys.modules["jax"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["jax"]

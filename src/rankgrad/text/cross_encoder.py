@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import load_pretrained, save_pretrained
+from rankgrad.text.encoder_files import load_pretrained, longest_input, save_pretrained
 from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
 
@@ -44,7 +44,8 @@ class CrossEncoder(TextNetwork):
         new = {*loaded["missing_keys"], *(each[0] for each in loaded["mismatched_keys"])}
         self.new_head = any(name.startswith(("classifier", "pre_classifier", "score")) for name in new)
         tokenizer = load_pretrained(encoder, "AutoTokenizer")
-        self.tokeniser = Tokeniser(tokenizer, max_length=max_length, passages=passages, max_document=max_document)
+        longest = longest_input(max_length, tokenizer, self.model)
+        self.tokeniser = Tokeniser(tokenizer, max_length=longest, passages=passages, max_document=max_document)
         self.chunk = chunk
         if passages == "mean" and _head_kind(self.model) is None:
             must = "be 'first' or 'best' for this encoder, whose head does not read a [CLS] vector alone"

@@ -64,10 +64,14 @@ def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
     safe = {} if kind == "AutoTokenizer" else {"use_safetensors": True}
     with _quiet_transformers() as transformers:
         try:
-            return getattr(transformers, kind).from_pretrained(where, **safe, **options)
+            found = getattr(transformers, kind).from_pretrained(where, **safe, **options)
         except (OSError, ValueError, KeyError) as error:
             got = str(error).strip().partition("\n")[0]
             raise ValueError(f"encoder must be a model that transformers can load; got {encoder!r}: {got}") from error
+    for each in found if isinstance(found, tuple) else (found,):
+        if isinstance(each, nn.Module):
+            each.float()  # files may contain float16, in which training would lose small updates
+    return found
 
 
 def save_pretrained(folder: Path, *objects: Any) -> None:
@@ -111,6 +115,19 @@ def pooling_of(encoder: str) -> str:
     if "pooling_mode" in config:
         return "cls" if config["pooling_mode"] == "cls" else "mean"
     return "cls" if config.get("pooling_mode_cls_token") else "mean"
+
+
+def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
+    """Return the maximum number of tokens of an input: the given number, or less if the encoder reads less.
+
+    Args:
+        max_length: wanted number.
+        tokenizer: tokenizer of `transformers`.
+        body: encoder of `transformers`.
+    """
+    positions = getattr(body.config, "max_position_embeddings", None)
+    limits = [max_length, tokenizer.model_max_length, positions if positions and positions > 0 else max_length]
+    return int(min(limits))
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:

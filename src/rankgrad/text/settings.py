@@ -44,7 +44,7 @@ class TextSettings:
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = 1.0  # maximum norm of the gradient; None: no limit
     temperature: float = 0.05  # temperature of the cosine of a bi-encoder
-    max_length: int = 256  # maximum number of tokens of an input
+    max_length: int = 256  # maximum number of tokens of an input; at most what the encoder reads
     passages: str = "first"  # long documents: first passage only, mean of the passages, or best passage
     max_document: int | None = None  # number of tokens after which a document is cut, if it is split into passages
     chunk: int = 64  # number of inputs that the encoder reads at once; the memory depends on it
