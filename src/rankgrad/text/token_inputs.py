@@ -26,7 +26,7 @@ class Tokeniser:
 
     Args:
         tokenizer: fast tokenizer.
-        max_length: maximum number of tokens per input, with special tokens; at most what the encoder can read.
+        max_length: maximum number of tokens per input, with special tokens.
         passages: `"first"` uses the beginning of a document. `"mean"` and `"best"` split a document into passages of
             equal length that fit into an input.
         max_document: number of tokens after which a document is cut before it is split; None for no limit.
@@ -45,8 +45,7 @@ class Tokeniser:
         one_of("passages", passages, PASSAGES)
         if not getattr(tokenizer, "is_fast", False):
             bad_type("tokenizer", "be a fast tokenizer of transformers", type(tokenizer).__name__)
-        self.tokenizer, self.passages = tokenizer, passages
-        self.max_length = min(max_length, tokenizer.model_max_length) if special else max_length
+        self.tokenizer, self.max_length, self.passages = tokenizer, max_length, passages
         self.max_document, self.special = max_document, special
         self.types = "token_type_ids" in tokenizer.model_input_names
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0

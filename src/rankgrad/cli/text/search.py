@@ -122,14 +122,13 @@ def snippet(text: str, query: str, length: int = SNIPPET) -> str:
 
     Example:
         >>> snippet("A study of flow over a wing in a slipstream.", "the wing", length=20)
-        '…ver a wing in a sli…'
+        '…r a wing in a slip…'
     """
     import re
 
     plain = " ".join(text[:1_000_000].split())
-    words = sorted({word.casefold() for word in re.findall(r"\w+", query)}, key=len, reverse=True)
-    lower = plain.casefold() if len(plain.casefold()) == len(plain) else plain.lower()
-    places = [place for word in words if len(word) > 3 and (place := lower.find(word)) >= 0]
+    words = {word.lower() for word in re.findall(r"\w{4,}", query)}
+    places = [place for word in words if (place := plain.lower().find(word)) >= 0]
     start = max(0, min(places, default=0) - length // 4) if len(plain) > length else 0
     start = min(start, max(0, len(plain) - length))
     part = plain[start : start + length]
