@@ -297,8 +297,10 @@ def test_overwrite_replaces_a_run_and_nothing_else(made, tmp_path):
     text(*words, "--fold", 1)
     (out / "notes.txt").write_text("mine")
     assert "contains a run: add --resume or --overwrite" in complaint(*words)
-    text(*words, "--seed", 1, "--overwrite")
-    assert json.loads((out / "run.json").read_text())["settings"]["seed"] == 1
+    done = CliRunner().invoke(app, ["text", *map(str, (*words, "--seed", 1, "--overwrite", "--json"))])
+    found = json.loads(done.stdout)
+    assert found["settings"] == json.loads((out / "run.json").read_text())["settings"]
+    assert (found["settings"]["seed"], found["trained"], found["test"]) == (1, 1, None)
     assert not (out / "test-run.txt").exists()
     remove_run(out)
     assert [path.name for path in out.iterdir()] == ["notes.txt"]

@@ -9,7 +9,7 @@ from pathlib import Path
 # Files of a run, of a trial and of a pretrained loss, by name.
 _FILES = re.compile(
     r"(config|metrics|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
-    r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|(teacher-run\.txt|evaluate)\.partial"
+    r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
 )
 _ENCODERS = re.compile(r"encoder(\.new|\.old)?")  # folders of a text ranker
 _TRIALS = "trials"  # folder of the trials of `rankgrad tune`

@@ -93,7 +93,7 @@ def _reranked(
     import numpy as np
 
     from rankgrad.cli.text.first_stage import DEPTH, first_stage
-    from rankgrad.cli.text.scoring import partial_file, score_in_blocks
+    from rankgrad.cli.text.scoring import score_in_blocks
     from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.text import candidate_lists, to_run
@@ -110,7 +110,4 @@ def _reranked(
     first = first_stage(folder, collection, run, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in wanted for query in data.qids.tolist()]))
-    out = path / "evaluate"
-    found = to_run(data, score_in_blocks(model, data, out))
-    partial_file(out).unlink(missing_ok=True)
-    return found
+    return to_run(data, score_in_blocks(model, data))

@@ -76,13 +76,11 @@ def print_comparison(found: RunComparison, console: "Console | None" = None) -> 
     print_names(("run", *metrics), rows, (), console)
     tests = []
     for each in found.tests:
-        interval = "[{:+.4f}, {:+.4f}]".format(*each.interval)
+        interval = "[{:+.3f}, {:+.3f}]".format(*each.interval)
         tests.append((each.metric, each.run, f"{each.difference:+.4f}", interval, _p(each.p), _p(each.holm)))
     number = f"{len(others)} comparison{'s' if len(others) > 1 else ''}"
-    note = f"difference from {first} on {found.queries:,} queries; paired t-test; Holm's correction for {number}"
-    print_names(
-        ("metric", "run", "difference", "95% interval", "p", "p (Holm)"), tests, [f"{note} per metric"], console
-    )
+    note = f"change from {first} on {found.queries:,} queries; paired t-test; Holm's correction for {number}"
+    print_names(("metric", "run", "change", "95% interval", "p", "p (Holm)"), tests, [f"{note} per metric"], console)
 
 
 def _p(p: float) -> str:

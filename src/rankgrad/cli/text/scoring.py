@@ -20,7 +20,7 @@ def partial_file(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
 
 
-def score_in_blocks(model: "TextModel", data: "Dataset", out: Path) -> "NDArray[Any]":
+def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None) -> "NDArray[Any]":
     """Return one score per document. The caller removes `partial_file(out)` when it has written `out`.
 
     A bi-encoder encodes each text once, and an interrupted command begins again.
@@ -28,7 +28,7 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path) -> "NDArray[
     Args:
         model: text ranker.
         data: text data set.
-        out: file that the caller writes.
+        out: file that the caller writes; None to keep no scores of complete blocks.
     """
     import numpy as np
 
@@ -40,15 +40,15 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path) -> "NDArray[
     if isinstance(model.network, BiEncoder) and model.network.tokeniser.passages != "best":
         return _cosines(model, model.network, data)
     ranges = [*list_ranges(data.offsets, PAIRS)]
-    path, identity = partial_file(out), _identity(model, data)
-    sizes = [int(data.offsets[last] - data.offsets[first]) for first, last in ranges]
-    done = _complete_blocks(path, identity, sizes)
+    path, done = None if out is None or len(ranges) == 1 else partial_file(out), []
+    if path is not None:
+        identity = _identity(model, data)
+        done = _complete_blocks(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(each) + "\n" for each in [identity, *done]), encoding="utf-8")
     if done:
         messages(True).print(f"resuming: {len(done)} of {len(ranges)} blocks of lists are scored", markup=False)
     scores = np.empty(len(data.labels), dtype=np.float32)
-    if len(ranges) > 1:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(each) + "\n" for each in [identity, *done]), encoding="utf-8")
     with Progress("scoring", every=10) as progress:
         for number, (first, last) in enumerate(ranges):
             rows = slice(int(data.offsets[first]), int(data.offsets[last]))
@@ -56,7 +56,7 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path) -> "NDArray[
                 scores[rows] = done[number]
                 continue
             scores[rows] = model.score_lists(data.take(np.arange(first, last)))
-            if len(ranges) > 1:
+            if path is not None:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(scores[rows].tolist()) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
