@@ -23,6 +23,7 @@ from pages import (
     trees,
     which_loss,
 )
+from pages import text as text_page
 from pages.losses import Advice, index_page, loss_page, read_advice, sections
 
 from rankgrad import backend, losses, metrics, relax
@@ -74,6 +75,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "trees.md": trees.page(),
+        "text.md": text_page.page(),
         "learndcg.md": learndcg.page(),
         "neural_loss.md": neural_loss.page(),
         "mq2008-study.md": mq2008_study.page(),

@@ -86,6 +86,7 @@ MAY_IMPORT = {
         "training.checkpoint",
         "kernels.cache_folder",
         "kernels.diagnosis",
+        "text",
     },
     "__main__": {"cli"},
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankgrad.cli import shared_options
+from rankgrad.cli import shared_options, text
 from rankgrad.cli.option_names import as_typed, names_of
 from rankgrad.cli.terminal_text import shown
 
@@ -50,6 +50,7 @@ for _command in COMMANDS:
     _name = _command.replace("-", "_")
     _function = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
     app.command(_command)(shared_options.with_shared_options(_function))
+app.add_typer(text.app, name="text")
 
 
 def main() -> None:

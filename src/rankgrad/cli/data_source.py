@@ -227,14 +227,18 @@ class DataSource:
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
-        """Return the source that a run recorded; None if there is no record.
+        """Return the source that a run recorded; None if there is no record. The folder of a text run is an error.
 
         The path of the cache is set to None, because commands write to this path, and the record may come
         from an untrusted source.
         """
         from rankgrad.atomic_files import read_json
+        from rankgrad.cli.text.training_lists import KEPT as TEXT
+        from rankgrad.errors import bad_value
 
         path = folder / KEPT
+        if (folder / TEXT).is_file():
+            bad_value(str(folder), "be a ranker of features", "a text ranker: see rankgrad text --help")
         if not path.is_file():
             return None
         return DataSource.from_json(read_json(path), path)

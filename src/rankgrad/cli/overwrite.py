@@ -1,6 +1,7 @@
 """Remove the files of an earlier run, for `--overwrite`. Files that rankgrad did not write stay."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 # Files of a run, of a trial and of a pretrained loss, by name.
 _FILES = re.compile(
     r"(config|metrics|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
-    r"|log\.jsonl|model\.(txt|json)"
+    r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
 )
+_ENCODERS = re.compile(r"encoder(\.new|\.old)?")  # folders of a text ranker
 _TRIALS = "trials"  # folder of the trials of `rankgrad tune`
 _TRIAL = re.compile(r"[0-9a-f]{8}")
 _TRACKED = "tensorboard", re.compile(r"events\.out\.tfevents\..+|hparams\.yaml")
@@ -26,6 +28,9 @@ def check_overwrite(out: Path) -> None:
 def remove_run(out: Path) -> None:
     """Remove the files of a run from a folder. Other files stay, and so do folders that are not empty."""
     check_overwrite(out)
+    for folder in [*_inside(out, _ENCODERS)]:
+        if (folder / ".complete").is_file() or (out / "text.json").is_file():  # a text ranker wrote the folder
+            shutil.rmtree(folder)
     for path in [*_files(out)]:
         path.unlink(missing_ok=True)
         for folder in path.parents:

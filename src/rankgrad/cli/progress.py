@@ -11,11 +11,17 @@ from rankgrad.cli.terminal_text import screen, shown
 
 
 class Progress:
-    """Context manager that shows progress on standard error; `at` must be called after each run."""
+    """Context manager that shows progress on standard error; `at` must be called after each run.
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    Args:
+        what: name of the work, until the first call of `at`.
+        every: number of seconds between two lines, if there is no bar.
+    """
+
+    def __init__(self, what: str, every: float = 0.0) -> None:
+        self.what, self.every = what, every
         self._began, self._finished = time.monotonic(), 0
+        self._printed = self._began
         self._bar: Any = None
         self._task: Any = None
 
@@ -40,7 +46,8 @@ class Progress:
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
         if self._bar is None:
-            if failed or not options.quiet:
+            if failed or (not options.quiet and time.monotonic() - self._printed >= self.every):
+                self._printed = time.monotonic()
                 typer.echo(shown(f"{done}/{total} {text}; {when}"), err=True)
             return
         self._bar.update(self._task, completed=done, total=total, description=when)

@@ -126,12 +126,18 @@ def _lists_of(
     from dataclasses import replace
 
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.data.loading import data_label
 
+    needed = "Intervals, baselines and queries are left out."
+    if (folder / KEPT).is_file():
+        try:
+            return TextLists.kept(folder).named_parts()
+        except (OSError, ValueError) as error:
+            return "text", {}, [f"The collection was not read: {str(error).partition(chr(10))[0]}. {needed}"]
     source = DataSource.kept(folder)
     if source is None and search is not None:  # the search has not ended
         source = DataSource.from_json(search["data"], _search_file(folder))
-    needed = "Intervals, baselines and queries are left out."
     if source is None:
         return "unknown data", {}, [f"The folder does not record its data. {needed}"]
     name = Path(source.data).name if Path(source.data).exists() else data_label(source.data)

@@ -147,7 +147,7 @@ def train(
         console.print(added, markup=False)
     try:
         with one_line(NotFinite), only_run(out):
-            _check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
+            check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
             _run(console, kind, settings, source, out, resume, overwrite, init_model, as_json)
     except KeyboardInterrupt:
         if is_first():
@@ -175,7 +175,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
     """Return the kind of ranker, its settings and a note; given settings replace those of the resumed run."""
     from rankgrad.models.registry import kind_or_default
 
-    kept, path = _kept(resumed)
+    kept, path = kept_settings(resumed)
     model = given.get("model", kept.get("model"))
     kind = kind_or_default(model)
     if not kept:
@@ -188,7 +188,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
     return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
 
 
-def _kept(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
+def kept_settings(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     """Return the settings of a resumed run, and their file: `run.json`, or `config.json` if rankgrad 0.1 wrote it."""
     from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
@@ -249,12 +249,13 @@ def _check(
         kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
-        lambda: _check_folder(kind, out, resume, overwrite),
+        lambda: check_folder(kind, out, resume, overwrite),
         lambda: None if init_model is None else read_config(init_model),
     )
 
 
-def _check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
+def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
+    """Check that a run of this kind can be written to a folder, or resumed in it."""
     from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG

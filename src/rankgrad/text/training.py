@@ -55,7 +55,7 @@ def train_text(
     Args:
         settings: settings of the run.
         data: training lists, a text data set as `rankgrad.text.candidate_lists` returns.
-        validation: validation lists of the same collection.
+        validation: validation lists, a text data set.
         out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
         progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
@@ -154,7 +154,7 @@ class _TextRun:
         self.validation = None if validation is None or not len(validation) else validation
         run = run_id(settings, data, init_hash)  # type: ignore[arg-type]
         self.model = TextModel(self.network, texts, run=run)
-        self.model.feature_names = data.feature_names
+        self.model.features, self.model.feature_names = data.features.shape[1], data.feature_names
         self.kept: dict[str, Tensor] | None = None
         self.log = None if folder is None else JsonLines(folder)
         torch.manual_seed(settings.seed)
@@ -249,6 +249,7 @@ class _TextRun:
         state, better = self.state, True
         if self.validation is not None:
             scores = self.model.score_lists(self.validation)
+            self.network.use(collection_of(self.data))  # the validation lists may be of another collection
             value = evaluate_lists(scores, self.validation, [self.metric], bootstrap=0).means[self.metric_text]
             sign = 1 if self.metric.higher_is_better else -1
             better = state.best is None or sign * value > sign * state.best

@@ -1,0 +1,113 @@
+"""`rankgrad text evaluate`: measures runs and text rankers with the labels of an index."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankgrad.cli.text.run_comparison import METRICS
+
+if TYPE_CHECKING:
+    from rankgrad.cli.text.index_folder import IndexFolder
+    from rankgrad.metrics.trec import Run
+
+
+def evaluate(
+    index: Annotated[Path, typer.Argument(help="Folder that rankgrad text index wrote.")],
+    runs: Annotated[list[str], typer.Argument(help="TREC runs, or text rankers.")],
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as AP; repeatable.")] = METRICS,
+    fold: Annotated[int | None, typer.Option(help="Measure only the test queries of this fold.")] = None,
+    folds: Annotated[int, typer.Option(help="Number of parts of the queries.")] = 5,
+    queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="File of labels (default: those of the index).")] = None,
+    each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Measure runs as trec_eval does, and test each against the first: paired t-test, Holm's correction.
+
+    All queries with labels count, with value 0 if a run does not contain them. A text ranker re-ranks the run that it
+    was trained with.
+
+    Example: `rankgrad text evaluate INDEX bm25.txt reranked.txt --fold 1`
+    """
+    from rankgrad.cli.argument_checks import check_device, together
+    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.json_output import print_json
+    from rankgrad.cli.terminal_text import shown
+    from rankgrad.cli.text.first_stage import queries_of_fold
+    from rankgrad.cli.text.index_folder import IndexFolder
+    from rankgrad.cli.text.run_comparison import compare_runs, print_comparison
+    from rankgrad.errors import bad_value
+    from rankgrad.metrics.evaluate import named
+
+    def fits() -> None:
+        if len(set(runs)) != len(runs):
+            bad_value("runs", "differ", f"{next(each for each in runs if runs.count(each) > 1)} more than once")
+
+    together(fits, lambda: named(metric), lambda: IndexFolder.open(index), lambda: check_device(device))
+    folder = IndexFolder.open(index)
+    with telling(f"reading {index}"):
+        judged, ids = folder.labels(queries, qrels)
+    wanted = set(ids) if fold is None else queries_of_fold(ids, fold, folds)
+    judged = {query: labels for query, labels in judged.items() if query in wanted}
+    if not judged:
+        bad_value("qrels", "contain labels of the queries", "none")
+    with telling():
+        found = {name: _run(name, folder, queries, set(judged), fold, device) for name in runs}
+    result = compare_runs(found, judged, metric, bootstrap, seed)
+    if as_json:
+        print_json(result.to_dict(values=each))
+        return
+    if each:
+        for name, evaluation in result.results.items():
+            for place, query in enumerate(evaluation.queries or ()):
+                for what, values in evaluation.values.items():
+                    typer.echo(f"{shown(name)}\t{what}\t{shown(str(query))}\t{values[place]:.4f}")
+    print_comparison(result)
+
+
+def _run(
+    name: str, folder: "IndexFolder", queries: Path | None, wanted: set[str], fold: int | None, device: str
+) -> "Run":
+    """Return a run from a file, or the run of a text ranker."""
+    from rankgrad.cli.text.text_models import is_model
+    from rankgrad.errors import bad_value
+    from rankgrad.metrics import read_run
+
+    if is_model(name):
+        return _reranked(Path(name), folder, queries, wanted, fold, device)
+    if not Path(name).is_file():
+        bad_value("runs", "be TREC runs, or folders of text rankers", f"{name}: no such file")
+    return read_run(name)
+
+
+def _reranked(
+    path: Path, folder: "IndexFolder", queries: Path | None, wanted: set[str], fold: int | None, device: str
+) -> "Run":
+    """Return the run of a text ranker, which re-ranks the candidates of its training: BM25 or the same TREC run."""
+    import warnings
+
+    import numpy as np
+
+    from rankgrad.cli.text.first_stage import DEPTH, first_stage
+    from rankgrad.cli.text.scoring import score_in_blocks
+    from rankgrad.cli.text.text_models import load_text_model
+    from rankgrad.cli.text.training_lists import KEPT, TextLists
+    from rankgrad.text import candidate_lists, to_run
+
+    lists = TextLists.kept(path) if (path / KEPT).is_file() else TextLists(str(folder.path))
+    same = Path(lists.index).resolve() == folder.path.resolve() and not lists.pseudo
+    if same and (lists.fold is None or lists.fold != fold):
+        how = "trained with held-out queries" if lists.fold is None else f"trained on fold {lists.fold}"
+        hint = "" if lists.fold is None else f"; --fold {lists.fold} measures the others only"
+        warnings.warn(f"{path} was {how}: it has seen queries that are measured here{hint}", stacklevel=2)
+    model = load_text_model(str(path), device)
+    collection = folder.with_queries(queries)
+    run = Path(lists.run) if lists.run is not None and same else None
+    first = first_stage(folder, collection, run, lists.depth or DEPTH)
+    data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
+    data = data.take(np.flatnonzero([str(query) in wanted for query in data.qids.tolist()]))
+    return to_run(data, score_in_blocks(model, data))

@@ -1,0 +1,45 @@
+"""The run that a text ranker re-ranks: a TREC run, or the best documents of BM25."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rankgrad.cli.text.index_folder import IndexFolder
+    from rankgrad.metrics.trec import Run
+    from rankgrad.text import Collection
+
+DEPTH = 100
+
+
+def first_stage(folder: "IndexFolder", collection: "Collection", run: Path | None, depth: int) -> "Run":
+    """Return a TREC run, or the best `depth` documents of BM25 for each query if `run` is None."""
+    from rankgrad.errors import bad_value
+    from rankgrad.metrics import read_run
+
+    if depth < 1:
+        bad_value("depth", "be at least 1", depth)
+    if run is None:
+        return folder.bm25().search(collection.queries, depth, collection.excluded)
+    return read_run(run)
+
+
+def fused(runs: "Sequence[Run]", depth: int) -> "Run":
+    """Return the sum of the standardised scores of runs (z-scores per query), with `depth` documents per query."""
+    from rankgrad.text import fuse
+
+    return {query: dict([*scores.items()][:depth]) for query, scores in fuse(runs).items()}
+
+
+def queries_of_fold(ids: "Sequence[str]", fold: int, parts: int = 5) -> set[str]:
+    """Return the queries in the test part of a fold, as `rankgrad.text.folds` divides them."""
+    import numpy as np
+
+    from rankgrad.data import Dataset
+    from rankgrad.text import folds
+
+    count = len(ids)
+    features, offsets = np.zeros((count, 1), np.float32), np.arange(count + 1)
+    lists = Dataset(features, np.zeros(count, np.float32), offsets, qids=np.array(ids))
+    return set(map(str, folds(lists, fold, parts).test.qids.tolist()))  # type: ignore[union-attr]

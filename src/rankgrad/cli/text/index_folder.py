@@ -1,0 +1,204 @@
+"""The folder that `rankgrad text index` writes: a BM25 index, and a copy of the collection or a reference to it."""
+
+import json
+import os
+import shutil
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rankgrad.text import BM25Index, Collection, Texts
+
+FORMAT, VERSION = "rankgrad text index", 1
+ABOUT, COPY, BM25, EMBEDDINGS = "index.json", "collection", "bm25", "embeddings"
+REMOTE = "ir_datasets:"  # prefix of a collection that is not a path
+
+
+@dataclass(frozen=True)
+class IndexFolder:
+    """A complete index folder."""
+
+    path: Path
+    about: dict[str, Any]  # content of `index.json`
+
+    @staticmethod
+    def open(path: Path) -> "IndexFolder":
+        """Return the index in a folder; an incomplete folder is an error."""
+        from rankgrad.errors import bad_value
+
+        about = _about(path)
+        if about is None:
+            bad_value(str(path), f"be a folder that rankgrad text index wrote, with {ABOUT}", "no such file")
+        if about.get("version") != VERSION:
+            bad_value(str(path / ABOUT), f"have the version {VERSION}", about.get("version"))
+        if about.get("complete") is not True:
+            again = f"rankgrad text index ... --out {path} --overwrite writes it again"
+            bad_value(str(path), "be a complete index", f"an interrupted one: {again}")
+        return IndexFolder(path, about)
+
+    def bm25(self) -> "BM25Index":
+        """Return the BM25 index."""
+        from rankgrad.text import BM25Index
+
+        return BM25Index.load(self.path / BM25)
+
+    def collection(self, queries: Path | None = None, qrels: Path | None = None) -> "Collection":
+        """Return the collection. Notes about the files that `rankgrad text index` already printed are left out.
+
+        Args:
+            queries: file of other queries. Labels and excluded documents of the index then do not apply.
+            qrels: file of other labels.
+        """
+        from rankgrad.errors import bad_value
+        from rankgrad.text import load
+
+        options = dict(self.about["source"])
+        source = options.pop("source")
+        if self.about["copy"]:
+            options = {"topic": options["topic"]}
+            source = self.path / COPY if queries is None else self.path / COPY / "documents.jsonl"
+        elif queries is not None:
+            options["qrels"] = None
+        given = {"queries": queries, "qrels": qrels}
+        options |= {name: file for name, file in given.items() if file is not None}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            found = load(source, **{**options, "name": self.about["name"]})
+        for warning in caught:
+            if str(warning.message) not in self.about["notes"]:
+                warnings.warn(str(warning.message), stacklevel=2)
+        found = without_spaces(found)
+        if fingerprint(found.documents.ids) != self.about["ids"]:
+            got = f"other documents: rankgrad text index ... --out {self.path} --overwrite indexes them again"
+            bad_value(str(source), "have the documents that were indexed", got)
+        return found
+
+    def with_queries(self, queries: Path | None, qrels: Path | None = None) -> "Collection":
+        """Return the collection; no queries are an error."""
+        from rankgrad.errors import bad_value
+
+        found = self.collection(queries, qrels)
+        if not len(found.queries):
+            bad_value("queries", f"be given, because {self.path} contains no queries", None)
+        return found
+
+    def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], tuple[str, ...]]:
+        """Return the qrels and the ids of all queries. Documents are read only if it is necessary."""
+        from rankgrad.errors import bad_value
+        from rankgrad.metrics import read_qrels
+
+        copy = self.path / COPY
+        if self.about["copy"] and queries is None and qrels is None and (copy / "qrels.txt").is_file():
+            with (copy / "queries.jsonl").open(encoding="utf-8", errors="surrogatepass") as lines:
+                return read_qrels(copy / "qrels.txt"), tuple(json.loads(line)["id"] for line in lines)
+        found = self.with_queries(queries, qrels)
+        if not found.qrels:
+            bad_value("qrels", f"be given, because {self.path} contains no labels", None)
+        return found.qrels, found.queries.ids
+
+
+def write_index(out: Path, collection: "Collection", index: "BM25Index", source: dict[str, Any], copy: bool) -> None:
+    """Write an index folder. The folder is complete when `index.json` says so, at the end.
+
+    Args:
+        out: folder; an index in it is replaced.
+        collection: documents, queries and labels.
+        index: BM25 index of the documents.
+        source: arguments of `rankgrad.text.load`.
+        copy: True to write a copy of the collection; False to read the files of `source` again in later commands.
+    """
+    from rankgrad.atomic_files import write_json
+    from rankgrad.lock import locked
+
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "complete": False,
+        "name": collection.name,
+        "documents": len(collection.documents),
+        "queries": len(collection.queries),
+        "labels": sum(map(len, collection.qrels.values())),
+        "ids": fingerprint(collection.documents.ids),
+        "copy": copy,
+        "source": source,
+        "notes": list(collection.notes),
+    }
+    with locked(out):
+        write_json(out / ABOUT, about, seal=True)
+        for name in (COPY, BM25, EMBEDDINGS):
+            if (out / name).is_dir() and not (out / name).is_symlink():
+                shutil.rmtree(out / name)
+        if copy:
+            collection.save(out / COPY)
+        index.save(out / BM25)
+        write_json(out / ABOUT, {**about, "complete": True}, seal=True)
+
+
+def check_out(out: Path, source: str, overwrite: bool) -> None:
+    """Check that an index can be written to a folder."""
+    from rankgrad.errors import bad_value
+
+    if out.exists() and not out.is_dir():
+        bad_value("out", "be a folder", f"the file {out}")
+    if not source.startswith(REMOTE) and out.resolve().is_relative_to(Path(source).resolve()):
+        bad_value("out", "be outside of the folder of the collection", out)
+    about = _about(out)
+    if about is None and out.is_dir() and any(path.name != ".lock" for path in out.iterdir()):
+        bad_value("out", "be a new folder, or an index", f"{out}, which contains other files")
+    if about is not None and about.get("complete") and not overwrite:
+        bad_value("out", "be a new folder", f"{out}, which contains an index: add --overwrite")
+
+
+def without_spaces(collection: "Collection") -> "Collection":
+    """Return the collection with `_` instead of white space in ids, because TREC runs cannot contain white space."""
+
+    def plain(id: str) -> str:
+        return "_".join(id.split())
+
+    def all_plain(ids: "Iterable[str]") -> bool:
+        return all(plain(id) == id for id in ids)
+
+    if all_plain(collection.documents.ids) and all_plain(collection.queries.ids):
+        return collection
+
+    def texts(given: "Texts") -> "Texts":
+        return replace(given, ids=tuple(map(plain, given.ids)))
+
+    return replace(
+        collection,
+        documents=texts(collection.documents),
+        queries=texts(collection.queries),
+        qrels={plain(q): {plain(d): label for d, label in each.items()} for q, each in collection.qrels.items()},
+        excluded={plain(q): frozenset(map(plain, each)) for q, each in collection.excluded.items()},
+    )
+
+
+def fingerprint(ids: "Iterable[str]") -> str:
+    """Return a hash of ids in their order."""
+    from rankgrad.atomic_files import hash_of
+
+    return hash_of("\n".join(ids).encode("utf-8", "surrogatepass"))[:16]
+
+
+def absolute(path: str | os.PathLike[str] | None) -> str | None:
+    """Return the absolute path of a file, which is valid in every working directory."""
+    return None if path is None else str(path) if str(path).startswith(REMOTE) else os.path.abspath(path)
+
+
+def size_of(folder: Path) -> int:
+    """Return the number of bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _about(path: Path) -> dict[str, Any] | None:
+    """Return the content of `index.json`; None if rankgrad did not write such a file there."""
+    from rankgrad.atomic_files import read_json
+
+    if not (path / ABOUT).is_file():
+        return None
+    about = read_json(path / ABOUT)
+    return about if about.get("format") == FORMAT else None

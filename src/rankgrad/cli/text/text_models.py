@@ -1,0 +1,139 @@
+"""Load the text rankers that an option names: a folder that rankgrad wrote, another folder, or a name on the hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankgrad.cli.argument_checks import check_device, load_model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankgrad.cli.text.index_folder import IndexFolder
+    from rankgrad.text import BiEncoderRanker, Collection
+    from rankgrad.text.model import TextModel
+
+BLOCK = 256  # documents that are encoded between two updates of the progress
+
+
+def is_model(name: str | Path) -> bool:
+    """Return True for the folder of a model of rankgrad. Encoders of Hugging Face also have a `config.json`."""
+    import json
+
+    from rankgrad.models.folder import CONFIG, FORMAT
+
+    path = Path(name) / CONFIG
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def check_exists(option: str, name: str) -> None:
+    """Check a name that looks like a local path: the folder that should contain it exists. It may be a hub name."""
+    from rankgrad.errors import bad_value
+    from rankgrad.text.encoder_files import STATIC
+
+    path = Path(name.removeprefix(STATIC)).expanduser()
+    if not path.exists() and path.parent != Path() and path.parent.is_dir():
+        bad_value(option, "be an existing folder, or the name of a model on the Hugging Face hub", repr(name))
+
+
+def encoder_of(name: str) -> str:
+    """Return the encoder that a training starts from: that of a model of rankgrad, an absolute folder, or a name."""
+    from rankgrad.text.encoder_files import ENCODER, STATIC
+
+    check_exists("encoder", name)
+    prefix, name = (STATIC, name.removeprefix(STATIC)) if name.startswith(STATIC) else ("", name)
+    path = Path(name).expanduser()
+    if is_model(path):
+        path /= ENCODER
+    return f"{prefix}{path.resolve()}" if path.exists() else f"{prefix}{name}"
+
+
+def load_text_model(name: str, device: str) -> "TextModel":
+    """Return a text ranker: a model of rankgrad, or a pretrained bi-encoder or cross-encoder."""
+    from rankgrad.errors import bad_value
+    from rankgrad.text import BiEncoderRanker, CrossEncoderRanker
+    from rankgrad.text.model import TextModel
+
+    check_exists("model", name)
+    if is_model(name):
+        found = load_model(Path(name), device)
+        if not isinstance(found, TextModel):
+            bad_value("model", "be a text ranker, that rankgrad text train wrote", f"{name}, a ranker of features")
+        return found
+    kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
+    return kind(name, device=check_device(device)).fitted()
+
+
+def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":
+    """Return a bi-encoder: a model of rankgrad, or a pretrained encoder."""
+    from rankgrad.text import BiEncoderRanker
+
+    check_exists("encoder", name)
+    if is_model(name):
+        return BiEncoderRanker.load(name, check_device(device))
+    return BiEncoderRanker(name, device=check_device(device))
+
+
+def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEncoderRanker", keep: bool) -> Any:
+    """Return the embeddings of all documents, `(documents, width)`, from a file in the index folder if there is one.
+
+    Args:
+        folder: index folder.
+        collection: collection of the folder.
+        ranker: bi-encoder.
+        keep: True to write the file, if it does not exist.
+    """
+    import numpy as np
+
+    from rankgrad.atomic_files import writing
+    from rankgrad.cli.text.index_folder import EMBEDDINGS
+
+    path = folder.path / EMBEDDINGS / f"{_key(collection, ranker)}.npy"
+    if path.is_file():
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if found.ndim == 2 and len(found) == len(collection.documents):
+            return found
+    found = _encoded(collection, ranker)
+    if keep:
+        with writing(path) as file:
+            np.save(file, found, allow_pickle=False)
+    return found
+
+
+def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[Any]":
+    import numpy as np
+
+    from rankgrad.cli.progress import Progress
+
+    documents, parts = collection.documents, []
+    with Progress("encoding", every=10) as progress:
+        starts = range(0, len(documents), BLOCK)
+        for number, start in enumerate(starts, 1):
+            end = min(start + BLOCK, len(documents))
+            parts.append(ranker.encode([documents.full(place) for place in range(start, end)]))
+            progress.at("blocks of documents encoded", number, len(starts))
+    return np.concatenate(parts)
+
+
+def _key(collection: "Collection", ranker: "BiEncoderRanker") -> str:
+    """Return the name of the file with the embeddings of these documents by this encoder."""
+    from rankgrad.cli.text.index_folder import fingerprint
+
+    settings = {name: str(getattr(ranker.settings, name)) for name in ("max_length", "passages", "max_document")}
+    texts = collection.documents
+    sizes = [str(len(texts)), str(sum(map(len, texts.texts))), fingerprint(texts.ids)]
+    return fingerprint([ranker.fitted().weights_hash(), *settings.values(), *sizes])
+
+
+def _classifies(name: str) -> bool:
+    """Return True for an encoder with a classification head, which is a cross-encoder."""
+    from rankgrad.text.encoder_files import STATIC, check_encoder, load_pretrained
+
+    check_encoder(name)
+    if name.startswith(STATIC) or (Path(name).expanduser() / "0_StaticEmbedding").is_dir():
+        return False
+    kinds = load_pretrained(name, "AutoConfig").architectures or ()
+    return any(kind.endswith("ForSequenceClassification") for kind in kinds)
