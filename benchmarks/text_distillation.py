@@ -49,6 +49,7 @@ def main() -> None:
         "epochs": options.epochs,
         "metric": CHOOSE,
         "rows": rows,
+        "speed documents": options.speed_documents,
         "speed": speed(options, cuda),
     }
     for row in rows:

@@ -185,6 +185,7 @@ def run(job: tuple[StudyCell, argparse.Namespace, float]) -> str:
     }
     record = {
         **cell._asdict(),
+        "versions": versions(),
         "validation": validated,
         "chosen": chosen,
         "values": found,
@@ -210,6 +211,15 @@ def values(collection: Any, part: Any, run: Any) -> dict[str, dict[str, float]]:
         name: {str(query): round(float(value), 5) for query, value in zip(measured.queries, column, strict=True)}
         for name, column in measured.values.items()
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the chip, and the versions of the packages that computed a cell."""
+    import torch
+    import transformers
+
+    chip = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    return {"chip": chip, "torch": torch.__version__, "transformers": transformers.__version__}
 
 
 def untrained(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
@@ -363,20 +373,18 @@ SYSTEMS = {
 
 def join(options: argparse.Namespace) -> None:
     """Write all results without scores to one compressed file, and add a learned fusion of the scores."""
-    import torch
-    import transformers
-
     from rankgrad.experiments.runs import provenance
 
     records = [json.loads(path.read_text()) for path in sorted(options.out.glob("*.json"))]
     learned = list(learned_fusion(records, options))
+    used = {json.dumps(record.pop("versions"), sort_keys=True) for record in records}
+    if len(used) > 1:
+        raise SystemExit(f"all cells must be computed with the same versions; got {' and '.join(sorted(used))}")
     for record in records:
         del record["scores"]
     facts = {
         "commit": os.environ.get("RANKGRAD_COMMIT") or provenance.commit(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "chip": os.environ.get("RANKGRAD_CHIP", ""),
+        **json.loads(used.pop()),
         "rates": RATES,
         "epochs": EPOCHS,
         "lists": LISTS,

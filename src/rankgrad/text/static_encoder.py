@@ -1,4 +1,4 @@
-"""Static encoder: one vector per token and no layers. It is hundreds of times faster than a Transformer."""
+"""Static encoder: one vector per token and no layers. It is much faster than a Transformer."""
 
 import json
 from pathlib import Path
