@@ -289,6 +289,10 @@ def test_distillation_on_pseudo_queries(made, tmp_path):
     student = ("--encoder", made.encoder, "--pseudo", "--epochs", 1, *QUICK)
     text("distil", made.index, "--teacher", made.model, *student, "--out", tmp_path / "a")
     assert set(read_run(tmp_path / "a" / "teacher-run.txt")) <= set(made.collection.documents.ids)
+    text("distil", made.index, "--teacher", made.model, "--fuse", *student, "--out", tmp_path / "b")
+    alone, fused = (rg.models.load(tmp_path / name) for name in "ab")
+    assert alone.weights_hash() != fused.weights_hash()  # the first run also teaches
+    assert [row["lr"] for row in alone.history] == [row["lr"] for row in fused.history]
 
 
 def test_overwrite_replaces_a_run_and_nothing_else(made, tmp_path):

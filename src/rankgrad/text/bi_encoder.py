@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad.text.encoder_files import STATIC, load_pretrained, longest_input, pooling_of, save_pretrained
-from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
+from rankgrad.text.network import Pairs, TextNetwork, Told, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
+
+_DOCUMENTS = 1024  # number of documents that are encoded between two reports of progress
+_ROWS = 65_536  # number of pairs whose vectors are multiplied at once
 
 
 class BiEncoder(TextNetwork):
@@ -67,15 +71,28 @@ class BiEncoder(TextNetwork):
         """Return one score per pair, `(n,)`. Each query and each document is encoded once."""
         queries, query = np.unique(pairs[:, 0], return_inverse=True)
         documents, document = np.unique(pairs[:, 1], return_inverse=True)
-        texts = self.texts_in_use()
-        self._read("query", queries, [texts.queries.full(each) for each in self._unread("query", queries)])
-        self._read("document", documents, [texts.documents.full(each) for each in self._unread("document", documents)])
-        return self._scores(
-            [self._cache["query", int(each)] for each in queries],
-            [self._cache["document", int(each)] for each in documents],
-            query,
-            document,
-        )
+        return self._scores(self._inputs("queries", queries), self._inputs("documents", documents), query, document)
+
+    @torch.no_grad()
+    def score_pairs(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
+        """Return one score per pair, `(n,)`, without gradients. Each text is encoded once, in blocks of documents."""
+        if self.tokeniser.passages == "best":  # a document has several vectors
+            return super().score_pairs(pairs, told)
+        scores = np.empty(len(pairs), dtype=np.float32)
+        queries, query = np.unique(pairs[:, 0], return_inverse=True)
+        documents, document = np.unique(pairs[:, 1], return_inverse=True)
+        asked = self._vectors(self._inputs("queries", queries))
+        starts, parts = range(0, len(documents), _DOCUMENTS), [asked[:0]]
+        for number, start in enumerate(starts, 1):
+            parts.append(self._vectors(self._inputs("documents", documents[start : start + _DOCUMENTS])))
+            if told is not None:
+                told(number, len(starts))
+        found = torch.cat(parts)
+        for start in range(0, len(pairs), _ROWS):
+            rows = slice(start, start + _ROWS)
+            left, right = (torch.from_numpy(each[rows]).to(found.device) for each in (query, document))
+            scores[rows] = ((asked[left] * found[right]).sum(-1) / self.temperature).float().cpu().numpy()
+        return scores
 
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
         """Return one score per pair of texts, `(n,)`."""
@@ -99,13 +116,15 @@ class BiEncoder(TextNetwork):
         ends = np.cumsum([len(passages) for passages in split])
         return [flat[end - len(passages) : end] for end, passages in zip(ends, split, strict=True)]
 
-    def _unread(self, kind: str, numbers: Any) -> list[int]:
-        return [int(each) for each in numbers if (kind, int(each)) not in self._cache]
-
-    def _read(self, kind: str, numbers: Any, texts: list[str]) -> None:
-        inputs = self._document_inputs(texts) if kind == "document" else [[x] for x in self.tokeniser.texts(texts)]
-        for number, found in zip(self._unread(kind, numbers), inputs, strict=True):
+    def _inputs(self, kind: str, numbers: Any) -> list[list[TokenInput]]:
+        """Return the inputs of queries or documents of the collection, by their numbers; each text is read once."""
+        unread = [int(each) for each in numbers if (kind, int(each)) not in self._cache]
+        source = getattr(self.texts_in_use(), kind)
+        texts = [source.full(number) for number in unread]
+        inputs = self._document_inputs(texts) if kind == "documents" else [[x] for x in self.tokeniser.texts(texts)]
+        for number, found in zip(unread, inputs, strict=True):
             self._cache[kind, number] = found  # one entry per text, not per pair: there is always space
+        return [self._cache[kind, int(each)] for each in numbers]
 
     def _vectors(self, inputs: list[list[TokenInput]]) -> Tensor:
         flat = self.run([each for passages in inputs for each in passages])

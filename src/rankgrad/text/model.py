@@ -18,12 +18,11 @@ from rankgrad.models.folder import feature_names_of, read_config, read_metrics, 
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
-from rankgrad.text.network import Pairs, TextNetwork
+from rankgrad.text.network import Pairs, TextNetwork, Told
 from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
 
 KIND = "text"  # `kind` in the `config.json` of a text model
-_PAIRS = 8192  # number of pairs that are scored together
 
 
 @dataclass
@@ -50,21 +49,21 @@ class TextModel(TrainedModel):
             bad_value("features", must, "a model that has not read a collection")
         return self._score(np.asarray(features)[:, :2].astype(np.int64))
 
-    def score_lists(self, data: Dataset) -> NDArray[np.float32]:
+    def score_lists(self, data: Dataset, told: Told | None = None) -> NDArray[np.float32]:
         """Compute one score per document of a text data set, `(documents,)`.
 
         Args:
             data: text data set, as `rankgrad.text.candidate_lists` returns.
+            told: function that is called with the number of blocks done, and the number of all blocks.
         """
         self.network.use(collection_of(data))
-        return self._score(pairs_of(data))
+        return self._score(pairs_of(data), told)
 
-    def _score(self, pairs: Pairs) -> NDArray[np.float32]:
-        was, scores = self.network.training, np.empty(len(pairs), dtype=np.float32)
+    def _score(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
+        was = self.network.training
         self.network.eval()
         with torch.inference_mode(), self.precision():
-            for start in range(0, len(pairs), _PAIRS):
-                scores[start : start + _PAIRS] = self.network(pairs[start : start + _PAIRS]).float().cpu().numpy()
+            scores = self.network.score_pairs(pairs, told)
         self.network.train(was)
         return scores
 

@@ -1,9 +1,9 @@
 """Base class of text networks, which score pairs of query and document of a collection."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from rankgrad.text.encoder_files import gradient_checkpointing, to_device
 from rankgrad.text.token_inputs import InputCache, TokenInput, Tokeniser, chunks_by_length
 
 Pairs = NDArray[np.int64]  # (n, 2), numbers of query and document
+Told = Callable[[int, int], Any]  # function of the number of blocks done, and the number of all blocks
+_PAIRS = 1024  # number of pairs that are scored together
 
 
 class TextNetwork(nn.Module, ABC):
@@ -57,6 +59,22 @@ class TextNetwork(nn.Module, ABC):
         Args:
             pairs: numbers of query and document, `(n, 2)`.
         """
+
+    @torch.no_grad()
+    def score_pairs(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
+        """Return one score per pair, `(n,)`, without gradients, in blocks.
+
+        Args:
+            pairs: numbers of query and document, `(n, 2)`.
+            told: function that is called with the number of blocks done, and the number of all blocks.
+        """
+        scores = np.empty(len(pairs), dtype=np.float32)
+        starts = range(0, len(pairs), _PAIRS)
+        for number, start in enumerate(starts, 1):
+            scores[start : start + _PAIRS] = self(pairs[start : start + _PAIRS]).float().cpu().numpy()
+            if told is not None:
+                told(number, len(starts))
+        return scores
 
     @abstractmethod
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:

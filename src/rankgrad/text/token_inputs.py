@@ -89,17 +89,19 @@ class Tokeniser:
         Args:
             queries, documents: texts of the pairs, in the same order.
         """
-        if self.passages == "first":
+        if self.passages == "first" or not queries:
             return [[each] for each in self._inputs(list(queries), list(documents))]
-        lengths = {query: len(self.tokenizer(query, add_special_tokens=False)["input_ids"]) for query in set(queries)}
+        asked = list(dict.fromkeys(queries))
+        found = self.tokenizer(asked, add_special_tokens=False, truncation=True, max_length=self.max_length)
+        lengths = {query: len(ids) for query, ids in zip(asked, found["input_ids"], strict=True)}
         special = self.tokenizer.num_special_tokens_to_add(pair=True)
         pairs: list[tuple[str, str]] = []
         counts = []
         for query, document in zip(queries, documents, strict=True):
             space = self.max_length - special - min(lengths[query], self.max_length // 2)
-            found = self.split([document], max(1, space))[0]
-            pairs += [(query, passage) for passage in found]
-            counts.append(len(found))
+            split = self.split([document], max(1, space))[0]
+            pairs += [(query, passage) for passage in split]
+            counts.append(len(split))
         inputs = self._inputs([query for query, _ in pairs], [passage for _, passage in pairs])
         ends = np.cumsum(counts)
         return [inputs[end - count : end] for end, count in zip(ends, counts, strict=True)]

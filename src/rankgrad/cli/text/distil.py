@@ -23,10 +23,13 @@ def distil(
     ] = None,
     standardise: Annotated[str | None, typer.Option(help="Teacher's scale: zscore, minmax (none).")] = None,
     temperature: Annotated[float | None, typer.Option(help="Divides the teacher's scores (1).")] = None,
+    fuse: Annotated[bool, typer.Option("--fuse", help="Add the first run's scores to the teacher's.")] = False,
     run: Annotated[Path | None, typer.Option(help="Candidates (run of the teacher, or BM25).")] = None,
     depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
-    holdout: Annotated[float | None, typer.Option(help="Share for validation without --fold (0.2).")] = None,
+    holdout: Annotated[
+        float | None, typer.Option(help="Share for validation without --fold (0.2).", hidden=True)
+    ] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Learn from parts of documents as queries.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -58,7 +61,7 @@ def distil(
         "fold": fold,
     }
     given |= {"folds": folds, "holdout": holdout, "pseudo": pseudo, "init_model": init_model}
-    given |= {"teacher": teacher, "standardise": standardise, "temperature": temperature}
+    given |= {"teacher": teacher, "standardise": standardise, "temperature": temperature, "fuse": fuse}
     given |= {"seed": settings.get("seed")}
     loss = {} if resume else {"loss": LOSS}
     options: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "as_json": as_json}

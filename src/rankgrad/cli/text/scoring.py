@@ -8,11 +8,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankgrad.data import Dataset
-    from rankgrad.text.bi_encoder import BiEncoder
     from rankgrad.text.model import TextModel
 
 PAIRS = 1024  # pairs of query and document per block
-_ROWS = 65_536  # pairs whose vectors are multiplied at once
 
 
 def partial_file(out: Path) -> Path:
@@ -38,7 +36,8 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
     from rankgrad.training.model import list_ranges
 
     if isinstance(model.network, BiEncoder) and model.network.tokeniser.passages != "best":
-        return _cosines(model, model.network, data)
+        with Progress("encoding", every=10) as progress:
+            return model.score_lists(data, lambda done, count: progress.at("blocks of documents encoded", done, count))
     ranges = [*list_ranges(data.offsets, PAIRS)]
     path, done = None if out is None or len(ranges) == 1 else partial_file(out), []
     if path is not None:
@@ -60,35 +59,6 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(scores[rows].tolist()) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
-    return scores
-
-
-def _cosines(model: "TextModel", network: "BiEncoder", data: "Dataset") -> "NDArray[Any]":
-    """Return the scores of a bi-encoder; the document of a pair has one vector."""
-    import numpy as np
-    import torch
-
-    from rankgrad.cli.progress import Progress
-    from rankgrad.cli.text.text_models import BLOCK
-    from rankgrad.text.collection import collection_of
-    from rankgrad.text.model import pairs_of
-
-    pairs, texts = pairs_of(data), collection_of(data)
-    queries, query = np.unique(pairs[:, 0], return_inverse=True)
-    documents, document = np.unique(pairs[:, 1], return_inverse=True)
-    network.eval()
-    with Progress("encoding", every=10) as progress, torch.inference_mode(), model.precision():
-        asked = network.vectors([texts.queries.full(each) for each in queries.tolist()], documents=False).float()
-        starts, parts = range(0, len(documents), BLOCK), []
-        for number, start in enumerate(starts, 1):
-            some = [texts.documents.full(each) for each in documents[start : start + BLOCK].tolist()]
-            parts.append(network.vectors(some).float())
-            progress.at("blocks of documents encoded", number, len(starts))
-        found, scores = torch.cat(parts), np.empty(len(pairs), dtype=np.float32)
-        for start in range(0, len(pairs), _ROWS):
-            rows = slice(start, start + _ROWS)
-            left, right = (torch.from_numpy(each[rows]).to(found.device) for each in (query, document))
-            scores[rows] = ((asked[left] * found[right]).sum(-1) / network.temperature).cpu().numpy()
     return scores
 
 

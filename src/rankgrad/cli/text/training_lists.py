@@ -17,7 +17,14 @@ KEPT = "text.json"  # file that records the lists of a text run, in the folder o
 TEACHER_RUN = "teacher-run.txt"  # scores of a teacher that is a model, in the folder of the run
 HOLDOUT, PSEUDO_DEPTH = 0.2, 32
 _KINDS: dict[str, Any] = {"index": str, "depth": int | None, "fold": int | None, "folds": int, "holdout": int | float}
-_KINDS |= {"seed": int, "pseudo": bool, "add_relevant": bool, "temperature": int | float, "standardise": str}
+_KINDS |= {
+    "seed": int,
+    "pseudo": bool,
+    "fuse": bool,
+    "add_relevant": bool,
+    "temperature": int | float,
+    "standardise": str,
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class TextLists:
     teacher: str | None = None  # distillation: model, TREC run, or order of documents
     standardise: str = "none"  # distillation: standardisation of the teacher's scores
     temperature: float = 1.0  # distillation: temperature of the teacher's scores
+    fuse: bool = False  # distillation: True to add the z-scores of the first run to those of the teacher
 
     def keep(self, folder: Path) -> None:
         """Record the options in the folder of a run."""
@@ -82,6 +90,8 @@ class TextLists:
             one_of("standardise", self.standardise, ("none", "zscore", "minmax"))
             if not 0 < self.temperature < float("inf"):
                 bad_value("temperature", "be above 0 and finite", self.temperature)
+            if self.fuse and self.teacher is not None and teacher_kind(self.teacher) == "order":
+                bad_value("fuse", "not be given for an order, which has no scores", "both")
 
         def files() -> None:
             for name in ("queries", "qrels", "run"):

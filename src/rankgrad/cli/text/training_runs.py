@@ -50,6 +50,7 @@ def train_text_ranker(
     from rankgrad.errors import one_of
     from rankgrad.models.protocol import NotFinite
     from rankgrad.models.registry import kind_of
+    from rankgrad.text.encoder_files import check_encoder
 
     lists = _lists(given, out if resume else None)
     whole = _settings(settings, encoder, lists, out if resume else None)
@@ -57,6 +58,7 @@ def train_text_ranker(
     kind = kind_of(whole["model"])
     together(
         lambda: kind.check(whole),
+        lambda: check_encoder(whole["encoder"]),
         kind.check_installed,
         lambda: check_device(str(whole.get("device", "auto"))),
         lists.check,
@@ -198,7 +200,7 @@ def _taught(lists: TextLists, train: "Dataset", teacher: "TextModel | None", out
     """Return the training lists with labels from the teacher. The scores of a model are kept in the run's folder."""
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
     from rankgrad.metrics import read_run, write_run
-    from rankgrad.text import labels_from_order, teacher_labels, to_run
+    from rankgrad.text import fuse, labels_from_order, teacher_labels, to_run
     from rankgrad.text.candidates import fill_missing
 
     assert lists.teacher is not None
@@ -212,6 +214,8 @@ def _taught(lists: TextLists, train: "Dataset", teacher: "TextModel | None", out
             write_run(path, to_run(train, score_in_blocks(teacher, train, path)), "teacher")
             partial_file(path).unlink(missing_ok=True)
     run, documents = read_run(path), train.docids.tolist()
+    if lists.fuse:
+        run = fuse([to_run(train, train.features[:, 2]), run])
     bounds = zip(train.qids.tolist(), train.offsets[:-1], train.offsets[1:], strict=True)
     scores = [score for query, start, end in bounds for score in fill_missing(run, str(query), documents[start:end])]
     return teacher_labels(train, scores, standardise=lists.standardise, temperature=lists.temperature)
