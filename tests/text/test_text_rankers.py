@@ -318,3 +318,33 @@ def test_a_student_learns_the_order_of_its_teacher(encoder, data):
     before = agreement()
     student.fit(taught)
     assert agreement() > max(before, 0.9)
+
+
+def test_checkpointed_layers_have_the_same_gradient(encoder, data):
+    torch.manual_seed(0)
+    settings = TextSettings(model="cross_encoder", encoder=encoder, chunk=5, max_length=32)
+    network, pairs = build_network(settings).use(data.texts).train(), data.features[:12, :2].astype(np.int64)
+
+    def gradient():
+        network.zero_grad()
+        torch.manual_seed(1)
+        rg.losses.softmax(network(pairs), torch.arange(12) % 3).backward()
+        return torch.cat([each.grad.flatten() for each in network.parameters() if each.grad is not None])
+
+    plain = gradient()
+    network.checkpoint_layers()
+    assert network.body.is_gradient_checkpointing
+    assert (gradient() - plain).norm() <= 1e-5 * plain.norm()
+    with pytest.raises(ValueError, match="checkpointing must be False for an encoder without layers"):
+        BiEncoder(f"static:{encoder}").checkpoint_layers()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_in_bf16_stops_when_the_metric_does_not_improve(encoder, data, kind):
+    part = rg.text.folds(data, 1)
+    settings = {**QUICK, "epochs": 9, "patience": 1, "precision": "bf16", "lr": 1e-9, "checkpointing": True}
+    model = KINDS[kind](encoder, **settings).fit(part.train, part.validation).model_
+    assert len(model.history) == 2  # with such a learning rate, the second epoch is not better
+    assert model.metrics["epoch"] == 1
+    assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}
+    assert np.isfinite(model.score_lists(data)).all()
