@@ -7,7 +7,6 @@ import lzma
 import subprocess
 import sys
 from pathlib import Path
-from unittest import TestCase
 
 import numpy as np
 import pytest
@@ -223,14 +222,14 @@ def test_bytes_that_are_not_utf8_are_replaced_in_comments_and_counted(write):
     assert summaries[0].replaced_docids == 1
 
 
-def test_the_summary_says_what_was_read(write):
+def test_the_summary_says_what_was_read(write, caplog):
     summaries, steps = [], []
     path = write(TEXT)
-    with TestCase().assertLogs("rankgrad", logging.INFO) as logged:
+    with caplog.at_level(logging.INFO, logger="rankgrad"):
         read_letor(path, report=summaries.append, progress=lambda *step: steps.append(step))
     expected = f"3 documents in 2 lists, 3 features, from {path}\n6 lines: 3 documents, 1 blank, 2 comments\n"
     assert str(summaries[0]).startswith(expected)
-    assert str(summaries[0]) in "\n".join(logged.output)
+    assert str(summaries[0]) in caplog.text
     assert summaries[0].bytes == len(TEXT)
     assert steps[-1] == (2 * len(TEXT), 2 * len(TEXT))
 
