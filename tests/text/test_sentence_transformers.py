@@ -3,19 +3,21 @@
 import copy
 import importlib.util
 import math
+import os
 
 import pytest
 import torch
 from tiny_encoder import tiny_encoder
 
-import conftest
 from rankgrad import losses
 from rankgrad.text.losses import ListwiseLoss
 
 MISSING = [name for name in ("sentence_transformers", "datasets", "accelerate") if not importlib.util.find_spec(name)]
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}"),
-    pytest.mark.skipif(conftest.DEVICE != "cpu", reason="the trainer is told to use the CPU"),
+    pytest.mark.skipif(
+        os.environ.get("RANKGRAD_TEST_DEVICE", "cpu") != "cpu", reason="the trainer is told to use the CPU"
+    ),
 ]
 
 # A list with three grades, a list of one document, a list without a relevant document, and a longer list.
