@@ -348,3 +348,110 @@ def test_training_in_bf16_stops_when_the_metric_does_not_improve(encoder, data, 
     assert model.metrics["epoch"] == 1
     assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}
     assert np.isfinite(model.score_lists(data)).all()
+
+
+def written(folder, model, tokenizer):
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_pooling_and_prompts_are_those_of_sentence_transformers(encoder, tmp_path):
+    import json
+
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["wing flap", "heat"]
+    kept = rg.text.BiEncoderRanker(encoder, **QUICK)
+    kept.save(tmp_path)
+    folder = tmp_path / "encoder"
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
+    )
+    prompts = {"query": "what is a ", "document": "study number "}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    ours, theirs = rg.text.BiEncoderRanker(folder, **QUICK), SentenceTransformer(str(folder), device="cpu")
+    assert np.allclose(ours.encode(texts, documents=False), theirs.encode(texts, prompt_name="query"), atol=1e-5)
+    assert np.allclose(ours.encode(texts), theirs.encode(texts, prompt_name="document"), atol=1e-5)
+    ours.save(tmp_path / "again")
+    again = rg.text.BiEncoderRanker.load(tmp_path / "again", device="cpu")
+    assert np.array_equal(again.encode(texts), ours.encode(texts))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
+    with pytest.raises(ValueError, match=r"encoder must pool by mean or by \[CLS\]; got .* with pooling lasttoken"):
+        rg.text.BiEncoderRanker(folder, **QUICK).fitted()
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ValueError, match="with a module Dense"):
+        rg.text.BiEncoderRanker(folder, **QUICK).fitted()
+
+
+def test_other_architectures(encoder, odd, tmp_path):
+    """RoBERTa's positions, one token type, decoders without a padding token, ALBERT's pooler, new heads."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoder)
+    small = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    small |= {"intermediate_size": 32}
+    roberta = transformers.RobertaConfig(**small, max_position_embeddings=34, type_vocab_size=1, pad_token_id=0)
+    tokenizer.model_max_length = 10_000
+    folder = written(tmp_path / "roberta", transformers.RobertaModel(roberta), tokenizer)
+    for passages in ("first", "mean"):
+        network = CrossEncoder(folder, max_length=64, passages=passages).use(odd).eval()
+        assert network.tokeniser.max_length == 33
+        assert network.new_head
+        assert torch.isfinite(network(PAIRS)).all()
+    albert = transformers.AlbertConfig(**small, embedding_size=16, max_position_embeddings=64)
+    folder = written(tmp_path / "albert", transformers.AlbertModel(albert), tokenizer)
+    assert torch.isfinite(CrossEncoder(folder, passages="best").use(odd).eval()(PAIRS)).all()
+    with pytest.raises(ValueError, match="passages must be 'first' or 'best' for this encoder"):
+        CrossEncoder(folder, passages="mean")
+    tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
+    llama = transformers.LlamaConfig(**small, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=3)
+    folder = written(tmp_path / "llama", transformers.LlamaModel(llama), tokenizer)
+    network = CrossEncoder(folder, max_length=32).use(odd).eval()
+    with torch.no_grad():
+        together, alone = network(PAIRS), torch.cat([network(PAIRS[row : row + 1]) for row in range(len(PAIRS))])
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+    tokenizer.eos_token = None
+    folder = written(tmp_path / "none", transformers.LlamaModel(llama), tokenizer)
+    with pytest.raises(ValueError, match="a tokenizer with a padding token or an end token"):
+        CrossEncoder(folder)
+
+
+def test_code_of_a_model_is_never_run(encoder, tmp_path, monkeypatch):
+    import json
+    import shutil
+
+    folder = shutil.copytree(encoder, tmp_path / "bad")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "unknown", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers would ask
+    with pytest.raises(ValueError, match="encoder must be a model that transformers can load"):
+        rg.text.BiEncoderRanker(folder, **QUICK).fitted()
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_titles_stay_with_their_documents():
+    documents = rg.text.Texts(("a", "b"), ("body one", "body two"), titles=("Wing", "Heat"))
+    collection = rg.text.Collection(documents, rg.text.Texts((), ()))
+    kept = rg.text.pseudo_queries(collection, remove=False)
+    assert [kept.documents.full(place) for place in (0, 1)] == ["Wing body one", "Heat body two"]
+    one = rg.text.pseudo_queries(collection, number=1)
+    changed = [one.documents.full(place) == documents.full(place) for place in (0, 1)]
+    assert sorted(changed) == [False, True]
+
+
+def test_the_cache_of_tokens_is_limited(encoder, odd, monkeypatch):
+    from rankgrad.text import token_inputs
+
+    monkeypatch.setattr(token_inputs, "_LARGEST_CACHE", 2000)
+    for kind in (BiEncoder, CrossEncoder):
+        torch.manual_seed(0)
+        network = kind(encoder, max_length=24).use(odd).eval()
+        with torch.no_grad():
+            assert torch.equal(network(PAIRS), network(PAIRS))
+        assert 0 < network._cache.size <= 2000
+        assert len(network._cache) < len(PAIRS) - 1

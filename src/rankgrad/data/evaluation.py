@@ -29,10 +29,11 @@ def evaluate_lists(
 ) -> Evaluation:
     """Compute metrics of scores, with values in the order of the lists.
 
-    The labels are those of the data set. The lists of a text data set are measured as trec_eval does with the qrels of
-    the collection: see `rankgrad.metrics.measure_run`. `rankgrad.metrics.evaluate` would give higher numbers, because
-    it does not know the relevant documents that the first stage did not find. Queries without qrels are skipped. A
-    custom metric is a function of one list, so it knows only the documents of the list.
+    The lists of a text data set are measured as trec_eval does, with the qrels of the collection: see
+    `rankgrad.metrics.measure_run`. `rankgrad.metrics.evaluate` would give higher numbers, because it does not know the
+    relevant documents that the first stage did not find. Queries without qrels are skipped. A custom metric is a
+    function of one list, so it knows only the documents and labels of the list. For other data sets, the labels are
+    those of the lists.
 
     Args:
         scores: one score per document, `(documents,)`.

@@ -10,7 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.text.encoder_files import STATIC, load_pretrained, longest_input, pooling_of, save_pretrained
+from rankgrad.text.encoder_files import (
+    STATIC,
+    SentenceSettings,
+    load_pretrained,
+    longest_input,
+    match_padding,
+    reads_token_types,
+    save_pretrained,
+    sentence_settings,
+)
 from rankgrad.text.network import Pairs, TextNetwork, Told, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
@@ -50,11 +59,16 @@ class BiEncoder(TextNetwork):
         if static is None and (saved := StaticBody.saved(Path(name))) is not None:
             tokenizer, static = saved
         self.body: Any = load_pretrained(name, "AutoModel") if static is None else static
-        self.pooling = "mean" if static is not None else pooling_of(name)
+        found = SentenceSettings() if static is not None else sentence_settings(name)
+        self.pooling, self.prompts = found.pooling, found.prompts
         tokenizer = load_pretrained(name, "AutoTokenizer") if tokenizer is None else tokenizer
+        if static is None:
+            match_padding(name, tokenizer, self.body)
         longest = max_length if static is not None else longest_input(max_length, tokenizer, self.body)
         options: dict[str, Any] = {"max_length": longest, "passages": passages, "max_document": max_document}
-        self.tokeniser = Tokeniser(tokenizer, **options, special=static is None)
+        self.tokeniser = Tokeniser(
+            tokenizer, **options, special=static is None, types=static is None and reads_token_types(self.body)
+        )
         self.temperature, self.chunk = temperature, chunk
 
     def encode(self, batch: dict[str, Tensor]) -> Tensor:
@@ -97,8 +111,9 @@ class BiEncoder(TextNetwork):
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
         """Return one score per pair of texts, `(n,)`."""
         every = range(len(queries))
-        inputs = [[each] for each in self.tokeniser.texts(queries)]
-        return self._scores(inputs, self._document_inputs(documents), np.array(every), np.array(every))
+        return self._scores(
+            self._query_inputs(queries), self._document_inputs(documents), np.array(every), np.array(every)
+        )
 
     def vectors(self, texts: Sequence[str], *, documents: bool = True) -> Tensor:
         """Return one vector of length 1 per text, `(n, width)`.
@@ -107,12 +122,16 @@ class BiEncoder(TextNetwork):
             texts: texts to encode.
             documents: True for documents, which may be split into passages; False for queries.
         """
-        inputs = self._document_inputs(texts) if documents else [[each] for each in self.tokeniser.texts(texts)]
-        return self._vectors(inputs)
+        return self._vectors(self._document_inputs(texts) if documents else self._query_inputs(texts))
+
+    def _query_inputs(self, texts: Sequence[str]) -> list[list[TokenInput]]:
+        prompt = self.prompts.get("query", "")
+        return [[each] for each in self.tokeniser.texts([prompt + text for text in texts])]
 
     def _document_inputs(self, texts: Sequence[str]) -> list[list[TokenInput]]:
-        split = self.tokeniser.split(texts, self.tokeniser.max_length - 2)
-        flat = self.tokeniser.texts([passage for passages in split for passage in passages])
+        prompt = self.prompts.get("document", "")
+        split = self.tokeniser.split(texts, max(1, self.tokeniser.max_length - 2 - len(prompt.split())))
+        flat = self.tokeniser.texts([prompt + passage for passages in split for passage in passages])
         ends = np.cumsum([len(passages) for passages in split])
         return [flat[end - len(passages) : end] for end, passages in zip(ends, split, strict=True)]
 
@@ -121,10 +140,12 @@ class BiEncoder(TextNetwork):
         unread = [int(each) for each in numbers if (kind, int(each)) not in self._cache]
         source = getattr(self.texts_in_use(), kind)
         texts = [source.full(number) for number in unread]
-        inputs = self._document_inputs(texts) if kind == "documents" else [[x] for x in self.tokeniser.texts(texts)]
-        for number, found in zip(unread, inputs, strict=True):
-            self._cache[kind, number] = found  # one entry per text, not per pair: there is always space
-        return [self._cache[kind, int(each)] for each in numbers]
+        made = dict(
+            zip(unread, (self._document_inputs if kind == "documents" else self._query_inputs)(texts), strict=True)
+        )
+        for number, inputs in made.items():
+            self._cache.keep((kind, number), inputs)
+        return [made[int(each)] if int(each) in made else self._cache[kind, int(each)] for each in numbers]
 
     def _vectors(self, inputs: list[list[TokenInput]]) -> Tensor:
         flat = self.run([each for passages in inputs for each in passages])
@@ -162,7 +183,7 @@ class BiEncoder(TextNetwork):
         if isinstance(self.body, StaticBody):
             self.body.write(folder, self.tokeniser.tokenizer, self.tokeniser.max_length)
             return
-        save_pretrained(folder, self.body, self.tokeniser.tokenizer)
+        save_pretrained(folder, self.body, self.tokeniser)
         names = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
         modules = [
             {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -177,5 +198,7 @@ class BiEncoder(TextNetwork):
             (folder / path).mkdir(exist_ok=True)
         (folder / "modules.json").write_text(json.dumps(modules, indent=2), encoding="utf-8")
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=2), encoding="utf-8")
+        about = {"prompts": {"query": "", "document": "", **self.prompts}, "similarity_fn_name": "cosine"}
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         length = {"max_seq_length": self.tokeniser.max_length, "do_lower_case": False}
         (folder / "sentence_bert_config.json").write_text(json.dumps(length), encoding="utf-8")

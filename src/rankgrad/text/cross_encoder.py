@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import load_pretrained, longest_input, save_pretrained
+from rankgrad.text.encoder_files import (
+    load_pretrained,
+    longest_input,
+    match_padding,
+    reads_token_types,
+    save_pretrained,
+)
 from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
 
@@ -42,10 +48,17 @@ class CrossEncoder(TextNetwork):
         self.model: Any
         self.model, loaded = load_pretrained(encoder, "AutoModelForSequenceClassification", **options)
         new = {*loaded["missing_keys"], *(each[0] for each in loaded["mismatched_keys"])}
-        self.new_head = any(name.startswith(("classifier", "pre_classifier", "score")) for name in new)
+        self.new_head = bool(new)  # some weights were not in the files
         tokenizer = load_pretrained(encoder, "AutoTokenizer")
+        match_padding(encoder, tokenizer, self.model)
         longest = longest_input(max_length, tokenizer, self.model)
-        self.tokeniser = Tokeniser(tokenizer, max_length=longest, passages=passages, max_document=max_document)
+        self.tokeniser = Tokeniser(
+            tokenizer,
+            max_length=longest,
+            passages=passages,
+            max_document=max_document,
+            types=reads_token_types(self.model),
+        )
         self.chunk = chunk
         if passages == "mean" and _head_kind(self.model) is None:
             must = "be 'first' or 'best' for this encoder, whose head does not read a [CLS] vector alone"
@@ -97,7 +110,7 @@ class CrossEncoder(TextNetwork):
 
     def write(self, folder: Path) -> None:
         """Write files that `transformers` and the `CrossEncoder` of `sentence-transformers` load."""
-        save_pretrained(folder, self.model, self.tokeniser.tokenizer)
+        save_pretrained(folder, self.model, self.tokeniser)
 
 
 def _head_kind(model: Any) -> str | None:
@@ -105,7 +118,7 @@ def _head_kind(model: Any) -> str | None:
     if hasattr(model, "pre_classifier"):
         return "distilbert"
     pooler, classifier = getattr(model.base_model, "pooler", None), getattr(model, "classifier", None)
-    if pooler is not None and isinstance(classifier, nn.Linear):
+    if hasattr(pooler, "dense") and hasattr(pooler, "activation") and isinstance(classifier, nn.Linear):
         return "pooler"
     return "features" if classifier is not None and hasattr(classifier, "out_proj") else None
 

@@ -15,8 +15,6 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, one_of
 from rankgrad.text.fusion import STANDARDISE, standardised
 
-LOSSES = ("listnet:targets=softmax", "margin_mse", "ranknet", "lambdaloss")  # losses that suit teacher scores
-
 
 def teacher_labels(
     data: Dataset,

@@ -6,10 +6,11 @@ Weights are read from safetensors only, and code of a model is never run (`trust
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -62,7 +63,8 @@ def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
     """
     folder = Path(encoder).expanduser()
     where = str(folder) if folder.is_dir() else encoder
-    safe = {} if kind == "AutoTokenizer" else {"use_safetensors": True}
+    # Without `trust_remote_code`, transformers asks the user whether it should run code of the model.
+    safe = {"trust_remote_code": False} | ({} if kind in ("AutoTokenizer", "AutoConfig") else {"use_safetensors": True})
     with _quiet_transformers() as transformers:
         try:
             found = getattr(transformers, kind).from_pretrained(where, **safe, **options)
@@ -75,16 +77,18 @@ def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
     return found
 
 
-def save_pretrained(folder: Path, *objects: Any) -> None:
-    """Write models and tokenizers of `transformers` to a folder.
+def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
+    """Write a model of `transformers` and its tokenizer to a folder.
 
     Args:
         folder: existing folder.
-        objects: objects with a method `save_pretrained`.
+        model: model of `transformers`.
+        tokeniser: `rankgrad.text.token_inputs.Tokeniser`, whose maximum length other programs also use.
     """
+    tokeniser.tokenizer.model_max_length = tokeniser.max_length
     with _quiet_transformers():
-        for each in objects:
-            each.save_pretrained(folder)
+        model.save_pretrained(folder)
+        tokeniser.tokenizer.save_pretrained(folder)
 
 
 @contextmanager
@@ -103,19 +107,81 @@ def _quiet_transformers() -> Iterator[Any]:
         transformers.logging.enable_progress_bar()
 
 
-def pooling_of(encoder: str) -> str:
-    """Return the pooling of an encoder of sentence-transformers: `"mean"` or `"cls"`; `"mean"` if it is not known.
+class SentenceSettings(NamedTuple):
+    """Settings of an encoder in the format of sentence-transformers."""
+
+    pooling: str = "mean"  # mean of the output vectors, or cls
+    prompts: Mapping[str, str] = MappingProxyType({})  # texts before a query and a document: query, document
+
+
+def sentence_settings(encoder: str) -> SentenceSettings:
+    """Return the pooling and the prompts of an encoder; settings that a bi-encoder does not have are an error.
 
     Args:
-        encoder: local folder or name.
+        encoder: local folder or name. If it is not in the format of sentence-transformers, the pooling is the mean.
     """
-    path = Path(encoder).expanduser() / "1_Pooling" / "config.json"
-    if not path.is_file():
-        return "mean"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    if "pooling_mode" in config:
-        return "cls" if config["pooling_mode"] == "cls" else "mean"
-    return "cls" if config.get("pooling_mode_cls_token") else "mean"
+    modules = _json_of(encoder, "modules.json")
+    if modules is None:
+        return SentenceSettings()
+    kinds = {str(module.get("type", "")).rpartition(".")[2]: str(module.get("path", "")) for module in modules}
+    if unknown := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
+        must = "be a Transformer with pooling (and perhaps normalisation)"
+        bad_value("encoder", must, f"{encoder!r} with a module {min(unknown)}")
+    config = _json_of(encoder, f"{kinds['Pooling']}/config.json") if "Pooling" in kinds else None
+    prompts = (_json_of(encoder, "config_sentence_transformers.json") or {}).get("prompts") or {}
+    named = {"query": prompts.get("query", ""), "document": prompts.get("document", prompts.get("passage", ""))}
+    return SentenceSettings(_pooling(encoder, config or {}), {name: text for name, text in named.items() if text})
+
+
+def _pooling(encoder: str, config: dict[str, Any]) -> str:
+    """Return `"mean"` or `"cls"` from the configuration of a pooling module."""
+    flags = [
+        name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_mode_") and on
+    ]
+    found = [str(config["pooling_mode"])] if "pooling_mode" in config else flags or ["mean"]
+    names = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
+    if len(found) != 1 or found[0] not in names:
+        bad_value("encoder", "pool by mean or by [CLS]", f"{encoder!r} with pooling {' and '.join(found)}")
+    return names[found[0]]
+
+
+def _json_of(encoder: str, name: str) -> Any:
+    """Return the content of a JSON file of an encoder, from its folder or from the hub; None if there is none."""
+    folder = Path(encoder).expanduser()
+    if folder.is_dir():
+        path: Path | None = folder / name
+    else:
+        need_package("transformers", "a text ranker")
+        from transformers.utils import cached_file
+
+        silent = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+        found = cached_file(encoder, name, **silent)
+        path = None if found is None else Path(found)
+    return json.loads(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else None
+
+
+def match_padding(encoder: str, tokenizer: Any, model: Any) -> None:
+    """Give tokenizer and model the same padding token; a decoder without one uses its end token.
+
+    Args:
+        encoder: folder or name, for the error.
+        tokenizer: tokenizer of `transformers`.
+        model: model of `transformers`.
+    """
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            bad_value("encoder", "have a tokenizer with a padding token or an end token", repr(encoder))
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.pad_token_id = tokenizer.pad_token_id  # decoders search the last token that is not padding
+
+
+def reads_token_types(body: Any) -> bool:
+    """Return True if an encoder distinguishes the tokens of query and document.
+
+    Args:
+        body: encoder of `transformers`.
+    """
+    return int(getattr(body.config, "type_vocab_size", 0) or 0) > 1
 
 
 def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
@@ -126,9 +192,11 @@ def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
         tokenizer: tokenizer of `transformers`.
         body: encoder of `transformers`.
     """
-    positions = getattr(body.config, "max_position_embeddings", None)
-    limits = [max_length, tokenizer.model_max_length, positions if positions and positions > 0 else max_length]
-    return int(min(limits))
+    positions = int(getattr(body.config, "max_position_embeddings", 0) or 0)
+    table = getattr(getattr(body.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(table, "padding_idx", None)) is not None:
+        positions -= padding + 1  # positions of RoBERTa and related encoders begin after that of padding
+    return int(min(max_length, tokenizer.model_max_length, positions if positions > 0 else max_length))
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:

@@ -20,7 +20,8 @@ def training_steps(
 ) -> list[StepLists]:
     """Return the lists of each batch of an epoch, with sampled documents. The result depends on seed and epoch only.
 
-    `"relevant"` takes relevant documents (label above 0), at most half of the list, and fills the list with others.
+    `"relevant"` takes relevant documents (label above 0), half of the list or more if there are few others, and fills
+    the list with others. If all or all but one are relevant, as with labels of a teacher, it draws from all candidates.
     `"pairs"` takes as many relevant documents as others, at most half of the list each; the SmoothI paper trains on two
     pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal are left out.
 
@@ -62,7 +63,7 @@ def _drawn(
 ) -> NDArray[np.int64]:
     """Return the documents of one list; `relevant` and `draw` are in random order."""
     size = len(draw) if list_size is None else list_size
-    if sampling == "random":
+    if sampling == "random" or (sampling == "relevant" and (~relevant).sum() <= 1):
         return draw[:size]
     half = max(1, size // 2)
     if sampling == "pairs":

@@ -34,7 +34,8 @@ class ListwiseLoss(nn.Module):
 
     The trainer also trains the parameters of a loss such as `learndcg`, with its own learning rate and weight decay.
     `learning_rate_mapping={"ranking_loss": 0.01}` in the training arguments sets their learning rate. In distributed
-    training, each process learns its own values.
+    training, each process learns its own values. If you wrap the model in DistributedDataParallel yourself, use
+    `broadcast_buffers=False`, as the trainer does, because processes may have different numbers of chunks.
 
     Args:
         model: a `sentence_transformers.CrossEncoder` with one output, `num_labels=1`.

@@ -167,6 +167,6 @@ def best_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
     with torch.no_grad():
         most = values.new_full((count,), -torch.inf).scatter_reduce(0, owner, values, "amax")
         places = torch.arange(len(values), device=values.device)
-        places = torch.where(values == most[owner], places, len(values))
+        places = torch.where((values == most[owner]) | values.isnan(), places, len(values))
         first = places.new_full((count,), len(values)).scatter_reduce(0, owner, places, "amin")
     return values[first]

@@ -49,21 +49,28 @@ def pseudo_queries(
         source = "span" if documents.titles is None or not any(documents.titles) else "title"
     if source == "title" and documents.titles is None:
         bad_value("source", "be 'span' or 'auto' for documents without titles", "'title'")
-    bodies, queries = list(documents.texts), {}
+    found: dict[int, tuple[str, str]] = {}  # number of a document -> its part, and its text without the part
     for place, text in enumerate(documents.texts):
-        found = _title(documents, place) if source == "title" else _span(text, words, rng)
-        if found is not None:
-            queries[place], rest = found
-            bodies[place] = rest if remove else text
-    places = np.array([*queries], dtype=np.int64)
+        made = _title(documents, place) if source == "title" else _span(text, words, rng)
+        if made is not None:
+            found[place] = made
+    places = np.array([*found], dtype=np.int64)
     if number is not None and number < len(places):
         places = np.sort(rng.permutation(places)[:number])
     if not len(places):
         bad_value("collection", f"have a document that is longer than its {source}", "none")
-    ids = tuple(documents.ids[place] for place in places)
+    chosen = places.tolist()
+    ids = tuple(documents.ids[place] for place in chosen)
+    if remove:
+        bodies, titles = list(documents.texts), list(documents.titles or ())
+        for place in chosen:
+            bodies[place] = found[place][1]
+            if source == "title":
+                titles[place] = ""
+        documents = Texts(documents.ids, tuple(bodies), tuple(titles) if titles else None)
     return Collection(
-        Texts(documents.ids, tuple(bodies)),
-        Texts(ids, tuple(queries[place] for place in places.tolist())),
+        documents,
+        Texts(ids, tuple(found[place][0] for place in chosen)),
         {each: {each: 1} for each in ids},
         name=f"{collection.name} pseudo queries".strip(),
     )

@@ -72,10 +72,9 @@ class TextRanker:
         """Return the trained model. Before `fit`, this is the model with its pretrained weights."""
         if self.model_ is None:
             self.settings.check()
-            torch_state = torch.get_rng_state()
-            torch.manual_seed(self.settings.seed)
-            network = build_network(self.settings)
-            torch.set_rng_state(torch_state)
+            with torch.random.fork_rng([]):
+                torch.manual_seed(self.settings.seed)
+                network = build_network(self.settings)
             self._check_untrained(network)
             network.to(chosen_device(self.settings.device)).eval()
             self.model_ = TextModel(network, self.settings.to_json())

@@ -97,7 +97,8 @@ class TextSettings:
         yield lambda: one_of("passages", self.passages, PASSAGES)
         yield lambda: one_of("device", str(self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, [name for name in PRECISIONS if name != "fp16"])
-        whole = ("epochs", "batch_size", "list_size", "accumulation", "max_length", "max_document", "chunk", "patience")
+        yield lambda: check_number("max_length", self.max_length, whole=True, least=8)
+        whole = ("epochs", "batch_size", "list_size", "accumulation", "max_document", "chunk", "patience")
         optional = ("list_size", "max_document", "patience", "head_lr", "loss_lr", "clip")
         for name in whole:
             yield lambda name=name: check_number(  # type: ignore[misc]

@@ -75,6 +75,7 @@ class StaticBody(nn.Module):
 
         path = folder / _FOLDER
         path.mkdir(exist_ok=True)
+        tokenizer.backend_tokenizer.enable_truncation(max_length)  # `tokenizer.json` contains this limit
         tokenizer.save_pretrained(path)
         save_file({"embedding.weight": self.embedding.weight.detach().cpu().contiguous()}, path / "model.safetensors")
         kinds = (("0", _FOLDER, "StaticEmbedding"), ("1", "1_Normalize", "Normalize"))

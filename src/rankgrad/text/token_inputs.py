@@ -6,19 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.errors import bad_type, one_of
 
 PASSAGES = ("first", "mean", "best")
-_LARGEST_CACHE = 500_000  # maximum number of token inputs that are kept for the next epoch
+_LARGEST_CACHE = 1_000_000_000  # maximum size, in bytes, of the token inputs that are kept for the next epoch
+_ENTRY = 600  # bytes of an entry of the cache besides its numbers
 
 
 class TokenInput(NamedTuple):
     """Token ids of one input of an encoder, with special tokens."""
 
-    ids: list[int]
-    types: list[int] | None  # token types, for encoders that have them
+    ids: NDArray[np.int32]
+    types: NDArray[np.int8] | None  # token types, for encoders that have them
 
 
 class Tokeniser:
@@ -31,6 +33,7 @@ class Tokeniser:
             equal length that fit into an input.
         max_document: number of tokens after which a document is cut before it is split; None for no limit.
         special: False to leave out special tokens such as [CLS].
+        types: True if the encoder reads token types; they are made only if the tokenizer also has them.
     """
 
     def __init__(
@@ -41,14 +44,15 @@ class Tokeniser:
         passages: str,
         max_document: int | None = None,
         special: bool = True,
+        types: bool = True,
     ) -> None:
         one_of("passages", passages, PASSAGES)
         if not getattr(tokenizer, "is_fast", False):
             bad_type("tokenizer", "be a fast tokenizer of transformers", type(tokenizer).__name__)
         self.tokenizer, self.max_length, self.passages = tokenizer, max_length, passages
         self.max_document, self.special = max_document, special
-        self.types = "token_type_ids" in tokenizer.model_input_names
-        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self.types = types and "token_type_ids" in tokenizer.model_input_names
+        self.pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
     def texts(self, texts: Sequence[str]) -> list[TokenInput]:
         """Return one input per text; the end of a long text is cut.
@@ -117,8 +121,8 @@ class Tokeniser:
             return_attention_mask=False,
             add_special_tokens=self.special,
         )
-        types = found["token_type_ids"] if self.types else [None] * len(first)
-        return [TokenInput(*each) for each in zip(found["input_ids"], types, strict=True)]
+        types = [np.array(each, np.int8) for each in found["token_type_ids"]] if self.types else [None] * len(first)
+        return [TokenInput(np.array(ids, np.int32), each) for ids, each in zip(found["input_ids"], types, strict=True)]
 
     def batch(self, inputs: Sequence[TokenInput]) -> dict[str, Tensor]:
         """Return padded tensors for an encoder: `input_ids`, `attention_mask` and perhaps `token_type_ids`.
@@ -138,18 +142,23 @@ class Tokeniser:
         return {**batch, "token_type_ids": torch.from_numpy(types)} if self.types else batch
 
 
-class InputCache(dict[Any, Any]):
+class InputCache(dict[Any, list[TokenInput]]):
     """Token inputs by the numbers of their texts. If the cache is full, new inputs are not kept."""
 
-    def keep(self, key: Any, value: Any) -> None:
+    size = 0  # approximate size in bytes
+
+    def keep(self, key: Any, inputs: list[TokenInput]) -> None:
         """Keep an entry, if there is space.
 
         Args:
             key: number or numbers of the texts.
-            value: inputs.
+            inputs: inputs of the text or of the pair, one per passage.
         """
-        if len(self) < _LARGEST_CACHE:
-            self[key] = value
+        arrays = [array for each in inputs for array in each if array is not None]
+        size = sum(_ENTRY + array.nbytes for array in arrays)
+        if self.size + size <= _LARGEST_CACHE:
+            self.size += size
+            self[key] = inputs
 
 
 def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list[TokenInput]], Tensor]:
@@ -160,7 +169,8 @@ def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list
         size: maximum number of inputs per chunk.
 
     Example:
-        >>> chunks, places = chunks_by_length([TokenInput([1], None), TokenInput([1, 2], None)], size=1)
+        >>> inputs = [TokenInput(np.array(ids), None) for ids in ([1], [1, 2])]
+        >>> chunks, places = chunks_by_length(inputs, size=1)
         >>> [len(chunk[0].ids) for chunk in chunks], places.tolist()
         ([2, 1], [1, 0])
     """
