@@ -194,8 +194,8 @@ def between_losses(found: Columns) -> str:
     more = "larger" if largest > abs(gap) else "not larger"
     return (
         f"Best minus worst loss, with Holm's correction over all pairs: {'; '.join(texts)}. With the {len(shared)} "
-        f"losses that both have, cross-encoder minus bi-encoder is {_signed(gap)} on average. So the largest difference "
-        f"between two losses is {more} than the difference between the two kinds of encoder."
+        f"losses that both have, cross-encoder minus bi-encoder is {_signed(gap)} on average. So the largest "
+        f"difference between two losses is {more} than the difference between the two kinds of encoder."
     )
 
 
