@@ -52,11 +52,7 @@ def main() -> None:
         "speed documents": options.speed_documents,
         "speed": speed(options, cuda),
     }
-    for row in rows:
-        means = " ".join(f"{name} {100 * row['means'][name]:.1f}" for name in ("teacher", "before", "student"))
-        gaps = " ".join(f"{name} {_interval(row[name])}" for name in ("student - teacher", "student - before"))
-        print(f"{row['collection']:10} {row['what']:8} {means}  {gaps}", flush=True)
-    print(json.dumps(found["speed"]))
+    print(json.dumps(found, indent=1))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
 
@@ -77,7 +73,8 @@ def collection_rows(name: str, options: argparse.Namespace, device: dict[str, An
         began = time.time()
         teacher = text.BiEncoderRanker(teacher_name, **teacher_options)
         before = text.BiEncoderRanker(student_name, **student_options)
-        learnt = {"epochs": options.epochs * (3 if what == "static" else 1), "warmup": 0.3, "schedule": "cosine"}
+        epochs = options.epochs * (3 if what == "static" else 1)
+        learnt = {"epochs": epochs, "warmup": 0.3, "schedule": "cosine"}
         student = text.BiEncoderRanker(
             student_name,
             loss="listnet:targets=softmax",
@@ -95,6 +92,7 @@ def collection_rows(name: str, options: argparse.Namespace, device: dict[str, An
         yield {
             "collection": name,
             "what": what,
+            "epochs": epochs,
             "seconds": round(time.time() - began, 1),
             "means": {each: float(values.mean()) for each, values in column.items()},
             "all": {
@@ -132,10 +130,6 @@ def speed(options: argparse.Namespace, cuda: bool) -> list[dict[str, Any]]:
 def _difference(a: Any, b: Any) -> dict[str, float]:
     found = bootstrap(a - b, seed=0)
     return {"mean": float((a - b).mean()), "low": float(found[0]), "high": float(found[1])}
-
-
-def _interval(found: dict[str, float]) -> str:
-    return f"{100 * found['mean']:+.1f} [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 Cranfield and Vaswani, BM25's top 100 re-ranked, five folds by query. Systems: BM25, the encoder as it comes, encoders
 that are fine-tuned with several losses, cross-encoders after a warm start without labels, losses of
-sentence-transformers at the same budget, and the fusion of each with BM25. Each training has the same learning rates;
-the validation queries choose the rate and the epoch. One file per cell; a second call continues. `--join FILE` writes
-the values of all queries to one compressed file, from which docs/text-study.md is made.
+sentence-transformers at the same budget, and the fusion of each with BM25. All losses have the same learning rate, and
+the validation queries choose the epoch; if RATES contains several rates, they also choose the rate. One file per cell;
+a second call continues. `--join FILE` writes the values of all queries to one compressed file, from which
+docs/text-study.md is made.
 """
 
 import argparse
@@ -222,19 +223,16 @@ def versions() -> dict[str, str]:
     return {"chip": chip, "torch": torch.__version__, "transformers": transformers.__version__}
 
 
-def untrained(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
-    """Score with the encoder as it comes."""
+def without_labels(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
+    """Score with the encoder as it comes, or with the cross-encoder after its warm start: neither has seen labels."""
     from rankgrad import text
 
-    ranker = text.BiEncoderRanker(options.encoder, chunk=512, **_device(options))
-    return {}, None, ranker.predict(splits.test), ranker.predict(splits.validation), 0.0
-
-
-def warm(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
-    """Score with the cross-encoder after its warm start, which has seen no labels."""
-    from rankgrad import text
-
-    ranker = text.CrossEncoderRanker(options.out / f"warm-{cell.collection}" / "encoder", chunk=512, **_device(options))
+    ranker: Any
+    if cell.system == "warm_start":
+        folder = options.out / f"warm-{cell.collection}" / "encoder"
+        ranker = text.CrossEncoderRanker(folder, chunk=512, **_device(options))
+    else:
+        ranker = text.BiEncoderRanker(options.encoder, chunk=512, **_device(options))
     return {}, None, ranker.predict(splits.test), ranker.predict(splits.validation), 0.0
 
 
@@ -272,14 +270,13 @@ def peer(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
     from sentence_transformers import CrossEncoder
     from sentence_transformers.cross_encoder import losses as theirs
 
-    import rankgrad as rg
+    from rankgrad.data.evaluation import evaluate_lists
     from rankgrad.text.list_sampling import training_steps
     from rankgrad.text.model import pairs_of
 
     tried, began = {}, time.time()
     texts = splits.train.texts
     device = "cuda" if torch.cuda.is_available() and options.device != "cpu" else "cpu"
-    metric = rg.metrics.parse_metric(CHOOSE)
 
     def texts_of(part: Any, rows: Any = slice(None)) -> list[tuple[str, str]]:
         return [texts.texts_of(int(q), int(d)) for q, d in pairs_of(part, rows)]
@@ -330,10 +327,9 @@ def peer(cell: StudyCell, options: argparse.Namespace, splits: Any) -> Any:
                 optimiser.step()
             model.eval()
             part = splits.validation
-            scores = torch.from_numpy(predict(model, part))
-            found = metric.measure(scores, torch.from_numpy(part.labels), offsets=part.offsets, reduction="none")
-            if float(found.nanmean()) > model.best:
-                model.best = float(found.nanmean())
+            found = evaluate_lists(predict(model, part), part, [CHOOSE], bootstrap=0).means[CHOOSE]
+            if found > model.best:
+                model.best = found
                 kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         model.load_state_dict(kept)
         tried[rate] = model
@@ -363,10 +359,10 @@ def _rounded(scores: Any) -> list[float]:
 
 
 SYSTEMS = {
-    "untrained": untrained,
+    "untrained": without_labels,
     "bi_encoder": fine_tuned,
     "cross_encoder": fine_tuned,
-    "warm_start": warm,
+    "warm_start": without_labels,
     "peer": peer,
 }
 

@@ -3,6 +3,7 @@
 import json
 import lzma
 from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from rankgrad.experiments.statistics import holm, paired_t
 
 from .measurements import read, where
-from .templates import fill, table
+from .templates import fill, paragraph, table
 
 RESULTS = Path(__file__).parents[1] / "studies" / "text-study.json.xz"
 COLLECTIONS = {"cranfield": "Cranfield", "vaswani": "Vaswani"}
@@ -24,10 +25,22 @@ SYSTEMS = {
     "peer": "cross-encoder, sentence-transformers",
     "learned_fusion": "linear ranker on all scores",
 }
+FINE_TUNED = ("bi_encoder", "cross_encoder", "peer")
+FUSED_LOSS = "LambdaLoss@10"
+PARTS = (("bm25", ""), ("untrained", ""), ("bi_encoder", FUSED_LOSS), ("cross_encoder", FUSED_LOSS))
+LEVEL = 0.05
+# Facts about a commit that its result files do not contain.
+NOTES = {
+    "98e798d": "At this commit, the metric that chooses the epoch did not count relevant documents that BM25 did not "
+    "find, neither for our losses nor for those of sentence-transformers. The script did not write the versions to the "
+    "results: they were added later, from the output of the same machine."
+}
 HEADS = ["nDCG@10", "nDCG@20", "MAP", "P@10"]
 
 # Values of a system: metric -> query -> values of the seeds.
 Values = dict[str, dict[str, list[float]]]
+# System, loss and True for the fusion with BM25 -> values of the queries.
+Columns = dict[tuple[str, str, bool], Any]
 
 
 def page() -> str:
@@ -38,21 +51,24 @@ def page() -> str:
     lists = facts["lists"]
     return fill(
         "text-study",
-        machine=where(facts),
+        machine=f"{where(facts)}, transformers {facts['transformers']}",
         cells=str(len(study["cells"])),
+        notes=paragraph(NOTES.get(facts["commit"], "")),
         epochs=str(facts["epochs"]["bi_encoder"]),
         rate=f"{facts['rates']['bi_encoder'][0]:g}",
         batch=str(lists["batch_size"]),
         size=str(lists["list_size"]),
         cranfield=results("cranfield", systems, facts["metrics"]),
         vaswani=results("vaswani", systems, facts["metrics"]),
-        seeds=missing_seeds(study["cells"]),
+        seeds=seeds_of(study["cells"]),
         findings=findings(systems, ranking),
         memory=memory(),
         memory_machine=where(read("text-memory")),
         difference=f"{read('text-memory')['largest difference']:.1g}",
-        ratio=f"{memory_ratio():.2f}",
+        ratio=memory_ratio(),
         distillation=distillation(),
+        not_run=not_distilled(),
+        distillation_epochs=str(read("text-distillation")["epochs"]),
         distillation_machine=where(read("text-distillation")),
         speed=speed(),
         documents=str(read("text-distillation")["speed documents"]),
@@ -71,112 +87,194 @@ def values_by_system(cells: list[dict[str, Any]]) -> dict[tuple[str, str, str, b
     return found
 
 
-def means(values: Values, metric: str, queries: list[str]) -> Any:
-    """Return the mean over the seeds of each query."""
-    return np.array([np.mean(values[metric][query]) for query in queries])
+def columns(systems: dict[tuple[str, str, str, bool], Values], collection: str, metric: str) -> Columns:
+    """Return the values of all queries of a collection, one mean over the seeds per query, for each ranker."""
+    queries = sorted(systems[collection, "bm25", "", False][metric])
+    found: Columns = {}
+    for system in SYSTEMS:
+        for (name, kind, loss, fused), values in systems.items():
+            if (name, kind) == (collection, system):
+                found[system, loss, fused] = np.array([np.mean(values[metric][query]) for query in queries])
+    return found
 
 
 def results(collection: str, systems: dict[tuple[str, str, str, bool], Values], metrics: list[str]) -> str:
     """Return the table of one collection; p values are those of paired t-tests, with Holm's correction per column."""
-    ranking = metrics[0]
-    base = systems[collection, "bm25", "", False]
-    queries = sorted(base[ranking])
-    rows, tests = [], []
-    for system, title in SYSTEMS.items():
-        losses = [key[2] for key in systems if key[:2] == (collection, system) and not key[3]]
-        for loss in dict.fromkeys(losses):
-            values = systems[collection, system, loss, False]
-            fused = systems.get((collection, system, loss, True))
-            numbers = [f"{100 * means(values, metric, queries).mean():.1f}" for metric in metrics]
-            together = f"{100 * means(fused, ranking, queries).mean():.1f}" if fused and system != "bm25" else ""
-            ours = means(values, ranking, queries)
-            against = [systems[collection, other, "", False] for other in ("bm25", "untrained")]
-            tests.append([_p(ours, means(each, ranking, queries)) for each in against])
-            rows.append([title, loss, *numbers, together])
-    columns = [_corrected([row[place] for row in tests]) for place in (0, 1)]
-    rows = [[*row, first, second] for row, first, second in zip(rows, *columns, strict=True)]
+    every = {metric: columns(systems, collection, metric) for metric in metrics}
+    found = every[metrics[0]]
+    tests = [corrected(found, other) for other in ("bm25", "untrained")]
+    rows = []
+    for system, loss, fused in found:
+        if not fused:
+            key = (system, loss)
+            numbers = [_points(every[metric][(*key, False)]) for metric in metrics]
+            together = _points(found[(*key, True)]) if (*key, True) in found else ""
+            shown = [_shown(test[key]) if key in test else "" for test in tests]
+            rows.append([SYSTEMS[system], loss, *numbers, together, *shown])
     return table(["system", "loss", *HEADS, "nDCG@10 + BM25", "p, BM25", "p, as it comes"], rows)
 
 
-def _p(a: Any, b: Any) -> float | None:
-    return None if np.array_equal(a, b) else float(paired_t(a, b).p)
+def corrected(found: Columns, other: str) -> dict[tuple[str, str], float]:
+    """Return the p value of each ranker against another system, with Holm's correction over the rankers."""
+    keys = [(system, loss) for system, loss, fused in found if not fused and system != other]
+    base = found[other, "", False]
+    return _holm({key: (found[(*key, False)], base) for key in keys})
 
 
-def _corrected(found: list[float | None]) -> list[str]:
-    given = iter(holm([p for p in found if p is not None]).tolist())
-    return ["" if p is None else _shown(next(given)) for p in found]
+def _holm(pairs: dict[Any, tuple[Any, Any]]) -> dict[Any, float]:
+    return dict(zip(pairs, holm([paired_t(*pair).p for pair in pairs.values()]).tolist(), strict=True))
+
+
+def findings(systems: dict[tuple[str, str, str, bool], Values], metric: str) -> str:
+    """Return the sentences that the study was made to answer, with their numbers."""
+    blocks = []
+    for collection, title in COLLECTIONS.items():
+        found = columns(systems, collection, metric)
+        sentences = (not_better(found), fusion(found), adding_bm25(found), between_losses(found), linear_ranker(found))
+        blocks += [f"### {title}", comparisons(found), "\n".join(f"- {sentence}" for sentence in sentences)]
+    return "\n\n".join(blocks)
+
+
+def comparisons(found: Columns) -> str:
+    """Return a table: the losses of each fine-tuned system, against BM25 and against the encoder as it comes."""
+    rows = []
+    for other, title in (("bm25", "BM25"), ("untrained", "as it comes")):
+        p, base = corrected(found, other), found[other, "", False]
+        for system in FINE_TUNED:
+            gaps = {key[1]: (found[key] - base).mean() for key in found if key[0] == system and not key[2]}
+            if gaps:
+                better = [loss for loss, gap in gaps.items() if gap > 0 and p[system, loss] < LEVEL]
+                worse = [loss for loss, gap in gaps.items() if gap < 0 and p[system, loss] < LEVEL]
+                spread = f"{_signed(min(gaps.values()))} to {_signed(max(gaps.values()))}"
+                higher = f"{sum(gap > 0 for gap in gaps.values())} of {len(gaps)}"
+                listed = [_listed(losses, len(gaps)) for losses in (better, worse)]
+                rows.append([SYSTEMS[system], title, spread, higher, *listed])
+    return table(
+        ["system", "against", "difference", "higher mean", "significantly better", "significantly worse"], rows
+    )
+
+
+def not_better(found: Columns) -> str:
+    """Count the fine-tuned rankers without a significant improvement."""
+    texts = []
+    for other, title in (("bm25", "BM25"), ("untrained", "the encoder as it comes")):
+        p, base = corrected(found, other), found[other, "", False]
+        tuned = [key for key in found if key[0] in FINE_TUNED and not key[2]]
+        sure = [key for key in tuned if p[key[:2]] < LEVEL and found[key].mean() > base.mean()]
+        texts.append(f"{len(tuned) - len(sure)} of {len(tuned)} against {title}")
+    return f"Fine-tuned rankers that are not significantly better: {', '.join(texts)}."
+
+
+def fusion(found: Columns) -> str:
+    """Compare the fusion of BM25 and a bi-encoder with BM25."""
+    base, fused = found["bm25", "", False], found["bi_encoder", FUSED_LOSS, True]
+    return (
+        f"The sum of the z-scores of BM25 and the bi-encoder with {FUSED_LOSS}, minus BM25: "
+        f"{_signed((fused - base).mean())} (p {_compared(paired_t(fused, base).p)}, not corrected)."
+    )
+
+
+def between_losses(found: Columns) -> str:
+    """Compare the losses of each kind of encoder with each other, and the two kinds of encoders."""
+    texts, largest, kinds = [], 0.0, {}
+    for system in ("bi_encoder", "cross_encoder"):
+        kinds[system] = {key[1]: values for key, values in found.items() if key[0] == system and not key[2]}
+        losses = sorted(kinds[system], key=lambda loss: -kinds[system][loss].mean())
+        pairs = {(a, b): (kinds[system][a], kinds[system][b]) for a, b in combinations(losses, 2)}
+        p, first, last = _holm(pairs), losses[0], losses[-1]
+        gap = (kinds[system][first] - kinds[system][last]).mean()
+        largest = max(largest, gap)
+        texts.append(
+            f"{SYSTEMS[system]}: {first} minus {last} is {_signed(gap)} (p {_compared(p[first, last])}), and "
+            f"{sum(each < LEVEL for each in p.values())} of {len(p)} pairs of losses differ significantly"
+        )
+    shared = [loss for loss in kinds["bi_encoder"] if loss in kinds["cross_encoder"]]
+    means = [np.mean([values[loss].mean() for loss in shared]) for values in kinds.values()]
+    gap = means[1] - means[0]
+    more = "larger" if largest > abs(gap) else "not larger"
+    return (
+        f"Best minus worst loss, with Holm's correction over all pairs: {'; '.join(texts)}. With the {len(shared)} "
+        f"losses that both have, cross-encoder minus bi-encoder is {_signed(gap)} on average. So the largest "
+        f"difference between two losses is {more} than the difference between the two kinds of encoder."
+    )
+
+
+def adding_bm25(found: Columns) -> str:
+    """Compare the fusion of each fine-tuned ranker and BM25 with the same ranker alone."""
+    pairs = {(s, loss): (found[s, loss, True], found[s, loss, False]) for s, loss, f in found if f and s in FINE_TUNED}
+    gaps = {key: (together - alone).mean() for key, (together, alone) in pairs.items()}
+    texts = []
+    for p in ({key: paired_t(*pair).p for key, pair in pairs.items()}, _holm(pairs)):
+        sure = [gaps[key] for key in pairs if p[key] < LEVEL]
+        texts.append(f"{sum(gap < 0 for gap in sure)} lower and {sum(gap > 0 for gap in sure)} higher")
+    return (
+        f"A fine-tuned ranker plus BM25 by z-scores, minus the same ranker alone: "
+        f"{_signed(min(gaps.values()))} to {_signed(max(gaps.values()))}; {sum(gap < 0 for gap in gaps.values())} of "
+        f"{len(gaps)} means are lower. Significant without correction: {texts[0]}; with Holm's correction: {texts[1]}."
+    )
+
+
+def linear_ranker(found: Columns) -> str:
+    """Name the rankers with the highest means, and compare the linear ranker with its parts."""
+    alone = {(system, loss): values for (system, loss, fused), values in found.items() if not fused}
+    order = sorted(alone, key=lambda key: -alone[key].mean())[:2]
+    first, second = (f"{_titled(key)} ({_points(alone[key])})" for key in order)
+    linear, parts = found["learned_fusion", "", False], [found[(*part, False)] for part in PARTS]
+    gaps, p = [(linear - part).mean() for part in parts], max(paired_t(linear, part).p for part in parts)
+    return (
+        f"Highest means: {first}, then {second}. The linear ranker minus each of its {len(parts)} parts: "
+        f"{_signed(min(gaps))} to {_signed(max(gaps))} (the largest p {_compared(p)}, not corrected)."
+    )
+
+
+def _titled(key: tuple[str, str]) -> str:
+    return f"{SYSTEMS[key[0]]}, {key[1]}" if key[1] else SYSTEMS[key[0]]
+
+
+def _listed(losses: list[str], number: int) -> str:
+    return "none" if not losses else "all" if len(losses) == number else ", ".join(losses)
+
+
+def _points(values: Any) -> str:
+    return f"{100 * values.mean():.1f}"
+
+
+def _signed(difference: float) -> str:
+    return f"{100 * difference:+.1f}"
 
 
 def _shown(p: float) -> str:
     return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
-def findings(systems: dict[tuple[str, str, str, bool], Values], metric: str) -> str:
-    """Return the sentences that the study was made to answer, with their numbers."""
-    lines = []
-    for collection, title in COLLECTIONS.items():
-        base = systems[collection, "bm25", "", False]
-        queries = sorted(base[metric])
-
-        def mean(system: str, loss: str, fused: bool = False, name: str = collection, ids: Any = queries) -> Any:
-            return means(systems[name, system, loss, fused], metric, ids)
-
-        bm25, untrained = mean("bm25", ""), mean("untrained", "")
-        fused, linear = mean("bi_encoder", "LambdaLoss@10", True), mean("learned_fusion", "")
-        lines.append(
-            f"- {title}: the fusion of BM25 and the bi-encoder (LambdaLoss@10) is {_gap(fused, bm25)} ahead of BM25 "
-            f"(p {_p_text(fused, bm25)} before correction); the linear ranker on all scores, fitted on validation "
-            f"queries, is {_gap(linear, bm25)} ahead (p {_p_text(linear, bm25)})."
-        )
-        best = {loss: mean("bi_encoder", loss) for loss in _losses(systems, collection, "bi_encoder")}
-        above = [loss for loss, values in best.items() if values.mean() > untrained.mean()]
-        sure = [loss for loss, values in best.items() if (_p(values, untrained) or 1) < 0.05 / len(best)]
-        lines.append(
-            f"- {title}: of {len(best)} losses, {len(above)} make the bi-encoder better than it comes; "
-            f"{len(sure)} of them with p below .05/{len(best)}{': ' + ', '.join(sure) if sure else ''}."
-        )
-        cross = {loss: mean("cross_encoder", loss) for loss in _losses(systems, collection, "cross_encoder")}
-        texts = [f"{loss} {_gap(values, bm25)} (p {_p_text(values, bm25)})" for loss, values in cross.items()]
-        lines.append(f"- {title}: cross-encoders against BM25: {'; '.join(texts)}.")
-    return "\n".join(lines)
+def _compared(p: float) -> str:
+    return _shown(p) if p < 0.001 else f"= {_shown(p)}"
 
 
-def _losses(systems: Any, collection: str, system: str) -> list[str]:
-    return list(dict.fromkeys(key[2] for key in systems if key[:2] == (collection, system)))
-
-
-def _gap(a: Any, b: Any) -> str:
-    return f"{100 * (a - b).mean():+.1f}"
-
-
-def _p_text(a: Any, b: Any) -> str:
-    p = float(paired_t(a, b).p)
-    return f"= {p:.1g}" if p >= 1e-6 else "< 1e-6"
-
-
-def missing_seeds(cells: list[dict[str, Any]]) -> str:
-    """Return a sentence about the number of seeds of each loss."""
-    seeds: dict[tuple[str, str], set[int]] = defaultdict(set)
-    done = {(cell["collection"], cell["system"], cell["loss"], cell["seed"], cell["fold"]) for cell in cells}
-    for _, system, loss, seed, _ in done:
-        seeds[system, loss].add(seed)
-    several = sorted(loss for (system, loss), found in seeds.items() if system == "bi_encoder" and len(found) > 1)
-    most = max(map(len, seeds.values()))
-    missing = sorted(
-        {
-            (seed, fold)
-            for collection in COLLECTIONS
-            for loss in several
-            for seed in range(most)
-            for fold in range(1, 6)
-            if (collection, "bi_encoder", loss, seed, fold) not in done
-        }
+def seeds_of(cells: list[dict[str, Any]]) -> str:
+    """Return sentences about the number of seeds of each loss, and about the seeds that were not run."""
+    done: dict[tuple[str, str], dict[int, set[tuple[str, int]]]] = defaultdict(lambda: defaultdict(set))
+    for cell in cells:
+        done[cell["system"], cell["loss"]][cell["seed"]].add((cell["collection"], cell["fold"]))
+    every = {(cell["collection"], cell["fold"]) for cell in cells}
+    several = sorted(key for key, seeds in done.items() if len(seeds) > 1)
+    most = max(map(len, done.values()))
+    if not several:
+        return "Each ranker has one seed."
+    named = ", ".join(f"{SYSTEMS[system]} with {loss}" for system, loss in several)
+    text = (
+        f"{most} seeds: {named}. All other rankers have one seed. Values are means over the seeds. A mean over several "
     )
-    text = f"The bi-encoder has {most} seeds with {', '.join(several)}, and one seed otherwise; values are means over "
-    text += "the seeds."
+    text += "seeds has less noise, so p values of rows with and without several seeds are not comparable."
+    missing: dict[tuple[int, int], int] = defaultdict(int)
+    for key in several:
+        for seed in range(most):
+            for _, fold in every - done[key][seed]:
+                missing[seed, fold] += 1
     if missing:
-        text += " Not run: " + ", ".join(f"seed {seed} of fold {fold}" for seed, fold in missing) + "."
-    return text
+        parts = [f"seed {seed} of fold {fold} ({number} cells)" for (seed, fold), number in sorted(missing.items())]
+        text += f" Not run: {', '.join(parts)}."
+    return paragraph(text)
 
 
 def memory() -> str:
@@ -188,10 +286,14 @@ def memory() -> str:
     return table(["documents", "method", "seconds per step", "MB for the step"], rows)
 
 
-def memory_ratio() -> float:
-    """Return the memory of the longest list by that of the shortest, in chunks."""
+def memory_ratio() -> str:
+    """Return a sentence: the memory of the longest list divided by that of the shortest, in chunks."""
     found = {row["documents"]: row["MB extra"] for row in read("text-memory")["rows"] if row["method"] == "chunks"}
-    return float(found[max(found)] / found[min(found)])
+    longest, shortest = max(found), min(found)
+    return (
+        f"In chunks, a list of {longest:,} documents needs {found[longest] / found[shortest]:.2f} times the memory of "
+        f"a list of {shortest:,}."
+    )
 
 
 def distillation() -> str:
@@ -206,6 +308,13 @@ def distillation() -> str:
         rows.append([COLLECTIONS[row["collection"]], f"{_named(student)} from {_named(teacher)}", *numbers, *gaps])
     heads = ["", "student", "teacher", "before", "distilled", "minus teacher", "minus before"]
     return table(heads, rows)
+
+
+def not_distilled() -> str:
+    """Return a sentence about collections that were not run."""
+    done = {row["collection"] for row in read("text-distillation")["rows"]}
+    left = [title for name, title in COLLECTIONS.items() if name not in done]
+    return f"Not run: {', '.join(left)}." if left else ""
 
 
 def speed() -> str:
