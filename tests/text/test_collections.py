@@ -4,6 +4,7 @@ import collections
 import csv
 import gzip
 import json
+import time
 import warnings
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import rankgrad as rg
 from rankgrad.text import candidate_lists
 from rankgrad.text.collection import Collection, Texts
 from rankgrad.text.formats import ir_datasets as adapter
+from rankgrad.text.formats import trec
 from rankgrad.training.checkpoint import data_fingerprint
 
 DATA = SHARED / "data"
@@ -68,6 +70,13 @@ def test_the_content_hash_depends_on_ids_texts_and_titles():
     assert data_fingerprint(candidate_lists(collection, {"q": {"a": 1.0}})) != data_fingerprint(
         candidate_lists(others[1], {"q": {"a": 1.0}})
     )
+
+
+def test_comments_are_removed_in_linear_time():
+    assert trec.plain("wing<!-- a <b> c -->flap <!-- <p> --> of <!-- no <i>end</i>") == "wing flap of <!-- no end"
+    start = time.perf_counter()
+    assert trec.plain("<!--" * 10_000) == "<!--" * 10_000
+    assert time.perf_counter() - start < 1
 
 
 # The two collections that the project measures
