@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.cli.text import COMMANDS, scoring
 from rankgrad.cli.text.search import snippet
+from rankgrad.cli.text.text_models import _key
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
@@ -138,9 +139,33 @@ def test_a_fold_is_measured_on_its_test_queries_only(made):
     assert {name: each["mean"] for name, each in run["metrics"].items()} == pytest.approx(kept)
     again = json.loads(text("evaluate", made.index, made.model / "test-run.txt", "--fold", 1, "--json"))
     assert again["runs"][str(made.model / "test-run.txt")]["metrics"]["AP"]["mean"] == pytest.approx(kept["AP"])
-    assert "was trained on fold 1: it has seen queries that are measured here" in text(
-        "evaluate", made.index, made.model
-    )
+
+
+def test_measured_queries_that_a_run_or_its_teachers_saw_are_told(made, tmp_path):
+    def told(*words):
+        return re.sub(r"\s+", "", text(*words))
+
+    def sentence(count, folder, fold="fold1of5"):
+        return f"{count}measuredquerieswereseeninthetrainingof{folder}({fold})"
+
+    assert "wereseen" not in told("evaluate", made.index, made.model, "--fold", 1)
+    assert sentence("10of12", made.model) in told("evaluate", made.index, made.model)
+    assert sentence("3of3", made.model) in told("evaluate", made.index, made.model, "--fold", 1, "--folds", 4)
+    (tmp_path / "other.tsv").write_text("q0\theat slab\n")
+    (tmp_path / "other.txt").write_text("q0 0 d0 1\n")
+    other = ("--queries", tmp_path / "other.tsv", "--qrels", tmp_path / "other.txt")
+    assert "wereseen" not in told("evaluate", made.index, made.model, *other)
+    words = ("--epochs", 1, *QUICK, "--out")
+    student = ("distil", made.index, "--encoder", f"static:{made.encoder}", "--teacher", made.model)
+    assert sentence("3of3", made.model) in told(*student, "--fold", 2, *words, tmp_path / "a")
+    assert sentence("3of3", made.model) in told("evaluate", made.index, tmp_path / "a", "--fold", 2)
+    tuned = ("train", made.index, "--init-model", tmp_path / "a", "--fold", 1)
+    assert sentence("2of2", tmp_path / "a", "fold2of5") in told(*tuned, *words, tmp_path / "b")
+    begun = ("train", made.index, "--encoder", made.model, "--fold", 3)
+    assert sentence("3of3", made.model) in told(*begun, *words, tmp_path / "c")
+    pseudo = ("--pseudo", "--encoder", made.encoder)
+    assert "wereseen" not in told("train", made.index, *pseudo, *words, tmp_path / "d")
+    assert "wereseen" not in told("evaluate", made.index, tmp_path / "d")
 
 
 def test_rerank_gives_the_scores_of_the_ranker_and_fusion_adds_z_scores(made, tmp_path):
@@ -177,6 +202,18 @@ def test_search_fuses_and_keeps_embeddings(made, tmp_path, monkeypatch):
         assert len(scores) == 20
         assert scores == pytest.approx({each: expected[query][each] for each in scores}, abs=1e-6)
     shutil.rmtree(made.index / "embeddings")
+
+
+def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
+    documents = made.collection.documents
+    ranker = BiEncoderRanker(made.encoder, device="cpu")
+    first = read_run(made.bm25)
+    found = set()
+    for change in ({}, {"titles": documents.titles[::-1]}, {"texts": documents.texts[::-1]}):
+        collection = replace(made.collection, documents=replace(documents, **change))
+        identity = scoring._identity(ranker.fitted(), candidate_lists(collection, first))
+        found.add((_key(collection, ranker), json.dumps(identity)))
+    assert [len(set(each)) for each in zip(*found, strict=True)] == [3, 3]
 
 
 def test_a_query_prints_documents_with_snippets(made, tmp_path):

@@ -4,14 +4,19 @@ import collections
 import csv
 import gzip
 import json
+import time
 import warnings
+from dataclasses import replace
 
 import pytest
 from paths import SHARED
 
 import rankgrad as rg
+from rankgrad.text import candidate_lists
 from rankgrad.text.collection import Collection, Texts
 from rankgrad.text.formats import ir_datasets as adapter
+from rankgrad.text.formats import trec
+from rankgrad.training.checkpoint import data_fingerprint
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not (DATA / "cranfield").is_dir(), reason="needs ../shared/data")
@@ -45,6 +50,33 @@ def load_with_note(source, match, **options):
 
 def pairs(texts):
     return dict(zip(texts.ids, texts.texts, strict=True))
+
+
+def test_the_content_hash_depends_on_ids_texts_and_titles():
+    documents, queries = Texts(("a", "b"), ("one", "two"), ("x", "y")), Texts(("q",), ("one",))
+    collection = Collection(documents, queries)
+    changed = [
+        replace(documents, ids=("a", "c")),
+        replace(documents, texts=("two", "one")),
+        replace(documents, texts=("onet", "wo")),
+        replace(documents, titles=("x", "z")),
+        replace(documents, titles=None),
+    ]
+    others = [replace(collection, documents=each) for each in changed]
+    others.append(replace(collection, queries=Texts(("q",), ("eno",))))
+    hashes = {each.content_hash for each in (collection, *others)}
+    assert len(hashes) == len(others) + 1
+    assert replace(collection, qrels={"q": {"a": 1}}).content_hash == collection.content_hash
+    assert data_fingerprint(candidate_lists(collection, {"q": {"a": 1.0}})) != data_fingerprint(
+        candidate_lists(others[1], {"q": {"a": 1.0}})
+    )
+
+
+def test_comments_are_removed_in_linear_time():
+    assert trec.plain("wing<!-- a <b> c -->flap <!-- <p> --> of <!-- no <i>end</i>") == "wing flap of <!-- no end"
+    start = time.perf_counter()
+    assert trec.plain("<!--" * 10_000) == "<!--" * 10_000
+    assert time.perf_counter() - start < 1
 
 
 # The two collections that the project measures

@@ -1,5 +1,6 @@
 """Collections of text: documents, queries and qrels."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -41,6 +42,15 @@ class Texts:
         """Number of the text with each id."""
         return {each: number for number, each in enumerate(self.ids)}
 
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of all ids, texts and titles, in their order."""
+        found = hashlib.sha256()
+        for values in (self.ids, self.texts, self.titles):
+            found.update(b"none" if values is None else " ".join(map(str, map(len, values))).encode())
+            found.update(b"\n" + "".join(values or ()).encode("utf-8", "surrogatepass"))
+        return found.hexdigest()[:16]
+
     def full(self, number: int) -> str:
         """Return title and text, separated by a space. The title is left out if the text begins with it.
 
@@ -73,6 +83,11 @@ class Collection:
         labels, excluded = (sum(map(len, pairs.values())) for pairs in (self.qrels, self.excluded))
         sizes = f"documents={len(self.documents)}, queries={len(self.queries)}, labels={labels}"
         return f"Collection({name}{sizes}{f', excluded={excluded}' if excluded else ''})"
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of the ids, texts and titles of all documents and queries, without labels."""
+        return hashlib.sha256(f"{self.documents.content_hash} {self.queries.content_hash}".encode()).hexdigest()[:16]
 
     def texts_of(self, query: int, document: int) -> tuple[str, str]:
         """Return the text of a query and of a document, by their numbers.

@@ -189,10 +189,11 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
 
 
-def data_fingerprint(data: Dataset) -> dict[str, int]:
+def data_fingerprint(data: Dataset) -> dict[str, Any]:
     """Return the sizes and a checksum of the data, to detect that a run is resumed with a different data set.
 
-    The checksum includes all offsets and labels, but only a sample of the features.
+    The checksum includes all offsets and labels, but only a sample of the features. A text data set also has a hash of
+    its texts.
     """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
@@ -200,7 +201,8 @@ def data_fingerprint(data: Dataset) -> dict[str, int]:
     content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
     for array in (data.labels, sample):
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
-    return {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
+    sizes = {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
+    return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:

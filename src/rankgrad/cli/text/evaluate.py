@@ -50,13 +50,16 @@ def evaluate(
     together(fits, lambda: named(metric), lambda: IndexFolder.open(index), lambda: check_device(device))
     folder = IndexFolder.open(index)
     with telling(f"reading {index}"):
-        judged, ids = folder.labels(queries, qrels)
-    wanted = set(ids) if fold is None else queries_of_fold(ids, fold, folds)
+        judged, texts = folder.labels(queries, qrels)
+    if not judged:
+        bad_value("qrels", f"be given, because {index} contains no labels", None)
+    wanted = set(texts) if fold is None else queries_of_fold([*texts], fold, folds)
     judged = {query: labels for query, labels in judged.items() if query in wanted}
     if not judged:
         bad_value("qrels", "contain labels of the queries", "none")
     with telling():
-        found = {name: _run(name, folder, queries, set(judged), fold, device) for name in runs}
+        measured = {query: texts[query] for query in judged}
+        found = {name: _run(name, folder, queries, measured, device) for name in runs}
     result = compare_runs(found, judged, metric, bootstrap, seed)
     if as_json:
         print_json(result.to_dict(values=each))
@@ -69,45 +72,37 @@ def evaluate(
     print_comparison(result)
 
 
-def _run(
-    name: str, folder: "IndexFolder", queries: Path | None, wanted: set[str], fold: int | None, device: str
-) -> "Run":
+def _run(name: str, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
     """Return a run from a file, or the run of a text ranker."""
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.errors import bad_value
     from rankgrad.metrics import read_run
 
     if is_model(name):
-        return _reranked(Path(name), folder, queries, wanted, fold, device)
+        return _reranked(Path(name), folder, queries, measured, device)
     if not Path(name).is_file():
         bad_value("runs", "be TREC runs, or folders of text rankers", f"{name}: no such file")
     return read_run(name)
 
 
-def _reranked(
-    path: Path, folder: "IndexFolder", queries: Path | None, wanted: set[str], fold: int | None, device: str
-) -> "Run":
+def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
     """Return the run of a text ranker, which re-ranks the candidates of its training: BM25 or the same TREC run."""
-    import warnings
-
     import numpy as np
 
     from rankgrad.cli.text.first_stage import DEPTH, first_stage
     from rankgrad.cli.text.scoring import score_in_blocks
+    from rankgrad.cli.text.seen_queries import warn_if_seen
     from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.text import candidate_lists, to_run
 
     lists = TextLists.kept(path) if (path / KEPT).is_file() else TextLists(str(folder.path))
     same = Path(lists.index).resolve() == folder.path.resolve() and not lists.pseudo
-    if same and (lists.fold is None or lists.fold != fold):
-        how = "trained with held-out queries" if lists.fold is None else f"trained on fold {lists.fold}"
-        hint = "" if lists.fold is None else f"; --fold {lists.fold} measures the others only"
-        warnings.warn(f"{path} was {how}: it has seen queries that are measured here{hint}", stacklevel=2)
+    warn_if_seen([path], measured)
     model = load_text_model(str(path), device)
     collection = folder.with_queries(queries)
     run = Path(lists.run) if lists.run is not None and same else None
     first = first_stage(folder, collection, run, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
-    data = data.take(np.flatnonzero([str(query) in wanted for query in data.qids.tolist()]))
+    data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
     return to_run(data, score_in_blocks(model, data))

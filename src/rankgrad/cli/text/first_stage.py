@@ -32,8 +32,8 @@ def fused(runs: "Sequence[Run]", depth: int) -> "Run":
     return {query: dict([*scores.items()][:depth]) for query, scores in fuse(runs).items()}
 
 
-def queries_of_fold(ids: "Sequence[str]", fold: int, parts: int = 5) -> set[str]:
-    """Return the queries in the test part of a fold, as `rankgrad.text.folds` divides them."""
+def queries_of_fold(ids: "Sequence[str]", fold: int, parts: int = 5, roles: "Sequence[str]" = ("test",)) -> set[str]:
+    """Return the queries in some parts of a fold (train, validation, test), as `rankgrad.text.folds` divides them."""
     import numpy as np
 
     from rankgrad.data import Dataset
@@ -42,4 +42,5 @@ def queries_of_fold(ids: "Sequence[str]", fold: int, parts: int = 5) -> set[str]
     count = len(ids)
     features, offsets = np.zeros((count, 1), np.float32), np.arange(count + 1)
     lists = Dataset(features, np.zeros(count, np.float32), offsets, qids=np.array(ids))
-    return set(map(str, folds(lists, fold, parts).test.qids.tolist()))  # type: ignore[union-attr]
+    divided = folds(lists, fold, parts)
+    return {str(query) for role in roles for query in getattr(divided, role).qids.tolist()}

@@ -86,19 +86,17 @@ class IndexFolder:
             bad_value("queries", f"be given, because {self.path} contains no queries", None)
         return found
 
-    def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], tuple[str, ...]]:
-        """Return the qrels and the ids of all queries. Documents are read only if it is necessary."""
-        from rankgrad.errors import bad_value
+    def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+        """Return the qrels, and the text of each query by id. Documents are read only if it is necessary."""
         from rankgrad.metrics import read_qrels
 
         copy = self.path / COPY
         if self.about["copy"] and queries is None and qrels is None and (copy / "qrels.txt").is_file():
             with (copy / "queries.jsonl").open(encoding="utf-8", errors="surrogatepass") as lines:
-                return read_qrels(copy / "qrels.txt"), tuple(json.loads(line)["id"] for line in lines)
+                rows = [json.loads(line) for line in lines]
+            return read_qrels(copy / "qrels.txt"), {row["id"]: row["text"] for row in rows}
         found = self.with_queries(queries, qrels)
-        if not found.qrels:
-            bad_value("qrels", f"be given, because {self.path} contains no labels", None)
-        return found.qrels, found.queries.ids
+        return found.qrels, dict(zip(found.queries.ids, found.queries.texts, strict=True))
 
 
 def write_index(out: Path, collection: "Collection", index: "BM25Index", source: dict[str, Any], copy: bool) -> None:

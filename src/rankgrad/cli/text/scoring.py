@@ -65,11 +65,13 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
 def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
     """Return hashes of the model and of the lists; with the same hashes, the scores are the same."""
     from rankgrad.cli.text.index_folder import fingerprint
+    from rankgrad.text.collection import collection_of
 
     settings = json.dumps(model.settings, sort_keys=True, default=str)
     assert data.docids is not None
     lists = fingerprint([*map(str, data.qids.tolist()), *map(str, data.docids.tolist())])
-    return {"model": fingerprint([model.weights_hash(), settings]), "lists": lists}
+    texts = collection_of(data).content_hash
+    return {"model": fingerprint([model.weights_hash(), settings]), "lists": lists, "texts": texts}
 
 
 def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:

@@ -123,9 +123,7 @@ def _key(collection: "Collection", ranker: "BiEncoderRanker") -> str:
     from rankgrad.cli.text.index_folder import fingerprint
 
     settings = {name: str(getattr(ranker.settings, name)) for name in ("max_length", "passages", "max_document")}
-    texts = collection.documents
-    sizes = [str(len(texts)), str(sum(map(len, texts.texts))), fingerprint(texts.ids)]
-    return fingerprint([ranker.fitted().weights_hash(), *settings.values(), *sizes])
+    return fingerprint([ranker.fitted().weights_hash(), *settings.values(), collection.documents.content_hash])
 
 
 def _classifies(name: str) -> bool:

@@ -149,12 +149,14 @@ def _run(
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
+    from rankgrad.cli.text.seen_queries import warn_if_seen
     from rankgrad.cli.train import RUN, check_folder
     from rankgrad.models.registry import load
 
     check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
     with telling(f"reading {lists.index}"):
         parts = lists.read()
+        warn_if_seen([lists.teacher, lists.init_model, settings["encoder"]], _test_texts(lists, parts))
     sizes = {name: part for name in ("train", "validation", "test") if (part := getattr(parts, name)) is not None}
     for name, part in sizes.items():
         console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents", markup=False)
@@ -258,14 +260,24 @@ def _report(
 
 def _test_runs(model: "TrainedModel", lists: TextLists, parts: ListParts, name: str) -> tuple[dict[str, Any], Any]:
     """Return the runs of the test queries: the first stage, the model, and both together; and their labels."""
-    from rankgrad.cli.text.first_stage import DEPTH, fused, queries_of_fold
+    from rankgrad.cli.text.first_stage import DEPTH, fused
     from rankgrad.text import to_run
 
     assert parts.test is not None
-    assert lists.fold is not None
     ranked = to_run(parts.test, model.score_lists(parts.test))
     first = {query: {each: (parts.run or {})[query][each] for each in scores} for query, scores in ranked.items()}
-    wanted = queries_of_fold(parts.collection.queries.ids, lists.fold, lists.folds)
+    wanted = _test_texts(lists, parts)
     qrels = {query: judged for query, judged in parts.collection.qrels.items() if query in wanted}
     both = fused([first, ranked], lists.depth or DEPTH)
     return {"bm25" if lists.run is None else Path(lists.run).name: first, name: ranked, "fused": both}, qrels
+
+
+def _test_texts(lists: TextLists, parts: ListParts) -> dict[str, str]:
+    """Return the text of each test query with labels, by id; without a fold, there are none."""
+    from rankgrad.cli.text.first_stage import queries_of_fold
+
+    if lists.fold is None or parts.test is None:
+        return {}
+    queries, qrels = parts.collection.queries, parts.collection.qrels
+    wanted = queries_of_fold(queries.ids, lists.fold, lists.folds)
+    return {id: text for id, text in zip(queries.ids, queries.texts, strict=True) if id in wanted and id in qrels}

@@ -10,9 +10,7 @@ from rankgrad.text.formats.records import Record
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 # Only real tags, so that text such as `a < b and c > d` is kept.
-_TAG = re.compile(
-    r"""<!--.*?-->|</?[a-z][\w.:-]*(\s+[\w.:-]+\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+))*\s*/?>""", re.I | re.S
-)
+_TAG = re.compile(r"""</?[a-z][\w.:-]*(\s+[\w.:-]+\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+))*\s*/?>""", re.I | re.S)
 _DOC = re.compile(r"(</?doc>)", re.I)
 _IDS = {"docno", "docid", "docoldno", "dochdr"}
 _TITLES = {"title", "head", "headline", "hl", "ti", "ttl"}
@@ -39,12 +37,21 @@ def plain(text: str) -> str:
         'Profit & loss, if p < 0.5'
     """
     if "<" in text:
-        text = _TAG.sub(" ", text)
+        text = _TAG.sub(" ", _without_comments(text))
     if "&" in text:
         for entity, character in _ENTITIES.items():
             text = text.replace(entity, character)
         text = html.unescape(text)
     return " ".join(text.split())
+
+
+def _without_comments(text: str) -> str:
+    """Return text without `<!-- ... -->`. A comment without an end is kept. The time is linear in the length."""
+    kept, place = [], 0
+    while (start := text.find("<!--", place)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        kept += [text[place:start], " "]
+        place = end + 3
+    return "".join([*kept, text[place:]])
 
 
 def documents(path: Path, files: TextFiles) -> Iterator[Record]:

@@ -1,0 +1,72 @@
+"""Find the queries that text runs have seen, and warn if a result is measured on them."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rankgrad.cli.text.training_lists import KEPT, TextLists
+
+
+def warn_if_seen(models: Iterable[str | Path | None], measured: Mapping[str, str]) -> None:
+    """Warn if text runs, their teachers or their initial models were trained or validated on measured queries.
+
+    Args:
+        models: folders or names of models and encoders. Those that no text run wrote are left out.
+        measured: text of each measured query, by id.
+    """
+    names, found = [], set()
+    for folder, lists in _all_runs(models).items():
+        try:
+            seen = measured.items() & _seen_by(lists).items()
+        except (OSError, ValueError):
+            text = f"the queries of {folder} are not known, because its index {lists.index} or its files cannot be read"
+            warnings.warn(text, stacklevel=2)
+            continue
+        if seen:
+            names.append(f"{folder} ({'no fold' if lists.fold is None else f'fold {lists.fold} of {lists.folds}'})")
+            found |= seen
+    if found:
+        text = f"{len(found):,} of {len(measured):,} measured queries were seen in the training of {', '.join(names)}"
+        warnings.warn(text, stacklevel=2)
+
+
+def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
+    """Return the text runs among models, with the runs that they learned from or started from, by folder."""
+    from rankgrad.cli.text.text_models import is_model
+    from rankgrad.models.folder import read_config
+    from rankgrad.text.encoder_files import ENCODER, STATIC
+
+    found: dict[Path, TextLists] = {}
+    waiting = [*models]
+    while waiting:
+        if (model := waiting.pop(0)) is None:
+            continue
+        folder = Path(str(model).removeprefix(STATIC)).expanduser()
+        folder = folder.parent if folder.name == ENCODER else folder
+        if folder in found or not (folder / KEPT).is_file():
+            continue
+        found[folder] = lists = TextLists.kept(folder)
+        settings = read_config(folder).get("settings", {}) if is_model(folder) else {}
+        waiting += [lists.teacher, lists.init_model, settings.get("encoder")]
+    return found
+
+
+def _seen_by(lists: TextLists) -> dict[str, str]:
+    """Return the text of each query in the training and validation lists of a run, by id.
+
+    Without a teacher, only queries with labels count. A run on pseudo queries has real queries for validation only.
+    """
+    from rankgrad.cli.text.first_stage import queries_of_fold
+    from rankgrad.cli.text.index_folder import IndexFolder
+
+    if lists.pseudo and lists.fold is None:
+        return {}
+    queries, qrels = (None if path is None else Path(path) for path in (lists.queries, lists.qrels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the run itself issued these warnings
+        judged, texts = IndexFolder.open(Path(lists.index)).labels(queries, qrels)
+    seen = set(texts)
+    if lists.fold is not None:
+        roles = ("validation",) if lists.pseudo else ("train", "validation")
+        seen = queries_of_fold([*texts], lists.fold, lists.folds, roles)
+    return {query: text for query, text in texts.items() if query in seen and (query in judged or lists.teacher)}
