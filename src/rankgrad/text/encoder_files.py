@@ -206,7 +206,7 @@ def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
         folder: folder of the model.
         write: function that writes all files into the folder that it is given.
     """
-    settle_encoder(folder)
+    _settle_to_write(folder)
     new, old, now = folder / _NEW, folder / _OLD, folder / ENCODER
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -219,23 +219,33 @@ def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
     shutil.rmtree(old, ignore_errors=True)
     if now.exists():
         now.rename(old)
-    new.rename(now)
+    _settle_to_write(folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def settle_encoder(folder: Path) -> Path:
     """Finish a call of `replace_encoder` that was interrupted, and return the folder of the encoder.
 
+    Readers and the writer may call this at the same time: all rename the same folder, and one of them succeeds.
+
     Args:
         folder: folder of the model.
     """
     now, new, old = folder / ENCODER, folder / _NEW, folder / _OLD
-    if not now.exists():
-        for found in (new, old):
-            if (found / ".complete").is_file():
+    for found in (new, old):
+        if not now.exists() and (found / ".complete").is_file():
+            try:
                 found.rename(now)
-                break
+            except OSError:
+                if not now.exists():  # not renamed by another process: the folder is read-only
+                    return found
     return now
+
+
+def _settle_to_write(folder: Path) -> None:
+    """Finish an interrupted call; raise an error if that is not possible, because the only copy must not be removed."""
+    if (found := settle_encoder(folder)) != folder / ENCODER:
+        raise PermissionError(f"{found} cannot be renamed to {ENCODER}")
 
 
 def gradient_checkpointing(body: nn.Module) -> None:
