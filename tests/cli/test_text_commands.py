@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
 from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
+from rankgrad.text.encoder_files import replace_encoder, settle_encoder
 from rankgrad.text.training import _TextRun
 
 pytest.importorskip("transformers")
@@ -282,6 +284,23 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, 
     assert (tmp_path / "b.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
+def test_a_resumed_rerank_never_leaves_kept_scores_incomplete(made, cross, tmp_path, monkeypatch):
+    monkeypatch.setattr(scoring, "PAIRS", 40)
+    model, data = rg.models.load(cross), candidate_lists(made.collection, read_run(made.bm25))
+    scoring.score_in_blocks(model, data, tmp_path / "a.txt")
+    kept = (tmp_path / "a.txt.partial").read_bytes()
+
+    def killed(path, *_, **__):
+        Path(path).write_bytes(b"")  # a write in place first makes the file empty; os.replace has a temporary file here
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", killed)
+    monkeypatch.setattr("os.replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        scoring.score_in_blocks(model, data, tmp_path / "a.txt")
+    assert (tmp_path / "a.txt.partial").read_bytes() == kept
+
+
 def test_warm_start_on_pseudo_queries_then_fine_tuning(made, tmp_path):
     warm = ("--model", "cross_encoder", "--encoder", made.encoder, "--pseudo", "--epochs", 1, "--max-length", 32)
     told = text("train", made.index, *warm, *QUICK, "--fold", 1, "--out", tmp_path / "warm")
@@ -514,3 +533,33 @@ def test_runs_with_unknown_ids_are_told(made, tmp_path):
     assert all("nobody" not in scores for scores in read_run(tmp_path / "a.txt").values())
     data = candidate_lists(made.collection, read_run(made.bm25))
     assert to_run(data, np.zeros(len(data.labels))).keys() == read_run(tmp_path / "a.txt").keys()
+
+
+def test_a_reader_between_the_renames_of_a_save_does_not_disturb_it(tmp_path, monkeypatch):
+    replace_encoder(tmp_path, lambda folder: (folder / "weights").write_text("old"))
+    rename, read = Path.rename, []
+
+    def renamed(self, target):
+        rename(self, target)
+        if self.name == "encoder":
+            read.append((settle_encoder(tmp_path) / "weights").read_text())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", renamed)
+        replace_encoder(tmp_path, lambda folder: (folder / "weights").write_text("new"))
+    assert read == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+    assert (tmp_path / "encoder" / "weights").read_text() == "new"
+
+
+def test_an_interrupted_save_is_read_from_a_folder_that_cannot_be_changed(tmp_path, monkeypatch):
+    replace_encoder(tmp_path, lambda folder: (folder / "weights").write_text("whole"))
+    (tmp_path / "encoder").rename(tmp_path / "encoder.new")
+
+    def refused(self, target):
+        raise PermissionError(f"{self} -> {target}")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError, match="cannot be renamed to encoder"):
+        replace_encoder(tmp_path, lambda _: pytest.fail("the only copy was removed"))
+    assert (settle_encoder(tmp_path) / "weights").read_text() == "whole"

@@ -30,6 +30,7 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
     """
     import numpy as np
 
+    from rankgrad.atomic_files import writing
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.progress import Progress
     from rankgrad.text.bi_encoder import BiEncoder
@@ -43,8 +44,8 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
     if path is not None:
         identity = _identity(model, data)
         done = _complete_blocks(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(each) + "\n" for each in [identity, *done]), encoding="utf-8")
+        with writing(path) as file:
+            file.write("".join(json.dumps(each) + "\n" for each in [identity, *done]).encode())
     if done:
         messages(True).print(f"resuming: {len(done)} of {len(ranges)} blocks of lists are scored", markup=False)
     scores = np.empty(len(data.labels), dtype=np.float32)
@@ -56,8 +57,8 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
                 continue
             scores[rows] = model.score_lists(data.take(np.arange(first, last)))
             if path is not None:
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(scores[rows].tolist()) + "\n")
+                with path.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(scores[rows].tolist()) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
     return scores
 
