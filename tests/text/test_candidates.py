@@ -10,6 +10,7 @@ import pytest
 import torch
 from paths import SHARED
 
+import rankgrad as rg
 from rankgrad.metrics import evaluate, measure_run, read_run, write_run
 from rankgrad.text import BM25Index, Collection, Texts, candidate_lists, folds, hard_negatives, load, pool, to_run
 
@@ -262,3 +263,42 @@ def test_bm25_on_real_collections(name, expected, tmp_path):
     data = candidate_lists(collection, run)
     assert len(data) == len(collection.queries)
     assert sum(len(folds(data, fold).test) for fold in range(1, 6)) == len(data)
+
+
+def test_a_query_without_candidates_is_left_out_also_with_add_relevant():
+    collection = Collection(
+        {"d1": "wing", "d2": "heat"}, {"q1": "wing", "q2": "jet"}, {"q1": {"d2": 1}, "q2": {"d2": 1}}
+    )
+    with pytest.warns(UserWarning, match="1 of 2 queries have no candidates, and are left out"):
+        data = candidate_lists(collection, {"q1": {"d1": 1.0}}, add_relevant=True)
+    assert data.qids.tolist() == ["q1"]
+    assert data.docids.tolist() == ["d1", "d2"]
+
+
+def test_rankers_of_features_do_not_read_the_numbers_of_texts():
+    words = {f"d{number}": "wing" for number in range(30)}
+    queries = {f"q{number}": "wing" for number in range(6)}
+    collection = Collection(words, queries, {query: {"d3": 1, "d7": 1} for query in queries})
+    rng = np.random.default_rng(0)
+    run = {
+        query: {document: float(rng.normal() + 3 * (document in ("d3", "d7"))) for document in words}
+        for query in queries
+    }
+    data = candidate_lists(collection, run)
+    model = rg.models.registry.kind_of("linear").fit({"model": "linear", "epochs": 2}, data)
+    assert model.feature_names == ("bm25",)
+    assert model.score_lists(data).shape == data.labels.shape
+    only = replace(data, features=data.features[:, :2], feature_names=data.feature_names[:2])
+    with pytest.raises(ValueError, match="a feature besides the numbers of query and document"):
+        only.without_numbers()
+
+
+def test_collections_from_python_are_checked():
+    with pytest.raises(TypeError, match=r"ids must be texts; got 1 \(int\) at position 0"):
+        Texts([1, 2], ["a", "b"])
+    with pytest.raises(TypeError, match=r"texts must be texts; got None \(NoneType\) at position 1"):
+        Texts(["a", "b"], ["x", None])
+    with pytest.raises(TypeError, match="documents must be Texts"):
+        Collection(["boat"], {"q": "boat"})
+    with pytest.raises(TypeError, match=r"qrels must have the form \{query: \{document: label\}\}"):
+        Collection({"d": "boat"}, {"q": "boat"}, {"q": ["d"]})

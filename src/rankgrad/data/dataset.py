@@ -169,6 +169,17 @@ class Dataset:
         columns = [places[name] for name in names]
         return replace(self, features=self.features[:, columns], feature_names=tuple(names))
 
+    def without_numbers(self) -> "Dataset":
+        """Return a text data set without its first two features, which are numbers of texts, for rankers of features.
+
+        Any other data set is returned unchanged.
+        """
+        if self.texts is None or self.feature_names is None or self.feature_names[:2] != ("query", "document"):
+            return self
+        if len(self.feature_names) == 2:
+            bad_value("data", "have a feature besides the numbers of query and document, such as bm25", "none")
+        return self.select_features(self.feature_names[2:])
+
     def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return one value per document in the order of the rows of the file.
 

@@ -117,7 +117,8 @@ class BlendKind(RankerKind):
         known = _with_defaults(settings)
         models = [load(part) for part in known["parts"]]
         loss = check_blend_loss(known["loss"], known["even"])
-        model = fit_weights(models, train if validation is None else validation, loss, known["even"])
+        data = (train if validation is None else validation).without_numbers()
+        model = fit_weights(models, data, loss, known["even"])
         if out is not None:
             model.save(out)
         return model

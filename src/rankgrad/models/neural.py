@@ -109,7 +109,8 @@ class NeuralKind(RankerKind):
         """
         checked = Settings.of(dict(settings))
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
-        return _train(checked, train, validation, **options, init_model=cast(Model | None, init_model))
+        held = None if validation is None else validation.without_numbers()
+        return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))
 
     def load(self, folder: Path, device: str = "cpu") -> Model:
         """Read a saved network with its preprocessing; see `RankerKind.load`.

@@ -88,7 +88,8 @@ class TreeKind(RankerKind):
         from rankgrad.trees.boosting import boost
 
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
-        return boost(self._plan(settings), train, validation, **options)
+        held = None if validation is None else validation.without_numbers()
+        return boost(self._plan(settings), train.without_numbers(), held, **options)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
         """Return saved trees; see `RankerKind.load`.

@@ -65,7 +65,7 @@ def candidate_lists(
     chosen: dict[str, list[str]] = {}
     for query in collection.queries.ids:
         documents = _pool([top_documents(scores.get(query, {}), depth) for scores in known.values()])
-        if add_relevant:
+        if add_relevant and documents:  # a list of relevant documents only would teach nothing
             documents = list(dict.fromkeys([*documents, *_relevant(collection, query)]))
         if documents:
             chosen[query] = documents

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.atomic_files import naming, writing
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.metrics.trec import Qrels, write_qrels
 
 
@@ -29,10 +29,15 @@ class Texts:
     titles: tuple[str, ...] | None = None  # one title per id, or None
 
     def __post_init__(self) -> None:
-        for name in ("texts", "titles"):
-            values = getattr(self, name)
-            if values is not None and len(values) != len(self.ids):
-                bad_value(name, f"have one text per id, {len(self.ids)}", len(values))
+        for name in ("ids", "texts", "titles"):
+            if (values := getattr(self, name)) is None and name == "titles":
+                continue
+            object.__setattr__(self, name, tuple(values))
+            if len(getattr(self, name)) != len(self.ids):
+                bad_value(name, f"have one text per id, {len(self.ids)}", len(getattr(self, name)))
+            for place, each in enumerate(getattr(self, name)):
+                if not isinstance(each, str):
+                    bad_type(name, "be texts", f"{each!r} ({type(each).__name__}) at position {place}")
         if len(self.numbers) != len(self.ids):
             repeated = next(each for number, each in enumerate(self.ids) if self.numbers[each] != number)
             bad_value("ids", "differ", f"{repeated!r} more than once")
@@ -69,7 +74,12 @@ class Texts:
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents, queries and labels of a search task."""
+    """Documents, queries and labels of a search task. Documents and queries may be given as `{id: text}`.
+
+    Example:
+        >>> Collection({"d1": "a boat", "d2": "a wing"}, {"q1": "boats"}, {"q1": {"d1": 1}})
+        Collection(documents=2, queries=1, labels=1)
+    """
 
     documents: Texts  # texts to search
     queries: Texts  # texts that are searched for
@@ -77,6 +87,19 @@ class Collection:
     excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: documents that are no candidates
     name: str = ""  # name in messages and reports
     notes: tuple[str, ...] = ()  # sentences about defects of the files, such as unknown ids
+
+    def __post_init__(self) -> None:
+        for name in ("documents", "queries"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, name, Texts(tuple(value), tuple(value.values())))
+            elif not isinstance(value, Texts):
+                bad_type(name, "be Texts(ids, texts) or a dictionary {id: text}", type(value).__name__)
+        for query, judged in self.qrels.items():
+            if not isinstance(query, str) or not isinstance(judged, Mapping):
+                bad_type(
+                    "qrels", "have the form {query: {document: label}}, with text as ids", f"{query!r}: {judged!r}"[:80]
+                )
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""

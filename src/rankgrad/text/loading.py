@@ -97,6 +97,8 @@ def load(
 def _files(source: Path, files: TextFiles, queries: Path | None, qrels: Path | None) -> layouts.CollectionFiles:
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such file or folder; expected {layouts.LAYOUTS}")
+    if (source / "index.json").is_file() and (source / "collection").is_dir():
+        source /= "collection"  # a folder of `rankgrad text index` contains a copy of its collection
     if source.is_dir():
         return layouts.find_files(source, files, queries=queries, qrels=qrels)
     return layouts.CollectionFiles([source], queries, qrels)

@@ -8,7 +8,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
 from rankgrad.spec import known_options
-from rankgrad.text.encoder_files import check_encoder
+from rankgrad.text.encoder_files import STATIC, check_encoder
 from rankgrad.text.list_sampling import SAMPLINGS
 from rankgrad.text.token_inputs import PASSAGES
 from rankgrad.training.optimisers import check_optimiser, check_schedule
@@ -89,6 +89,9 @@ class TextSettings:
     def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
         yield lambda: one_of("model", self.model, MODELS)
         yield lambda: check_encoder(self.encoder, files=files)
+        if self.model == "cross_encoder" and str(self.encoder).startswith(STATIC):
+            must = "have layers for a cross_encoder (static: is for a bi_encoder only)"
+            yield lambda: bad_value("encoder", must, repr(self.encoder))
         yield lambda: as_loss(self.loss).only_joint("a text ranker")
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)

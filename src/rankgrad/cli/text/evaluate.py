@@ -60,6 +60,10 @@ def evaluate(
     with telling():
         measured = {query: texts[query] for query in judged}
         found = {name: _run(name, folder, queries, measured, device) for name in runs}
+    for name, run in found.items():
+        if not run.keys() & judged.keys():
+            got = f"queries such as {next(iter(run), '')!r}: it may be a run of another collection"
+            bad_value(name, "contain a query with labels", got)
     result = compare_runs(found, judged, metric, bootstrap, seed)
     if as_json:
         print_json(result.to_dict(values=each))

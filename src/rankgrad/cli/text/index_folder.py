@@ -72,7 +72,7 @@ class IndexFolder:
             if str(warning.message) not in self.about["notes"]:
                 warnings.warn(str(warning.message), stacklevel=2)
         found = without_spaces(found)
-        if fingerprint(found.documents.ids) != self.about["ids"]:
+        if found.documents.content_hash != self.about["content"]:
             got = f"other documents: rankgrad text index ... --out {self.path} --overwrite indexes them again"
             bad_value(str(source), "have the documents that were indexed", got)
         return found
@@ -120,7 +120,7 @@ def write_index(out: Path, collection: "Collection", index: "BM25Index", source:
         "documents": len(collection.documents),
         "queries": len(collection.queries),
         "labels": sum(map(len, collection.qrels.values())),
-        "ids": fingerprint(collection.documents.ids),
+        "content": collection.documents.content_hash,
         "copy": copy,
         "source": source,
         "notes": list(collection.notes),
