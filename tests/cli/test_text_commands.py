@@ -563,3 +563,26 @@ def test_an_interrupted_save_is_read_from_a_folder_that_cannot_be_changed(tmp_pa
     with pytest.raises(PermissionError, match="cannot be renamed to encoder"):
         replace_encoder(tmp_path, lambda _: pytest.fail("the only copy was removed"))
     assert (settle_encoder(tmp_path) / "weights").read_text() == "whole"
+
+
+def test_what_does_not_fit_is_refused(made, tmp_path):
+    foreign = tmp_path / "foreign.txt"
+    foreign.write_text("other Q0 d1 1 1.0 x\n")
+    assert "it may be a run of another collection" in complaint("evaluate", made.index, foreign)
+    again = rg.text.load(made.index)  # the folder of an index contains its collection
+    assert again.documents == made.collection.documents
+    told = complaint(
+        "train", made.index, "--model", "cross_encoder", "--encoder", f"static:{made.encoder}", "--out", tmp_path / "a"
+    )
+    assert "encoder must have layers for a cross_encoder (static: is for a bi_encoder only)" in told
+
+
+def test_changed_texts_are_noticed_without_a_copy(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("wing flow")
+    (folder / "b.txt").write_text("heat slab")
+    text("index", folder, "--no-copy", "--out", tmp_path / "index")
+    text("search", tmp_path / "index", "--query", "wing")
+    (folder / "a.txt").write_text("wing jet!")
+    assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "wing")
