@@ -45,7 +45,7 @@ AT_WORK = """
 import threading
 from rankgrad.experiments.runs.process_pool import Pool, Task
 def work(then):
-    code = "import os, time; print(os.getpid(), flush=True); " + then
+    code = r"import os, time; os.write(1, b'%d\n' % os.getpid()); " + then
     list(Pool(1).run([Task("work", exec, (code,))]))
 threading.Thread(target=work, args=("time.sleep(600)",), daemon=True).start()
 work("sum(range(10**12))")
