@@ -1,9 +1,11 @@
 """Edited model files of LightGBM and XGBoost: one number, line, field or byte is not what the framework wrote."""
 
 import json
+import os
 import re
-import subprocess
-import sys
+
+import numpy as np
+from programs import WARM, end_with_tests
 
 WILD = (-1, -2, 0, 1, 2, 3, 7, 99, 10**6, 2**31 - 1, -(2**31), 2**31, 2**63, -(10**30), 1e308, 0.5)
 
@@ -78,55 +80,51 @@ def _holders(value):
             yield from _holders(inner)
 
 
-# Loads and scores the models in the folders that it reads the names of; `checked` is 0 for the frameworks alone.
-_WORKER = """
-import sys
-import numpy as np
-from rankgrad.trees import model as own
-if sys.argv[1] == "0":
-    own.check_lightgbm, own.checked_xgboost = (lambda text, features: None), (lambda content, features: content)
-rows = np.random.default_rng(0).normal(scale=30, size=(200, 4)).astype(np.float32)
-rows[::7], rows[1::9] = np.nan, np.inf
-for line in sys.stdin:
-    try:
-        model = own.TreeModel.load(line.strip())
-        assert model.score(rows).shape == (200,)
-        assert model.size >= 0
-        model.save(line.strip())
-        print("ended scored", flush=True)
-    except ValueError as error:
-        assert line.strip() in str(error), error
-        print("ended refused", flush=True)
-"""
+def _score(connection):
+    """Load and score the models in the folders that are sent."""
+    from rankgrad.trees.model import TreeModel
+
+    end_with_tests()
+    with open(os.devnull, "w") as nowhere:  # the frameworks print a lot
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    rows = np.random.default_rng(0).normal(scale=30, size=(200, 4)).astype(np.float32)
+    rows[::7], rows[1::9] = np.nan, np.inf
+    while folder := connection.recv():
+        try:
+            model = TreeModel.load(folder)
+            assert model.score(rows).shape == (200,)
+            assert model.size >= 0
+            model.save(folder)
+            connection.send("scored")
+        except ValueError as error:
+            connection.send("refused" if folder in str(error) else f"refused, but the file is not named: {error}")
 
 
 class Scorer:
     """A process that loads and scores models: what crashes it does not crash the tests."""
 
-    def __init__(self, checked=True):
-        self.command = [sys.executable, "-c", _WORKER, str(int(checked))]
-        self.process = None
+    process = None
 
     def __call__(self, folder):
         """`scored`, `refused`, or `crashed` with the exit status."""
         if self.process is None:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-            self.process = subprocess.Popen(self.command, text=True, bufsize=1, **pipes)
+            self.connection, theirs = WARM.Pipe()
+            self.process = WARM.Process(target=_score, args=(theirs,), daemon=True)
+            self.process.start()
+            theirs.close()  # so that the pipe ends with the process
         try:
-            self.process.stdin.write(f"{folder}\n")
-            # The frameworks speak on standard output, too.
-            ended = next((line for line in self.process.stdout if line.startswith("ended ")), "")
-        except BrokenPipeError:
-            ended = ""
-        if ended:
-            return ended.split()[1]
-        status, self.process = self.process.wait(), None
-        return f"crashed with {status}"
+            self.connection.send(str(folder))
+            return self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            status, self.process = self.process.exitcode, None
+            return f"crashed with {status}"
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         if self.process is not None:
-            self.process.stdin.close()
-            self.process.wait()
+            self.connection.send("")
+            self.process.join()

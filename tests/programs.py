@@ -66,7 +66,7 @@ def _run(code, arguments, environment, *ends):
         os.dup2(end.fileno(), number)
         end.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
-    threading.Thread(target=_end_with_tests, daemon=True).start()
+    end_with_tests()
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     multiprocessing.set_start_method(None, force=True)  # the default one, of whatever the program starts
@@ -76,9 +76,14 @@ def _run(code, arguments, environment, *ends):
         atexit._run_exitfuncs()  # which `multiprocessing` leaves out
 
 
-def _end_with_tests():
-    multiprocessing.parent_process().join()
-    os._exit(1)
+def end_with_tests():
+    """End this process, which the tests started, when they end."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def program(*arguments, code=CLI, **environment):
