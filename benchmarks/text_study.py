@@ -168,8 +168,8 @@ def run(job: tuple[StudyCell, argparse.Namespace, float]) -> str:
     """Compute a cell, and write its file; return a line for the log."""
     from rankgrad import text
 
-    cell, options, session = job
-    if time.time() - session > options.seconds:
+    cell, options, start = job
+    if time.time() - start > options.seconds:
         return f"left out: {cell}"
     began = time.time()
     collection, first, data = candidates(options.data, cell.collection)
