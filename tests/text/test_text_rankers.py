@@ -455,3 +455,19 @@ def test_the_cache_of_tokens_is_limited(encoder, odd, monkeypatch):
             assert torch.equal(network(PAIRS), network(PAIRS))
         assert 0 < network._cache.size <= 2000
         assert len(network._cache) < len(PAIRS) - 1
+
+
+def test_nothing_to_score_and_nothing_to_learn(encoder, data, tmp_path):
+    for kind in KINDS.values():
+        ranker = kind(encoder, **QUICK).fit(data.take(slice(4)))
+        assert ranker.predict(data.take(slice(0))).shape == (0,)
+        with pytest.raises(ValueError, match="data must contain a list whose labels differ; got none in 0 lists"):
+            kind(encoder, **QUICK).fit(data.take(slice(0)))
+    ranker.save(tmp_path / "a")
+    path = tmp_path / "a" / "encoder" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="encoder must be a model that transformers can load"):
+        rg.models.load(tmp_path / "a")
+    run = {str(query): {str(data.docids[0]): 1e39} for query in data.qids[:1]}
+    with pytest.raises(ValueError, match="bm25 must have scores that are finite in float32"):
+        rg.text.candidate_lists(data.texts, run)

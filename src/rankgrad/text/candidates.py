@@ -1,7 +1,6 @@
 """Candidate documents of queries: lists to train and re-rank, folds of queries, pools and hard negatives."""
 
 import hashlib
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,8 @@ from rankgrad.text.collection import Collection
 
 NUMBERS = ("query", "document")  # names of the first two features of a text data set
 LARGEST = 2**24  # float32 represents each whole number up to this one
+
+_HIGHEST = float(np.finfo(np.float32).max)
 
 AnyRun = Mapping[str, Mapping[str, float]]
 
@@ -221,8 +222,8 @@ def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dic
         kept = sorted((numbers[each], each) for each in scores if each in numbers and each not in excluded)
         unknown += sum(each not in numbers for each in scores)
         known[query] = {each: float(scores[each]) for _, each in kept}
-        if wrong := [score for score in known[query].values() if not math.isfinite(score)]:
-            bad_value(name, "have finite scores", f"{wrong[0]} in query {query!r}")
+        if wrong := [score for score in known[query].values() if not abs(score) <= _HIGHEST]:
+            bad_value(name, "have scores that are finite in float32", f"{wrong[0]} in query {query!r}")
     if unknown:
         text = f"{name} has {unknown} ids of queries and documents that are not in the collection; they are left out"
         warnings.warn(text, UserWarning, stacklevel=3)

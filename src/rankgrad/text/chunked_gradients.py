@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankgrad.errors import bad_value
+
 Network = Callable[[Any], Tensor]  # from the inputs of a chunk to outputs (n, ...)
 
 
@@ -38,6 +40,8 @@ def chunked(network: Network, chunks: Sequence[Any], *, device: torch.device | s
         >>> torch.allclose(in_chunks, layer.weight.grad)
         True
     """
+    if not len(chunks):
+        bad_value("chunks", "have at least one entry", "none")
     if len(chunks) == 1:
         return network(chunks[0])
     if not torch.is_grad_enabled():

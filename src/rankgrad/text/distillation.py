@@ -49,7 +49,7 @@ def teacher_labels(
         if end > start:
             part = standardised(found[start:end, None], standardise)[:, 0]
             labels[start:end] = (part - part.min()) / temperature
-    return replace(data, labels=labels, name=f"{data.name} with teacher scores".strip())
+    return replace(data, labels=labels)
 
 
 def labels_from_order(data: Dataset, order: Mapping[str, Sequence[str]]) -> Dataset:
@@ -72,4 +72,4 @@ def labels_from_order(data: Dataset, order: Mapping[str, Sequence[str]]) -> Data
         value = {document: len(ranked) - place for place, document in enumerate(ranked)}
         for row in rows:
             labels[row] = value.get(str(data.docids[row]), 0)
-    return replace(data, labels=labels, name=f"{data.name} with ordered labels".strip())
+    return replace(data, labels=labels)

@@ -65,10 +65,12 @@ def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
     where = str(folder) if folder.is_dir() else encoder
     # Without `trust_remote_code`, transformers asks the user whether it should run code of the model.
     safe = {"trust_remote_code": False} | ({} if kind in ("AutoTokenizer", "AutoConfig") else {"use_safetensors": True})
+    from safetensors import SafetensorError
+
     with _quiet_transformers() as transformers:
         try:
             found = getattr(transformers, kind).from_pretrained(where, **safe, **options)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             got = str(error).strip().partition("\n")[0]
             raise ValueError(f"encoder must be a model that transformers can load; got {encoder!r}: {got}") from error
     for each in found if isinstance(found, tuple) else (found,):

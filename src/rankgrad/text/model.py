@@ -60,6 +60,8 @@ class TextModel(TrainedModel):
         return self._score(pairs_of(data), told)
 
     def _score(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
+        if not len(pairs):
+            return np.zeros(0, dtype=np.float32)
         was = self.network.training
         self.network.eval()
         with torch.inference_mode(), self.precision():

@@ -191,6 +191,8 @@ class _TextRun:
             seed=settings.seed,
             epoch=state.epoch,
         )
+        if not steps:
+            bad_value("data", "contain a list whose labels differ", f"none in {len(self.data)} lists")
         self.objective.train()
         state.loss, state.lists = 0.0, 0
         for place, batches in enumerate(_groups(steps, settings.accumulation)):
