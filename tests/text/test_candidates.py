@@ -125,7 +125,7 @@ def test_ties_are_in_the_order_of_the_documents():
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ({"q1": {"a": float("nan")}}, "bm25 must have finite scores; got nan in query 'q1'"),
+        ({"q1": {"a": float("nan")}}, "bm25 must have scores that are finite in float32; got nan in query 'q1'"),
         ({"query": {"q1": {"a": 1.0}}}, "run must not have the name 'query' or 'document'; got 'query'"),
         ({"q1": {}}, "run must contain a document of the collection; got none"),
     ],
