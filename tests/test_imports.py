@@ -21,6 +21,7 @@ FOUNDATIONS = {
     "custom_objects",
     "moved",
     "group_rows",
+    "parallel",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -32,6 +33,7 @@ MAY_IMPORT = {
     "custom_objects": set(),
     "moved": set(),
     "group_rows": set(),
+    "parallel": set(),
     "lists": set(),
     "metrics": {"lists"},
     "relax": {"lists", "metrics.sort_order"},
@@ -70,7 +72,7 @@ MAY_IMPORT = {
     },
     "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
-    "experiments": {"metrics", "data", "models.protocol", "models.registry"},
+    "experiments": {"metrics", "data", "models.protocol", "models.registry", "models.search_space"},
     "cli": {
         "__init__",
         "metrics",

@@ -7,10 +7,11 @@ from typer.testing import CliRunner
 from rankgrad.cli.experiment import experiment
 from rankgrad.cli.tune import tune
 from rankgrad.experiments import parse_recipe
-from rankgrad.experiments.runs import process_pool, run_recipe
+from rankgrad.experiments.runs import run_recipe
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.experiments.runs.process_pool import run_in_this_process
 from rankgrad.experiments.runs.results import read_results
+from rankgrad.parallel import process_pool
+from rankgrad.parallel.process_pool import run_in_this_process
 
 TINY = "synthetic:lists=30,features=12"
 

@@ -24,7 +24,7 @@ LAYERS = (
     (("kernels", "Numba and Triton"), ("metrics", "exact metrics")),
     (("lists", "layouts, checks, reductions"),),
     (("spec", "text grammar"), ("errors", "form of errors"), ("backend", "fused or plain"),
-     ("atomic_files", "written whole or not at all")),
+     ("atomic_files", "written whole or not at all"), ("parallel", "process pool, Ray")),
 )  # fmt: skip
 
 # The path of a batch: what it is there, the module that makes it, and one line about it.

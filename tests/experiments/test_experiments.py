@@ -14,9 +14,9 @@ from rankgrad.data import load
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.report.study import study
 from rankgrad.experiments.runs import run_recipe
-from rankgrad.experiments.runs.process_pool import Pool, Task
 from rankgrad.experiments.runs.results import chosen_results, pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
+from rankgrad.parallel.process_pool import Pool, Task
 
 _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 whole = pytest.fixture(whole_run, scope="module")
@@ -177,7 +177,7 @@ def test_a_killed_run_ends_in_the_same_table(tmp_path, kills):
 @pytest.mark.long
 def test_ray_gives_the_same_table(whole, tmp_path):
     ray = pytest.importorskip("ray")
-    from rankgrad.experiments.runs.ray_pool import RayPool
+    from rankgrad.parallel.ray_pool import RayPool
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:

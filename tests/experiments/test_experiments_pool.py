@@ -9,7 +9,7 @@ import pytest
 from paths import TESTS
 from programs import gone, program, wait_until
 
-from rankgrad.experiments.runs.process_pool import Pool, Task
+from rankgrad.parallel.process_pool import Pool, Task
 
 
 def die_once(flag):
@@ -43,7 +43,7 @@ def test_a_pool_lives_through_the_death_of_its_processes(tmp_path):
 # Two processes at work: one that never lets go of Python's lock, one that a thread made. Each says its number first.
 AT_WORK = r"""
 import threading
-from rankgrad.experiments.runs.process_pool import Pool, Task
+from rankgrad.parallel.process_pool import Pool, Task
 def work(then):
     code = r"import os, time; os.write(1, b'%d\n' % os.getpid()); " + then  # in one piece: both write at once
     list(Pool(1).run([Task("work", exec, (code,))]))

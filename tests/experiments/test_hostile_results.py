@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 from rankgrad.cli import app, main
 from rankgrad.cli.terminal_text import screen, shown
 from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
-from rankgrad.experiments.recipes.search_space import draws
 from rankgrad.experiments.runs.packed_results import archive_members
 from rankgrad.experiments.runs.results import pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
+from rankgrad.models.search_space import draws
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from small_recipe import TREES, finish, recipe, with_trees
 from rankgrad.experiments import RecipeError, load_recipe, parse_recipe
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.recipes.reader import merge
-from rankgrad.experiments.recipes.search_space import draws
 from rankgrad.models import kind_of
+from rankgrad.models.search_space import draws
 from rankgrad.trees.objective import FRAMEWORKS
 
 

@@ -16,12 +16,12 @@ from rankgrad.data.evaluation import AS_TREC_EVAL
 from rankgrad.experiments import load_recipe, parse_recipe
 from rankgrad.experiments.recipes.data_sets import read_cell_data
 from rankgrad.experiments.report.query_explorer import ranked_lists
-from rankgrad.experiments.runs.process_pool import run_in_this_process
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.runs.run_recipe import lock_results, run_recipe
 from rankgrad.experiments.tables.table import table
 from rankgrad.experiments.tuning import Search, tune
 from rankgrad.metrics import measure_run, trec
+from rankgrad.parallel.process_pool import run_in_this_process
 from rankgrad.text import load as load_collection
 from rankgrad.text.list_sampling import training_steps
 

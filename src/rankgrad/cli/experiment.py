@@ -115,10 +115,10 @@ def cores() -> int:
 
 def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
     if ray is not None:
-        from rankgrad.experiments.runs.ray_pool import RayPool
+        from rankgrad.parallel.ray_pool import RayPool
 
         return RayPool(ray, threads)
-    from rankgrad.experiments.runs.process_pool import Pool
+    from rankgrad.parallel.process_pool import Pool
 
     return Pool(jobs or max(1, cores() // threads), threads)
 

@@ -185,7 +185,7 @@ def _run(search: "Search", source: "DataSource", out: Path, jobs: int | None) ->
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.progress import Progress
     from rankgrad.experiments import tuning as tuning
-    from rankgrad.experiments.runs.process_pool import Pool
+    from rankgrad.parallel.process_pool import Pool
 
     write_json(out / TRIALS / "search.json", _record(search, source), seal=True)
     counts = [count for count, _ in search.halving_rounds()]

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rankgrad.errors import bad_value
-from rankgrad.experiments.recipes import search_space
 from rankgrad.experiments.recipes.errors import NO_RANKER, RecipeProblems
 from rankgrad.models.protocol import RankerKind
 from rankgrad.models.registry import kind_or_default
+from rankgrad.models.search_space import boundary_values
 
 _ONLY_MODELS = "be given only in `models`, because there are several models"
 
@@ -101,7 +101,7 @@ def read_search_space(
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
         with problems.at(f"{path}.{name}"):
-            for each in search_space.boundary_values(choices):
+            for each in boundary_values(choices):
                 problems.settings(f"{path}.{name}", {name: each}, ranker=ranker)
     with problems.at(path):
         if "loss" in search:

@@ -15,12 +15,12 @@ from rankgrad.experiments.recipes.data_sets import RecipeData, missing_data
 from rankgrad.experiments.recipes.errors import RecipeProblems
 from rankgrad.experiments.recipes.models import LossVariant, RecipeModel
 from rankgrad.experiments.recipes.reader import FORMS, Significance, merge, read_fields
-from rankgrad.experiments.recipes.search_space import count_draws, draws
 from rankgrad.experiments.recipes.shipped import find_recipe
 from rankgrad.experiments.recipes.yaml_file import parse_yaml
 from rankgrad.experiments.runs.cell import Cell
 from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import kind_of
+from rankgrad.models.search_space import count_draws, draws
 
 CELLS = 100_000  # maximum number of cells of a recipe; our largest recipes have 2,000
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from rankgrad.atomic_files import clear_leftovers, write_bytes
 from rankgrad.experiments.recipes.recipe import Recipe
 from rankgrad.experiments.runs.cell import Cell
-from rankgrad.experiments.runs.process_pool import Runner, Task
 from rankgrad.experiments.runs.results import (
     CELLS,
     FAILED,
@@ -22,6 +21,7 @@ from rankgrad.experiments.runs.results import (
 )
 from rankgrad.experiments.runs.run_cell import run_cell
 from rankgrad.lock import locked
+from rankgrad.parallel.process_pool import Runner, Task
 
 
 class CellProgress(NamedTuple):

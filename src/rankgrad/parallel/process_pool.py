@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-from rankgrad.experiments.runs.parent_watch import end_with_parent
+from rankgrad.parallel.parent_watch import end_with_parent
 
 TRIES = 2  # maximum number of attempts to run a task, if the process dies during each attempt
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rankgrad.experiments.runs.process_pool import TRIES, Task, TaskResult, attempt
+from rankgrad.parallel.process_pool import TRIES, Task, TaskResult, attempt
 
 
 class RayPool:
