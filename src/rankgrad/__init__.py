@@ -3,7 +3,7 @@
 Packages are loaded when they are first used, so that `import rankgrad` is nearly as fast as `import torch`:
 `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,
 `rankgrad.trees`, `rankgrad.models`, `rankgrad.text`, `rankgrad.experiments`, `rankgrad.surrogate`. `rankgrad.Ranker`
-is the estimator, `rankgrad.blend` combines fitted rankers.
+is the estimator, `rankgrad.blend` combines fitted rankers, and `rankgrad.AutoRanker` searches for the best ranker.
 """
 
 import importlib
@@ -17,7 +17,7 @@ moved.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models", "rankers", "relax",
+    "AutoRanker", "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models", "rankers", "relax",
     "surrogate", "text", "training", "trees",
 ]  # fmt: skip
 
@@ -38,10 +38,15 @@ if TYPE_CHECKING:
         training,
         trees,
     )
+    from rankgrad.auto_estimator import AutoRanker
     from rankgrad.blend_estimator import blend
     from rankgrad.estimator import Ranker
 else:
-    _MEMBERS = {"Ranker": "rankgrad.estimator", "blend": "rankgrad.blend_estimator"}
+    _MEMBERS = {
+        "AutoRanker": "rankgrad.auto_estimator",
+        "Ranker": "rankgrad.estimator",
+        "blend": "rankgrad.blend_estimator",
+    }
 
     def __getattr__(name: str) -> object:
         """Load and return a public name. Type checkers do not see this function, so that they report unknown names."""

@@ -11,6 +11,8 @@ _FILES = re.compile(
     r"(config|metrics|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
     r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
 )
+_PARTS = re.compile(r"part-\d+")  # folders of the members of a blend
+_SEARCH = "search"  # folder of `rankgrad auto`
 _ENCODERS = re.compile(r"encoder(\.new|\.old)?")  # folders of a text ranker
 _TRIALS = "trials"  # folder of the trials of `rankgrad tune`
 _TRIAL = re.compile(r"[0-9a-f]{8}")
@@ -28,6 +30,9 @@ def check_overwrite(out: Path) -> None:
 def remove_run(out: Path) -> None:
     """Remove the files of a run from a folder. Other files stay, and so do folders that are not empty."""
     check_overwrite(out)
+    remove_parts(out)
+    if _is_search(out / _SEARCH):
+        shutil.rmtree(out / _SEARCH)
     for folder in [*_inside(out, _ENCODERS)]:
         if (folder / ".complete").is_file() or (out / "text.json").is_file():  # a text ranker wrote the folder
             shutil.rmtree(folder)
@@ -38,6 +43,23 @@ def remove_run(out: Path) -> None:
                 break
             with suppress(OSError):  # the folder contains other files
                 folder.rmdir()
+
+
+def remove_parts(out: Path) -> None:
+    """Remove the folders of the members of a blend. Folders that do not contain a model stay."""
+    from rankgrad.models.folder import CONFIG
+
+    for folder in [*_inside(out, _PARTS)]:
+        if (folder / CONFIG).is_file():
+            shutil.rmtree(folder)
+
+
+def _is_search(folder: Path) -> bool:
+    from rankgrad.atomic_files import read_json
+
+    with suppress(ValueError, OSError):
+        return not folder.is_symlink() and {"settings", "lists", "spent"} <= set(read_json(folder / "search.json"))
+    return False
 
 
 def _files(out: Path) -> Iterator[Path]:
@@ -71,6 +93,7 @@ def _is_run(out: Path) -> bool:
         (read_config, out),
         (settings, out / "run.json"),
         (settings, out / _TRIALS / "search.json"),
+        (settings, out / _SEARCH / "search.json"),
         (read_tensors, out / LAST),
     )
     for check, path in checks:

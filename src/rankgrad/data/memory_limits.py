@@ -1,6 +1,7 @@
 """Limits on the memory that a data set may need: the memory of the machine, and a multiple of the size of its text."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,22 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
     if need > have:
         must = f"fit in the memory of {have / 1e9:,.0f} GB ({advice})"
         bad_value(name, must, f"{' x '.join(f'{n:,}' for n in shape)} values, {need / 1e9:,.0f} GB")
+
+
+def free_memory() -> int:
+    """Return the number of bytes of memory that this process can still use: of the machine, and of its control group.
+
+    If the system does not tell, return the memory of the machine.
+    """
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 40
+    found = [pages]
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    return max(0, min(found))
 
 
 def too_sparse(documents: int, features: int, text: int) -> bool:

@@ -38,13 +38,35 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
         array([7, 5])
     """
     check_share(share)
-    labels, owner = np.asarray(data.labels), np.repeat(np.arange(len(data)), data.lengths)
-    first = labels[np.minimum(data.offsets[:-1], max(len(owner) - 1, 0))] if len(owner) else labels
-    differ = np.unique(owner[labels != first[owner]]) if len(owner) else np.zeros(0, np.int64)
+    differ = lists_with_different_labels(data)
     count = min(round(share * len(differ)), len(data) - 1)
-    order = sorted(differ.tolist(), key=lambda number: _sort_key(seed, data.qids[number])) if count > 0 else []
-    chosen = np.sort(np.array(order[:count], dtype=np.int64))
+    order = query_order(data, differ, seed) if count > 0 else differ[:0]
+    chosen = np.sort(order[:count])
     return np.setdiff1d(np.arange(len(data)), chosen), chosen
+
+
+def lists_with_different_labels(data: Dataset) -> Lists:
+    """Return the indices of the lists in which the labels differ.
+
+    Args:
+        data: labelled lists.
+    """
+    labels, owner = np.asarray(data.labels), np.repeat(np.arange(len(data)), data.lengths)
+    if not len(owner):
+        return np.zeros(0, np.int64)
+    first = labels[np.minimum(data.offsets[:-1], len(owner) - 1)]
+    return np.unique(owner[labels != first[owner]])
+
+
+def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:
+    """Return lists in the order of a hash of the seed and their query ids.
+
+    Args:
+        data: labelled lists.
+        lists: indices of lists.
+        seed: random seed of the order.
+    """
+    return np.array(sorted(lists.tolist(), key=lambda number: _sort_key(seed, data.qids[number])), dtype=np.int64)
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:

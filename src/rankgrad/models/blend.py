@@ -1,7 +1,7 @@
 """Blend trained models: standardise the scores of each model per list, and return the weighted sum."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
 from rankgrad.spec import known_options, spell
 
@@ -96,6 +96,7 @@ class BlendKind(RankerKind):
         resume: bool = False,
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> BlendModel:
         """Fit the weights on the validation lists; no part of the blend may have been trained on them.
 
@@ -109,6 +110,7 @@ class BlendKind(RankerKind):
             resume: ignored, because a blend is fitted in seconds.
             progress: ignored.
             init_model: must be None.
+            callbacks: ignored, because there are no epochs.
         """
         if init_model is not None:
             bad_value(
@@ -200,11 +202,16 @@ def fit_weights(
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the scores of each model, `(documents, models)`, with mean 0 and standard deviation 1 per list.
+    """Return the scores of each model, `(documents, models)`, with mean 0 and standard deviation 1 per list."""
+    columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
+    return standardise_columns(columns, offsets)
+
+
+def standardise_columns(columns: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return columns of scores, `(documents, columns)`, with mean 0 and standard deviation 1 per list.
 
     If all scores of a list are equal, they become 0.
     """
-    columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
     lengths = np.diff(offsets)
     full = lengths > 0
     starts, lengths = offsets[:-1][full], lengths[full]

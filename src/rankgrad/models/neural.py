@@ -1,7 +1,7 @@
 """Neural rankers as a kind of ranker: any network of `rankgrad.rankers` with any loss of `rankgrad.losses`."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from typing import Any, cast
 from rankgrad import rankers
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
@@ -95,6 +95,7 @@ class NeuralKind(RankerKind):
         resume: bool = False,
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> Model:
         """Train a network with `rankgrad.training.train`; see `RankerKind.fit`.
 
@@ -106,9 +107,10 @@ class NeuralKind(RankerKind):
             resume: True to resume from the checkpoint in `out`.
             progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: neural model to start from.
+            callbacks: functions that are called with the log row of each epoch.
         """
         checked = Settings.of(dict(settings))
-        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
+        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         held = None if validation is None else validation.without_numbers()
         return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))
 
@@ -186,6 +188,19 @@ class NeuralKind(RankerKind):
             units: number of epochs.
         """
         return {"epochs": units, "patience": None}
+
+    def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
+        """Return an estimate of the memory of a training: preprocessed copies, and the activations of a batch.
+
+        Args:
+            settings: settings of the run.
+            documents: number of documents of the training lists.
+            features: number of features.
+            longest: number of documents of the longest list.
+        """
+        copies = 12 * documents * features
+        batch = min(int(settings.get("batch_size", Settings.batch_size)) * longest, documents)
+        return copies + 4 * 4_000 * batch  # about 4,000 numbers per document: activations and their gradients
 
     def has_run(self, folder: Path) -> bool:
         """Return True if the folder contains a checkpoint or weights.

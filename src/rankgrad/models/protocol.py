@@ -205,6 +205,7 @@ class RankerKind(ABC):
         resume: bool = False,
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> TrainedModel:
         """Train a ranker.
 
@@ -216,6 +217,8 @@ class RankerKind(ABC):
             resume: True to resume from the checkpoint in `out`, if there is one.
             progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: trained model to start from.
+            callbacks: functions that are called with the log row of each epoch or tree; a true return value ends the
+                training.
         """
 
     @abstractmethod
@@ -279,6 +282,17 @@ class RankerKind(ABC):
             units: number of epochs or trees.
         """
         return {}
+
+    def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
+        """Return an estimate of the memory of a training, in bytes, without the memory of the training lists.
+
+        Args:
+            settings: settings of the run.
+            documents: number of documents of the training lists.
+            features: number of features.
+            longest: number of documents of the longest list.
+        """
+        return 8 * documents * features
 
     def has_run(self, folder: Path) -> bool:
         """Return True if the folder contains a run of this kind, finished or not.

@@ -1,6 +1,6 @@
 """Text rankers as kinds of rankers: bi-encoders and cross-encoders with any loss of `rankgrad.losses`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 from rankgrad.spec import spell
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
@@ -88,6 +88,7 @@ class TextKind(RankerKind):
         resume: bool = False,
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> TextModel:
         """Train an encoder with `rankgrad.text.training.train_text`; see `RankerKind.fit`.
 
@@ -99,9 +100,10 @@ class TextKind(RankerKind):
             resume: True to resume from the checkpoint in `out`.
             progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             init_model: text model to start from.
+            callbacks: functions that are called with the log row of each epoch.
         """
         checked = TextSettings.of({"model": self.name, **settings})
-        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress}
+        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
 
     def load(self, folder: Path, device: str = "cpu") -> TextModel:

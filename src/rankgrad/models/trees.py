@@ -1,6 +1,6 @@
 """Boosted trees of LightGBM and XGBoost as kinds of rankers, for a loss of `rankgrad.losses` or a native objective."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from typing import Any
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 
 _LIGHTGBM: dict[str, Any] = {
     "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
@@ -73,6 +73,7 @@ class TreeKind(RankerKind):
         resume: bool = False,
         progress: bool | None = None,
         init_model: TrainedModel | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> TrainedModel:
         """Train trees; see `RankerKind.fit`.
 
@@ -84,10 +85,12 @@ class TreeKind(RankerKind):
             resume: True to resume from the checkpoint in `out`.
             progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
             init_model: trees of the same framework, to which new trees are added; `trees` counts only new trees.
+            callbacks: functions that are called with the log row of each tree.
         """
         from rankgrad.trees.boosting import boost
 
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
+        options["callbacks"] = callbacks
         held = None if validation is None else validation.without_numbers()
         return boost(self._plan(settings), train.without_numbers(), held, **options)
 
@@ -169,6 +172,17 @@ class TreeKind(RankerKind):
             units: number of trees.
         """
         return {"trees": units, "patience": None}
+
+    def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
+        """Return an estimate of the memory of a training: copies of the features in the format of the framework.
+
+        Args:
+            settings: settings of the run.
+            documents: number of documents of the training lists.
+            features: number of features.
+            longest: number of documents of the longest list.
+        """
+        return (8 if self.name == "lightgbm" else 16) * documents * features + 200 * documents
 
     def has_run(self, folder: Path) -> bool:
         """Return True if the folder contains a checkpoint or trees.

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -34,14 +35,19 @@ class TaskResult(NamedTuple):
     error: str | None = None
 
 
-Runner = Callable[
-    [Iterable[Task]], Iterator[TaskResult]
-]  # the function `run_in_this_process`, or the method `run` of a pool
+Runner = Callable[..., Iterator[TaskResult]]  # the function `run_in_this_process`, or the method `run` of a pool
 
 
-def run_in_this_process(tasks: Iterable[Task]) -> Iterator[TaskResult]:
-    """Run the tasks one after another in this process, without a pool."""
+def run_in_this_process(tasks: Iterable[Task], until: float | None = None) -> Iterator[TaskResult]:
+    """Run the tasks one after another in this process, without a pool.
+
+    Args:
+        tasks: tasks to run.
+        until: time (seconds since 1970) after which no task is started; None for no limit.
+    """
     for task in tasks:
+        if until is not None and time.time() >= until:
+            return
         yield TaskResult(task, *attempt(task.function, task.arguments))
 
 
@@ -69,13 +75,23 @@ class Pool:
         self.jobs, self.threads = jobs, threads
         self._workers: list[_Worker] = []
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run the tasks in the processes of the pool; yield each result as soon as it is known."""
+    def run(self, tasks: Iterable[Task], until: float | None = None) -> Iterator[TaskResult]:
+        """Run the tasks in the processes of the pool; yield each result as soon as it is known.
+
+        Args:
+            tasks: tasks to run.
+            until: time (seconds since 1970) at which running tasks are ended and the others are left out; None for no
+                limit.
+        """
         waiting, tries = list(tasks), Counter[str]()
         while waiting or any(worker.task for worker in self._workers):
             self._share_out(waiting)
             busy = {worker.connection: worker for worker in self._workers if worker.task is not None}
-            for ready in wait(list(busy)):
+            done = wait(list(busy), None if until is None else max(0.0, until - time.time()))
+            if not done:
+                self._end_busy()
+                return
+            for ready in done:
                 worker = busy[ready]  # type: ignore[index]
                 task = worker.task
                 assert task is not None
@@ -107,6 +123,13 @@ class Pool:
                 worker.end()
             else:
                 waiting.remove(task)
+
+    def _end_busy(self) -> None:
+        """End the processes that are running a task; the other processes remain."""
+        for worker in [worker for worker in self._workers if worker.task is not None]:
+            worker.process.terminate()
+            worker.end()
+            self._workers.remove(worker)
 
     def close(self) -> None:
         """End all processes of the pool, even if they are running a task."""

@@ -1,6 +1,7 @@
 """Run tasks on a Ray cluster. The tasks write the result files, so all machines must share the results folder."""
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -35,14 +36,23 @@ class RayPool:
         """Number of tasks that can run at the same time on the Ray cluster."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self.threads)
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run the tasks on the Ray cluster; yield each result as soon as it is known."""
+    def run(self, tasks: Iterable[Task], until: float | None = None) -> Iterator[TaskResult]:
+        """Run the tasks on the Ray cluster; yield each result as soon as it is known.
+
+        Args:
+            tasks: tasks to run.
+            until: time (seconds since 1970) at which all tasks are cancelled; None for no limit.
+        """
         ray = self._ray
         remote = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_work)
         running: dict[Any, Task] = {remote.remote(task.function, task.arguments, self.threads): task for task in tasks}
         try:
             while running:
-                (ready, *_), _ = ray.wait(list(running), num_returns=1)
+                left = None if until is None else max(0.0, until - time.time())
+                found, _ = ray.wait(list(running), num_returns=1, timeout=left)
+                if not found:
+                    return
+                ready = found[0]
                 task = running.pop(ready)
                 try:
                     value, error = ray.get(ready)

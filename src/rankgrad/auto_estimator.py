@@ -1,0 +1,184 @@
+"""Estimator that searches for the best ranker in a given time; `rankgrad.models.auto` contains the search."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from rankgrad.errors import bad_value
+from rankgrad.estimator_base import RowRanker, row_weights
+from rankgrad.models.auto.final_model import AutoResult, FinalSettings
+from rankgrad.models.auto.run import run_search
+from rankgrad.models.auto.search import FOLDS, Entry, Search, SearchSettings, progress_line
+from rankgrad.models.auto.stored_lists import joined
+from rankgrad.models.registry import load
+from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
+from rankgrad.training.settings import check_number
+
+_NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
+
+
+class AutoRanker(RowRanker):
+    """Find the best ranker for a data set: try several kinds, and combine the good ones.
+
+    Args:
+        minutes: duration of the search, with the choice of the ensemble; used if `trials` is None.
+        trials: number of candidates, instead of `minutes`; the result is then the same in each call on one machine.
+        metric: spec of the metric that chooses candidates and ensemble.
+        folds: number of folds; each candidate has one model per fold.
+        single: True to return one model that is trained on all lists, instead of an ensemble.
+        max_latency: largest latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
+        distil: `"mlp"` or `"lightgbm"`, to train one student on the scores of the ensemble; None for no student.
+        memory: number of gigabytes that all trainings may use together; None for no limit.
+        jobs: number of processes; 1 to train in this process.
+        seed: random seed of folds, draws and trainings.
+        out: folder for the results of the search. A search that was stopped resumes there. None for a temporary folder.
+        verbose: True to print each finished training.
+
+    `fit` sets `model_`, `leaderboard_` (one row per candidate, best first), `result_` (all facts) and
+    `n_features_in_`. After Ctrl-C, `fit` returns the best model so far.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(200, 3)), np.repeat(np.arange(20), 10)
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> ranker = AutoRanker(trials=2, folds=2).fit(X, y, qid=qid)
+        >>> ranker.predict(X, qid).shape, ranker.score(X, y, qid=qid) > 0.9, len(ranker.leaderboard_)
+        ((200,), True, 2)
+    """
+
+    def __init__(
+        self,
+        minutes: float = 10.0,
+        *,
+        trials: int | None = None,
+        metric: str = "nDCG@10",
+        folds: int = FOLDS,
+        single: bool = False,
+        max_latency: float | None = None,
+        distil: str | None = None,
+        memory: float | None = None,
+        jobs: int = 1,
+        seed: int = 0,
+        out: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.minutes = minutes
+        self.trials = trials
+        self.metric = metric
+        self.folds = folds
+        self.single = single
+        self.max_latency = max_latency
+        self.distil = distil
+        self.memory = memory
+        self.jobs = jobs
+        self.seed = seed
+        self.out = out
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        group: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        eval_qid: Any = None,
+        eval_group: Any = None,
+    ) -> "AutoRanker":
+        """Search for the best ranker on labelled lists.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
+            sample_weight: weights of the rows, `(rows,)`; only candidates whose loss takes weights are trained.
+            eval_set, eval_qid, eval_group: more labelled lists. They join the training lists: each list is used to
+                train some models and to measure the others.
+        """
+        begun = time.time()
+        settings, final = self._settings(), FinalSettings(self.single, self._latency(), self.distil)
+        final.check()
+        self.__dict__.pop("model_", None)
+        data, rows = self._lists(X, y, qid, group, reset=True)
+        if sample_weight is not None:
+            data = replace(data, weights=row_weights(sample_weight, rows))
+        data = joined(data, self._validation(eval_set, eval_qid, eval_group))
+        with self._place() as folder, self._runner() as runner:
+            self._take(run_search(data, settings, final, folder, runner, begun=begun, told=self._told))
+        return self
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model as a folder of JSON and weights, which `rankgrad.models.load` and all commands read.
+
+        Args:
+            folder: folder to write.
+        """
+        check_is_fitted(self)
+        self.model_.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "AutoRanker":
+        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. Nothing in it is run or unpickled.
+
+        Args:
+            folder: folder of the model.
+        """
+        ranker = cls()
+        ranker.model_ = load(folder)
+        ranker.n_features_in_ = ranker.model_.features
+        if ranker.model_.feature_names is not None:
+            ranker.feature_names_in_ = np.array(ranker.model_.feature_names, dtype=object)
+        return ranker
+
+    def _take(self, result: AutoResult) -> None:
+        self.model_, self.result_, self.leaderboard_ = result.model, result, result.leaderboard
+
+    def _settings(self) -> SearchSettings:
+        if not isinstance(self.metric, str):
+            bad_value("metric", "be the spec of a metric, such as nDCG@10", repr(self.metric))
+        if self.trials is None:
+            check_number("minutes", self.minutes)
+        check_number("memory", self.memory, optional=True)
+        memory = None if self.memory is None else int(self.memory * 1e9)
+        seconds = None if self.trials is not None else 60.0 * self.minutes
+        settings = SearchSettings(seconds, self.trials, self.metric, self.folds, self.seed, memory, self.jobs)
+        settings.check()
+        return settings
+
+    def _latency(self) -> float | None:
+        return None if self.max_latency is None else self.max_latency / 1e3
+
+    def _told(self, search: Search, entry: Entry) -> None:
+        if self.verbose:
+            print(progress_line(search, entry))
+
+    @contextmanager
+    def _place(self) -> Iterator[Path]:
+        if self.out is not None:
+            yield Path(self.out)
+            return
+        with tempfile.TemporaryDirectory(prefix="rankgrad-auto-") as folder:
+            yield Path(folder)
+
+    @contextmanager
+    def _runner(self) -> Iterator[Runner]:
+        if self.jobs == 1:
+            yield run_in_this_process
+            return
+        with Pool(self.jobs) as pool:
+            yield pool.run
+
+    def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        if hasattr(self.model_, "models"):
+            bad_value("qid or group", _NEEDS_LISTS, "neither")
+        return super()._score_rows(X)

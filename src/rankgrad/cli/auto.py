@@ -1,0 +1,212 @@
+"""`rankgrad auto`: finds the best ranker for a data set in a given time, and saves it."""
+
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.models.auto.final_model import AutoResult
+
+SEARCH = "search"  # folder of the search, in the folder of the model
+
+_SHOWN = 15  # number of candidates in the table
+
+
+def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
+    """Return an option with its default in the help text; a default that Typer shows takes another line."""
+    text = f"{help} (default: {default})" if default else help
+    return typer.Option(*names, help=text, metavar=kind, show_default=False)
+
+
+@with_table_options
+def auto(
+    table: TableOptions,
+    data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
+    minutes: Annotated[float | None, _option("Duration of the search", "10")] = None,
+    trials: Annotated[int | None, _option("Number of candidates, instead of --minutes; deterministic")] = None,
+    out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
+    fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
+    data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
+    metric: Annotated[str, _option("Metric that chooses candidates and ensemble", "nDCG@10")] = "nDCG@10",
+    folds: Annotated[int, _option("Folds of cross-validation", "5")] = 5,
+    single: Annotated[bool, _option("Return one model instead of an ensemble", "", None, "--single")] = False,
+    max_latency: Annotated[
+        str | None, _option("Largest latency per 100 documents on one core", "", "2ms", "--max-latency")
+    ] = None,
+    distil: Annotated[str | None, _option("Train one student on the ensemble", "", "mlp|lightgbm")] = None,
+    memory: Annotated[str | None, _option("Memory of all processes", "80% of the free memory", "4GB")] = None,
+    seed: Annotated[int, _option("Random seed", "0")] = 0,
+    jobs: Annotated[int | None, _option("Processes", "one per core")] = None,
+    ray: Annotated[str | None, _option("Run on a Ray cluster: auto or its address", "", "ADDRESS")] = None,
+    overwrite: Annotated[bool, _option("Replace the search in --out", "", None, "--overwrite")] = False,
+    as_json: Annotated[bool, _option("Print the result as JSON", "", None, "--json")] = False,
+) -> None:
+    """Try trees, networks and linear rankers with several losses, combine the good ones, save the result.
+
+    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. After a
+    kill, the same command resumes; with more `--minutes` or `--trials` it continues.
+
+    Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
+    """
+    from rankgrad.cli.argument_checks import only_run, together
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.experiment import cores
+    from rankgrad.cli.json_output import messages, print_json
+    from rankgrad.cli.overwrite import check_overwrite, remove_run
+    from rankgrad.cli.shared_options import one_line
+    from rankgrad.data.memory_limits import free_memory
+    from rankgrad.errors import bad_value
+    from rankgrad.models.auto.final_model import FinalSettings
+    from rankgrad.models.auto.search import SearchSettings
+
+    begun = time.time()
+    if minutes is not None and trials is not None:
+        bad_value("minutes and trials", "not be given together", f"{minutes:g} and {trials}")
+    seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)
+    source = replace(DataSource(data, fold, data_root, holdout=0.0), columns=table.columns(), regroup=table.regroup)
+    limit = int(0.8 * free_memory()) if memory is None else _bytes(memory)
+    count = jobs or cores()
+    settings = SearchSettings(seconds, trials, metric, folds, seed, limit, count)
+    final = FinalSettings(single, None if max_latency is None else _seconds(max_latency), distil)
+    together(
+        settings.check,
+        final.check,
+        source.check,
+        lambda: check_overwrite(out) if overwrite else _check_folder(out),
+    )
+    console = messages(as_json)
+    try:
+        with one_line(RuntimeError), only_run(out):
+            if overwrite:
+                remove_run(out)
+            parts = source.read()
+            result = _run(console, parts, settings, final, out, begun, ray)
+            tested = _save(console, result, parts, source, out)
+    except KeyboardInterrupt:
+        again = " without --overwrite" if overwrite else ""
+        typer.echo(f"\nStopped before a model was trained. To resume, run the same command again{again}.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json({"model": out, **result.to_json(), "test": tested})
+
+
+def _seconds(text: str) -> float:
+    """Read a duration such as `2ms`, `0.5 ms` or `1s`, and return seconds."""
+    from rankgrad.errors import bad_value
+
+    number, unit = text.strip().lower(), 1e-3
+    for ending, value in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if number.endswith(ending):
+            number, unit = number.removesuffix(ending), value
+            break
+    try:
+        return float(number) * unit
+    except ValueError:
+        bad_value("max_latency", "be a duration such as 2ms", repr(text))
+
+
+def _bytes(text: str) -> int:
+    """Read a size such as `4GB` or `500MB`, and return the number of bytes."""
+    from rankgrad.errors import bad_value
+
+    number, unit = text.strip().lower(), 1e9
+    for ending, value in (("gb", 1e9), ("mb", 1e6), ("kb", 1e3)):
+        if number.endswith(ending):
+            number, unit = number.removesuffix(ending), value
+            break
+    try:
+        size = float(number) * unit
+    except ValueError:
+        size = 0.0
+    if not 0 < size < float("inf"):
+        bad_value("memory", "be a size such as 4GB", repr(text))
+    return int(size)
+
+
+def _check_folder(out: Path) -> None:
+    """Check that the folder is new, or contains a search."""
+    from rankgrad.atomic_files import check_plain
+    from rankgrad.errors import bad_value
+    from rankgrad.models.folder import CONFIG
+
+    for folder in (out, out / SEARCH):
+        if folder.is_dir():
+            check_plain(folder)
+    if (out / CONFIG).exists() and not (out / SEARCH).is_dir():
+        bad_value("out", "be a new folder", f"{out}, which contains a model: --overwrite replaces it")
+
+
+def _run(
+    console: "Console", parts: dict[str, Any], settings: Any, final: Any, out: Path, begun: float, ray: str | None
+) -> "AutoResult":
+    """Run the search with a progress bar."""
+    from rankgrad.cli.progress import Progress
+    from rankgrad.models.auto.run import run_search
+    from rankgrad.models.auto.search import Entry, Search, progress_line
+    from rankgrad.models.auto.stored_lists import joined
+
+    data = joined(parts["train"], parts.get("validation"))
+    length = f"{settings.seconds / 60:g} minutes" if settings.seconds else f"{settings.trials} candidates"
+    console.print(
+        f"{len(data):,} lists, {len(data.labels):,} documents, {data.features.shape[1]} features; {length}, "
+        f"{settings.jobs} {'process' if settings.jobs == 1 else 'processes'}; chosen by {settings.metric}",
+        markup=False,
+    )
+    pool: Any
+    if ray is not None:
+        from rankgrad.parallel.ray_pool import RayPool
+
+        pool = RayPool(ray)
+    else:
+        from rankgrad.parallel.process_pool import Pool
+
+        pool = Pool(settings.jobs)
+    with pool, Progress("trainings") as progress:
+
+        def told(search: Search, entry: Entry) -> None:
+            done, total = search.trainings()
+            left = None if settings.seconds is None else max(0.0, search.left())
+            progress.at(progress_line(search, entry), done, total, left=left)
+
+        return run_search(data, settings, final, out / SEARCH, pool.run, begun=begun, told=told)
+
+
+def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], source: "DataSource", out: Path) -> Any:
+    """Print the leaderboard and the ensemble, evaluate the model on the test lists, and save it."""
+    import json
+
+    from rankgrad.cli.overwrite import remove_parts
+    from rankgrad.cli.terminal_tables import METRICS, print_metrics, print_names
+
+    rows = []
+    for row in result.leaderboard[:_SHOWN]:
+        value = "" if row["value"] is None else f"{row['value']:.4f}"
+        interval = "" if row["interval"] is None else "[{:.4f}, {:.4f}]".format(*row["interval"])
+        rows.append((row["candidate"], row["model"], row["loss"], value, interval, f"{row['folds']}",
+                     f"{row['seconds']:.1f}", row["note"]))  # fmt: skip
+    heads = ("candidate", "model", "loss", result.metric, "interval", "folds", "seconds", "note")
+    print_names(heads, rows, console=console)
+    for line in result.summary():
+        console.print(line, markup=False)
+    model, found, test = result.model, None, parts.get("test")
+    if test is not None:
+        evaluated = model.evaluate(test, METRICS)
+        model.metrics = {**model.metrics, "test": evaluated.means}
+        console.print(f"on {len(test):,} test lists, which were not used in the search:")
+        print_metrics(evaluated.rows(), evaluated.notes(), console=console)
+        found = json.loads(evaluated.to_json())
+    source.keep(out)
+    remove_parts(out)
+    model.save(out)
+    console.print(f"model: {out}; search: {out / SEARCH}", markup=False)
+    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    return found

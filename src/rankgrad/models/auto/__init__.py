@@ -1,0 +1,9 @@
+"""Find the best ranker for a data set in a given time: the search of `rankgrad auto` and `rankgrad.AutoRanker`.
+
+- `portfolio` lists the candidates: settings of several kinds of rankers that are good on many data sets, then draws.
+- `stored_lists` divides the lists into folds, and shares them between processes.
+- `fits` trains one candidate on all folds but one, and scores the lists of this fold.
+- `search` decides which fits to run: all candidates on one fold, the better candidates on all folds.
+- `ensemble` chooses the weights of an ensemble on scores of lists on which its members were not trained.
+- `final_model` makes the returned model: bags of fold models, one model, an ensemble with a latency limit, a student.
+"""

@@ -1,0 +1,185 @@
+"""Choose an ensemble on scores of lists on which its members were not trained, with a guard against choosing noise.
+
+Three forms are compared: the best candidate alone, an even blend of the good candidates, and weights from greedy
+selection. Each form is chosen on some of the lists and measured on the others (a nested check). The even blend is
+returned unless another form is better by more than two standard errors of the difference.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.metrics.custom import as_metric
+
+SINGLE, EVEN, GREEDY = "single", "even", "greedy"
+WORSE = 2.0  # a candidate is clearly worse if its difference from the best is more than this number of standard errors
+_PARTS = 5  # number of parts of the lists in the nested check
+_STEPS = 10  # maximum number of steps of the greedy selection
+_MEMBERS = 12  # the greedy selection considers this number of best candidates
+_LISTS = 1_000  # the greedy selection measures at most this number of lists
+_ERRORS = 2.0  # another form must be better than the even blend by this number of standard errors
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A chosen ensemble: the weight of each candidate, and the result of the nested check."""
+
+    form: str  # `single`, `even` or `greedy`
+    weights: Values  # (candidates,), sum 1
+    nested: dict[str, float] = field(default_factory=dict)  # metric of each form on lists that did not choose it
+    values: Values | None = None  # metric of the ensemble on each list, with these weights
+
+
+class OutOfFold:
+    """Standardised scores of candidates on lists on which they were not trained, and their metric per list.
+
+    Args:
+        data: lists.
+        scores: scores of each candidate, `(documents, candidates)`, with mean 0 and deviation 1 per list.
+        families: family of each candidate.
+        metric: spec of the metric.
+    """
+
+    def __init__(self, data: Dataset, scores: Values, families: Sequence[str], metric: str) -> None:
+        self.data, self.scores, self.families = data, scores, list(families)
+        self.metric = as_metric(metric)
+        self.sign = 1.0 if self.metric.higher_is_better else -1.0
+        self.values = np.stack([self.measure(column) for column in scores.T])  # (candidates, lists), higher is better
+
+    def measure(self, scores: Values) -> Values:
+        """Return the metric of each list, `(lists,)`; the sign is changed if lower values are better.
+
+        Args:
+            scores: scores, `(documents,)`.
+        """
+        scores = np.asarray(scores, dtype=np.float32)
+        found = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
+        return self.sign * np.asarray(found, dtype=np.float64)
+
+    def take(self, lists: NDArray[np.int64]) -> "OutOfFold":
+        """Return the same candidates on some of the lists.
+
+        Args:
+            lists: indices of lists.
+        """
+        part = object.__new__(OutOfFold)
+        mine = np.zeros(len(self.data), dtype=bool)
+        mine[lists] = True
+        rows = np.repeat(mine, self.data.lengths)
+        part.data, part.scores, part.families = self.data.take(np.flatnonzero(mine)), self.scores[rows], self.families
+        part.metric, part.sign, part.values = self.metric, self.sign, self.values[:, mine]
+        return part
+
+
+def choose(found: OutOfFold, seed: int) -> Choice:
+    """Choose the form and the weights of an ensemble.
+
+    Args:
+        found: scores of the candidates.
+        seed: random seed of the nested check.
+    """
+    candidates = len(found.families)
+    if candidates == 1:
+        return Choice(SINGLE, np.ones(1), {SINGLE: mean(found.values[0])}, found.values[0])
+    nested = {form: np.full(len(found.data), np.nan) for form in FORMS}
+    parts = np.random.default_rng([seed, 2]).permutation(len(found.data)) % _PARTS
+    for part in range(min(_PARTS, len(found.data))):
+        inside, outside = found.take(np.flatnonzero(parts != part)), found.take(np.flatnonzero(parts == part))
+        for form, weigh in FORMS.items():
+            nested[form][parts == part] = outside.measure(outside.scores @ weigh(inside))
+    form = EVEN
+    for other in (SINGLE, GREEDY):
+        difference, error = paired(nested[other], nested[form])
+        if difference > _ERRORS * error and difference > 0:
+            form = other
+    weights = FORMS[form](found)
+    shown = {name: found.sign * mean(values) for name, values in nested.items()}
+    return Choice(form, weights, shown, found.measure(found.scores @ weights))
+
+
+def best_single(found: OutOfFold) -> Values:
+    """Return weights that select the best candidate.
+
+    Args:
+        found: scores of the candidates.
+    """
+    return np.eye(len(found.families))[int(np.argmax([mean(values) for values in found.values]))]
+
+
+def even_blend(found: OutOfFold) -> Values:
+    """Return equal weights of all candidates that are not clearly worse than the best; families have equal weights.
+
+    Args:
+        found: scores of the candidates.
+    """
+    good = not_clearly_worse(found.values)
+    counts = {family: sum(good[at] for at, name in enumerate(found.families) if name == family)
+              for family in found.families}  # fmt: skip
+    weights = np.array([good[at] / max(1, counts[family]) for at, family in enumerate(found.families)], dtype=float)
+    return np.asarray(weights / weights.sum())
+
+
+def greedy(found: OutOfFold) -> Values:
+    """Return weights from greedy selection with replacement: each step adds the candidate that helps most.
+
+    Args:
+        found: scores of the candidates.
+    """
+    if len(found.data) > _LISTS:
+        found = found.take(np.arange(len(found.data))[:: -(-len(found.data) // _LISTS)])
+    order = np.argsort([-mean(values) for values in found.values], kind="stable")[:_MEMBERS]
+    counts, total, best = np.zeros(len(found.families)), np.zeros(len(found.scores)), (-np.inf, np.zeros(0))
+    for _ in range(_STEPS):
+        tried = [mean(found.measure(total + found.scores[:, at])) for at in order]
+        at = order[int(np.argmax(tried))]
+        counts[at] += 1
+        total = total + found.scores[:, at]
+        if max(tried) > best[0]:
+            best = (max(tried), counts.copy())
+    return np.asarray(best[1] / best[1].sum())
+
+
+FORMS = {SINGLE: best_single, EVEN: even_blend, GREEDY: greedy}
+
+
+def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
+    """Return, for each candidate, whether it is not clearly worse than the best one, `(candidates,)`.
+
+    Args:
+        values: metric of each candidate on each list, `(candidates, lists)`; higher is better.
+
+    Example:
+        >>> not_clearly_worse(np.array([[0.5, 0.7, 0.6, 0.6], [0.5, 0.6, 0.7, 0.5], [0.1, 0.2, 0.1, 0.1]]))
+        array([ True,  True, False])
+    """
+    best = values[int(np.argmax([mean(row) for row in values]))]
+    found = [paired(row, best) for row in values]
+    return np.array([difference >= -WORSE * error for difference, error in found])
+
+
+def paired(first: Values, second: Values) -> tuple[float, float]:
+    """Return the mean difference of two sets of values per list, and its standard error.
+
+    Args:
+        first, second: values of the same lists, `(lists,)`; NaN for lists that are left out.
+    """
+    difference = (first - second)[~(np.isnan(first) | np.isnan(second))]
+    if len(difference) < 2:
+        return float(difference.sum()), float("inf")
+    return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
+
+
+def mean(values: Any) -> float:
+    """Return the mean of the values that are not NaN; 0 if there are none.
+
+    Args:
+        values: metric per list, `(lists,)`.
+    """
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else 0.0

@@ -1,0 +1,120 @@
+"""Train a candidate on all folds but one, score the lists of this fold, and store model, scores and facts."""
+
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.models.auto.stored_lists import StoredLists
+from rankgrad.models.protocol import TrainedModel
+from rankgrad.models.registry import kind_or_default, load
+
+_FACTS, _SCORES, _MODEL = "fit.json", "scores.npy", "model"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One training: a candidate, and the fold on which it is not trained."""
+
+    candidate: str  # name of the candidate
+    fold: int  # from 0
+    settings: dict[str, Any]  # settings of the kind, with seed and metric
+    folder: str  # folder for the result
+    lists: StoredLists
+    stop_at: float | None = None  # time (seconds since 1970) at which the training stops
+    seconds: float | None = None  # maximum duration of the training
+    labels: str | None = None  # file with labels to train on, instead of those of the lists
+
+    @property
+    def name(self) -> str:
+        """Unique name."""
+        return f"{self.candidate}-{self.fold}"
+
+
+class FitResult(NamedTuple):
+    """Facts about a finished fit."""
+
+    seconds: float  # duration of training and scoring
+    kept: int  # number of kept epochs or trees
+    stopped: bool  # True if a time limit stopped the training
+    error: str | None = None  # message, if the training failed
+
+
+def run_fit(fit: Fit) -> bool:
+    """Run a fit, and write its result. Return False if the time was over before the training began.
+
+    Args:
+        fit: training to run.
+    """
+    begun = time.time()
+    if fit.stop_at is not None and begun >= fit.stop_at:
+        return False
+    limits = [limit for limit in (fit.stop_at, None if fit.seconds is None else begun + fit.seconds) if limit]
+    stopped = False
+
+    def out_of_time(_: dict[str, Any]) -> bool:
+        nonlocal stopped
+        stopped = stopped or (bool(limits) and time.time() >= min(limits))
+        return stopped
+
+    folder = Path(fit.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = fit.lists.split(fit.fold, None if fit.labels is None else np.load(fit.labels, allow_pickle=False))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a candidate that fails or does not converge is shown as such
+            kind = kind_or_default(fit.settings["model"])
+            model = kind.fit(fit.settings, train, test, progress=False, callbacks=[out_of_time])
+            scores = model.score_lists(test)
+        if not np.isfinite(scores).all():
+            raise ValueError("the scores are not finite")
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        text = str(error).strip().partition("\n")[0] or type(error).__name__
+        write_json(folder / _FACTS, FitResult(time.time() - begun, 0, False, text)._asdict(), seal=True)
+        return True
+    model.save(folder / _MODEL)
+    np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
+    facts = FitResult(round(time.time() - begun, 4), model.kept, stopped)
+    write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
+    return True
+
+
+def read_result(folder: Path) -> FitResult | None:
+    """Return the facts about a fit; None if it is not finished.
+
+    Args:
+        folder: folder of the fit.
+    """
+    path = folder / _FACTS
+    if not path.is_file():
+        return None
+    try:
+        return FitResult(**read_json(path))
+    except TypeError as error:
+        raise ValueError(
+            f"{path} must describe a fit (delete it to run the fit again); got the error {error}"
+        ) from error
+
+
+def read_scores(folder: Path) -> NDArray[np.float32]:
+    """Return the scores of the lists of the fold, `(documents,)`.
+
+    Args:
+        folder: folder of a finished fit.
+    """
+    scores: NDArray[np.float32] = np.load(folder / _SCORES, allow_pickle=False)
+    return scores
+
+
+def read_model(folder: Path) -> TrainedModel:
+    """Return the model of a finished fit.
+
+    Args:
+        folder: folder of the fit.
+    """
+    return load(folder / _MODEL)

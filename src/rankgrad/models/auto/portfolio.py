@@ -1,0 +1,108 @@
+"""Candidates of the automatic search: a fixed portfolio of settings, then random draws around its entries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankgrad.models.registry import kind_or_default
+from rankgrad.models.search_space import draws
+from rankgrad.spec import spell
+
+_MLP = "mlp:widths=64-32,dropout=0.3"
+_LIGHTGBM = (
+    "lightgbm:num_leaves=15,learning_rate=0.05,feature_fraction=0.5,bagging_fraction=0.8,bagging_freq=1,"
+    "min_data_in_leaf=20"
+)
+_XGBOOST = "xgboost:max_depth=4,eta=0.05,colsample_bytree=0.5,subsample=0.8"
+_NETWORK = {"lr": 0.003, "batch_size": 16, "epochs": 100, "patience": 20}
+_TREES = {"trees": 500, "patience": 50}
+
+# The first entries are cheap, and differ from each other: a short search has only these.
+PORTFOLIO: tuple[dict[str, Any], ...] = (
+    {"model": _LIGHTGBM, "loss": "native:lambdarank", **_TREES},
+    {"model": "linear", "loss": "softmax", **_NETWORK},
+    {"model": _XGBOOST, "loss": "native:rank:ndcg", **_TREES},
+    {"model": _MLP, "loss": "softmax", **_NETWORK},
+    {"model": _LIGHTGBM, "loss": "softmax", **_TREES},
+    {"model": _MLP, "loss": "lambdaloss@10", **_NETWORK},
+    {"model": _LIGHTGBM, "loss": "native:rank_xendcg", **_TREES},
+    {"model": "linear", "loss": "lambdaloss@10", **_NETWORK},
+    {"model": _XGBOOST, "loss": "native:rank:pairwise", **_TREES},
+    {"model": _MLP, "loss": "ranknet", **_NETWORK},
+    {"model": _LIGHTGBM, "loss": "mse", **_TREES},
+    {"model": _MLP, "loss": "neural_ndcg", **_NETWORK},
+    {"model": "attsets:widths=64,head=64,dropout=0.3", "loss": "softmax", **_NETWORK},
+    {"model": "mlp:widths=256-128,dropout=0.3", "loss": "softmax", **_NETWORK, "preprocess": "log1p,standardise"},
+    {"model": _LIGHTGBM.replace("num_leaves=15", "num_leaves=63"), "loss": "native:lambdarank", **_TREES},
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of a ranker that the search tries."""
+
+    number: int  # from 1, in the order of the search
+    settings: dict[str, Any]  # settings of the kind, without seed and metric
+
+    @property
+    def name(self) -> str:
+        """Short name, which is also the name of files."""
+        return f"c{self.number:03d}"
+
+    @property
+    def family(self) -> str:
+        """Name of the kind of ranker. The even blend gives the same weight to each family."""
+        return kind_or_default(self.settings["model"]).name
+
+    @property
+    def model(self) -> str:
+        """Name of the model without its options, such as `mlp`."""
+        return spell("model", str(self.settings["model"])).name
+
+    @property
+    def loss(self) -> str:
+        """Spec of the loss."""
+        return str(self.settings["loss"])
+
+
+def candidates(seed: int, installed: Mapping[str, bool]) -> Iterator[Candidate]:
+    """Yield candidates without an end: the portfolio, then draws around entries of the portfolio in turn.
+
+    Args:
+        seed: random seed of the draws.
+        installed: True or False for each kind of ranker: whether its package is installed.
+    """
+    known = [entry for entry in PORTFOLIO if installed[kind_or_default(entry["model"]).name]]
+    for number, entry in enumerate(known, 1):
+        yield Candidate(number, dict(entry))
+    number = len(known)
+    rng = np.random.default_rng([seed, 1])
+    while True:
+        for place in rng.permutation(len(known)):
+            number += 1
+            yield Candidate(number, _near(known[place], int(rng.integers(2**31))))
+
+
+def missing_packages() -> dict[str, bool]:
+    """Return, for each kind of ranker in the portfolio, whether its package is installed."""
+    found = {}
+    for entry in PORTFOLIO:
+        kind = kind_or_default(entry["model"])
+        if kind.name not in found:
+            try:
+                kind.check_installed()
+                found[kind.name] = True
+            except ImportError:
+                found[kind.name] = False
+    return found
+
+
+def _near(entry: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return an entry of the portfolio with other settings, drawn from the search space of its kind."""
+    kind = kind_or_default(entry["model"])
+    plain = {**entry, "model": spell("model", str(entry["model"])).name}
+    for name in ("lr", "batch_size", "preprocess"):
+        plain.pop(name, None)
+    return kind.drawn(plain, draws(kind.space(plain), 1, seed)[0])

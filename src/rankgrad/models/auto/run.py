@@ -1,0 +1,88 @@
+"""Run a search from beginning to end: store the lists, train candidates, make the model. A stopped search resumes."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data import Dataset
+from rankgrad.data.training_labels import check_labels_differ
+from rankgrad.errors import bad_value
+from rankgrad.lock import locked
+from rankgrad.models.auto.final_model import AutoResult, FinalSettings, make_model
+from rankgrad.models.auto.search import Entry, Search, SearchSettings
+from rankgrad.models.auto.stored_lists import StoredLists, check_folds
+from rankgrad.parallel.process_pool import Runner
+
+SEARCH, RESULT = "search.json", "result.json"
+_LISTS = "lists"
+_SAME = ("metric", "folds", "seed")  # settings that must be equal to resume a search
+
+Told = Callable[[Search, Entry], Any]
+
+
+def run_search(
+    data: Dataset,
+    settings: SearchSettings,
+    final: FinalSettings,
+    folder: Path,
+    runner: Runner,
+    *,
+    begun: float | None = None,
+    told: Told | None = None,
+) -> AutoResult:
+    """Search for the best ranker, and return it. After Ctrl-C, return the best model so far.
+
+    Args:
+        data: labelled lists.
+        settings: settings of the search.
+        final: form of the returned model.
+        folder: folder for the results of the search; results of a stopped search with the same data are used.
+        runner: function that runs tasks.
+        begun: time at which the search began, in seconds since 1970; None for now.
+        told: function that is called after each training with the search and the entry of the candidate.
+    """
+    begun = time.time() if begun is None else begun
+    check_labels_differ(data)
+    data = data.without_numbers()
+    folds = check_folds(data, settings.folds)
+    with locked(folder, again=True):
+        lists = StoredLists.write(data, folder / _LISTS, folds, settings.seed)
+        spent = _resume(folder, settings, lists)
+        search = Search(settings, lists, folder, runner, begun - spent)
+        try:
+            for entry in search.run():
+                write_json(folder / SEARCH, _record(settings, lists, time.time() - search.begun), seal=True)
+                if told is not None:
+                    told(search, entry)
+        except KeyboardInterrupt:
+            if not any(0 in entry.fits and entry.error is None for entry in search.entries.values()):
+                raise
+        result = make_model(search, final)
+        write_json(folder / RESULT, result.to_json(), seal=True)
+        shutil.rmtree(folder / _LISTS, ignore_errors=True)
+    return result
+
+
+def _record(settings: SearchSettings, lists: StoredLists, spent: float) -> dict[str, Any]:
+    return {"settings": asdict(settings), "lists": lists.key, "spent": round(spent, 2)}
+
+
+def _resume(folder: Path, settings: SearchSettings, lists: StoredLists) -> float:
+    """Check that the folder is new or has a search of the same lists; return the seconds that it has already used."""
+    path = folder / SEARCH
+    if not path.is_file():
+        write_json(path, _record(settings, lists, 0.0), seal=True)
+        return 0.0
+    then = read_json(path)
+    if then.get("lists") != lists.key:
+        bad_value(
+            "out", "be a new folder, or the folder of a search with the same lists", f"{folder}, with other lists"
+        )
+    for name in _SAME:
+        if (was := then["settings"].get(name)) != (now := getattr(settings, name)):
+            bad_value("out", f"be a new folder, or the folder of a search with {name} {now}", f"{folder}, with {was}")
+    return float(then["spent"]) if settings.seconds is not None else 0.0

@@ -1,0 +1,389 @@
+"""Search for the best ranker: train candidates of all kinds, and spend the time on the better ones.
+
+Each candidate is trained with one fold held out. Candidates that are not clearly worse than the best one on the lists
+of this fold are then trained on the other folds. So a candidate has one model per fold, and a score of each list from a
+model that was not trained on it. First come the candidates of the portfolio, then rounds of random draws, of which the
+best third is trained on all folds.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
+from rankgrad.metrics.custom import as_metric
+from rankgrad.models.auto import ensemble
+from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit
+from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, missing_packages
+from rankgrad.models.auto.stored_lists import StoredLists
+from rankgrad.models.blend import standardise_columns
+from rankgrad.models.registry import kind_or_default
+from rankgrad.parallel.process_pool import Runner, Task
+from rankgrad.training.settings import check_number
+
+FOLDS = 5
+ROUND, SHARE = 9, 3  # number of draws per round; one third of them is trained on all folds
+_FIRST = 0.5  # share of the time for the first fold of the portfolio
+_LONGEST = 8  # one training may take this part of the time
+_LEAST = 4  # number of candidates that must be trained on all folds; otherwise fewer folds are used
+_RESERVE, _AT_LEAST, _AT_MOST = 0.04, 1.0, 60.0  # share and limits (seconds) of the time for ensemble and saving
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Settings of a search. Exactly one of `seconds` and `trials` is set."""
+
+    seconds: float | None = None  # duration of the search, with the choice of the ensemble
+    trials: int | None = None  # number of candidates; the result does not depend on the time
+    metric: str = "nDCG@10"
+    folds: int = FOLDS
+    seed: int = 0
+    memory: int | None = None  # number of bytes that all processes may use together; None for no limit
+    jobs: int = 1  # number of trainings at the same time
+
+    def check(self) -> None:
+        """Raise an error if a setting is wrong."""
+        if (self.seconds is None) == (self.trials is None):
+            bad_value("exactly one of minutes and trials", "be given", "neither" if self.seconds is None else "both")
+        if self.seconds is not None:
+            check_number("minutes", self.seconds / 60)
+        for name, least in (("trials", 1), ("folds", 2), ("jobs", 1), ("seed", 0)):
+            check_number(name, getattr(self, name), whole=True, least=least, optional=name == "trials")
+        as_metric(self.metric)
+
+
+@dataclass
+class Entry:
+    """A line of the leaderboard."""
+
+    candidate: Candidate
+    fits: dict[int, FitResult] = field(default_factory=dict)  # by fold
+    note: str = ""  # reason why the candidate was left out, if it was
+    values: NDArray[np.float64] | None = None  # metric per list, for the folds that are finished
+
+    @property
+    def error(self) -> str | None:
+        """Message of a training that failed."""
+        return next((fit.error for fit in self.fits.values() if fit.error is not None), None)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all trainings."""
+        return sum(fit.seconds for fit in self.fits.values())
+
+
+class Search:
+    """The state of a search.
+
+    Args:
+        settings: settings of the search.
+        lists: stored lists.
+        folder: folder for the results of all trainings. A search that was stopped uses the results in it.
+        runner: function that runs tasks: the method `run` of a pool, or `run_in_this_process`.
+        begun: time at which the search began, in seconds since 1970.
+    """
+
+    def __init__(
+        self, settings: SearchSettings, lists: StoredLists, folder: Path, runner: Runner, begun: float | None = None
+    ) -> None:
+        self.settings, self.lists, self.folder, self.runner = settings, lists, folder, runner
+        self.begun = time.time() if begun is None else begun
+        self.data: Dataset = lists.read()
+        self.numbers = lists.numbers()
+        self.folds = lists.folds  # number of folds that are used; fewer if there is little time
+        self.entries: dict[str, Entry] = {}
+        self.learning: list[tuple[float, float]] = []  # seconds, and best value of a complete candidate so far
+        self._metric = as_metric(settings.metric)
+        self._installed = missing_packages()
+
+    @property
+    def higher_is_better(self) -> bool:
+        """True if higher values of the metric are better."""
+        return bool(self._metric.higher_is_better)
+
+    @property
+    def missing(self) -> list[str]:
+        """Kinds of rankers whose package is not installed."""
+        return [name for name, found in self._installed.items() if not found]
+
+    @property
+    def deadline(self) -> float | None:
+        """Time at which the trainings end; the rest of the time is for the ensemble."""
+        if self.settings.seconds is None:
+            return None
+        return self.begun + self.settings.seconds - reserve(self.settings.seconds)
+
+    def left(self) -> float:
+        """Return the seconds until the trainings end."""
+        return float("inf") if self.deadline is None else self.deadline - time.time()
+
+    def run(self) -> Iterator[Entry]:
+        """Run the search, and yield the entry of each finished training."""
+        stream = candidates(self.settings.seed, self._installed)
+        size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
+        trials = self.settings.trials
+        first = self._fitting(islice(stream, size if trials is None else min(size, trials)))
+        until = None if self.settings.seconds is None else self.begun + _FIRST * self.settings.seconds
+        yield from self._train([(entry, 0) for entry in first], until)
+        self._choose_folds(first)
+        while self.left() > 0:
+            if pending := self._pending():
+                yield from self._train(
+                    [(entry, fold) for entry in pending for fold in range(1, self.folds)], self.deadline
+                )
+            elif drawn := self._fitting(islice(stream, self._draws())):
+                yield from self._train([(entry, 0) for entry in drawn], self.deadline)
+                self._drop_all_but_best(drawn)
+            else:
+                break
+
+    def trainings(self) -> tuple[int, int]:
+        """Return the number of finished trainings, and the number of trainings that are expected at the moment."""
+        done = sum(len(entry.fits) for entry in self.entries.values())
+        more = sum(
+            self.folds - len(entry.fits) for entry in self.entries.values() if self._began(entry) and not entry.note
+        )
+        waiting = sum(not entry.fits and not entry.note for entry in self.entries.values())
+        return done, done + more + waiting * (1 if self.settings.trials is None else self.folds)
+
+    def _draws(self) -> int:
+        """Return the number of draws of the next round: fewer than usual at the end of the search."""
+        if self.settings.trials is not None:
+            return min(ROUND, self.settings.trials - len(self.entries))
+        # A round trains each draw on one fold, and the best third on the other folds.
+        each = self._usual_seconds() * (1 + (self.folds - 1) / SHARE) / self.settings.jobs
+        return min(ROUND, int(self.left() / each)) if each > 0 else 0
+
+    def _drop_all_but_best(self, drawn: Sequence[Entry]) -> None:
+        """Drop all but the best third of the draws of a round."""
+        known = self._best_first(entry for entry in drawn if self._began(entry))
+        for entry in known[max(1, len(drawn) // SHARE) :]:
+            entry.note = "not among the best third of its round"
+
+    def _pending(self) -> list[Entry]:
+        """Return candidates to train on the other folds: not clearly worse than the best, families in turn.
+
+        In a search with a time limit, only candidates for which there is enough time are returned.
+        """
+        known = [entry for entry in self.entries.values() if self._began(entry)]
+        if not known or self.folds == 1:
+            return []
+        good = ensemble.not_clearly_worse(np.stack([self._fold_values(entry) for entry in known]))
+        wanted = []
+        for entry, is_good in zip(known, good, strict=True):
+            if len(entry.fits) == 1 and not entry.note and not is_good:
+                entry.note = "clearly worse on the first fold"
+            if not entry.note and not self.is_complete(entry):
+                wanted.append(entry)
+        chosen, spent = [], 0.0
+        for entry in self._in_turn(wanted):
+            cost = (self.folds - len(entry.fits)) * entry.fits[0].seconds / self.settings.jobs
+            if spent + cost <= self.left():
+                spent += cost
+                chosen.append(entry)
+        return chosen
+
+    @staticmethod
+    def _began(entry: Entry) -> bool:
+        return 0 in entry.fits and entry.error is None
+
+    def _fitting(self, wanted: Iterable[Candidate]) -> list[Entry]:
+        """Return new entries for candidates, without those that need too much memory."""
+        found = []
+        longest = int(self.data.lengths.max(initial=0))
+        for candidate in wanted:
+            entry = self.entries[candidate.name] = Entry(candidate)
+            kind = kind_or_default(candidate.settings["model"])
+            copies = 4 * self.data.features.size  # training lists and lists of the fold
+            need = (copies + kind.memory(candidate.settings, *self.data.features.shape, longest)) * self.settings.jobs
+            if self.settings.memory is not None and need > self.settings.memory:
+                entry.note = f"left out: needs about {need / 1e9:.1f} GB"
+            else:
+                found.append(entry)
+        return found
+
+    def _choose_folds(self, first: Sequence[Entry]) -> None:
+        """Use fewer folds if there is not enough time to train several candidates on all folds."""
+        costs = sorted(entry.fits[0].seconds for entry in first if self._began(entry))
+        if self.settings.seconds is None or not costs:
+            return
+        total = sum(costs[: min(_LEAST, len(costs))]) / self.settings.jobs
+        while self.folds > 1 and (self.folds - 1) * total > self.left():
+            self.folds -= 1
+
+    def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return entries best first, with the families in turn, so that a short search has candidates of all kinds."""
+        families: dict[str, list[Entry]] = {}
+        for entry in self._best_first(entries):
+            families.setdefault(entry.candidate.family, []).append(entry)
+        return [entry for turn in zip_longest(*families.values()) for entry in turn if entry is not None]
+
+    def _best_first(self, entries: Iterable[Entry]) -> list[Entry]:
+        return sorted(entries, key=lambda entry: -ensemble.mean(self._fold_values(entry)))
+
+    def _fold_values(self, entry: Entry) -> NDArray[np.float64]:
+        """Return the metric of the lists of the first fold; higher is better."""
+        assert entry.values is not None
+        return entry.values[self.numbers == 0]
+
+    def _usual_seconds(self) -> float:
+        """Return the mean duration of a training so far."""
+        spent = [fit.seconds for entry in self.entries.values() for fit in entry.fits.values()]
+        return float(np.mean(spent)) if spent else 0.0
+
+    def _train(self, wanted: Sequence[tuple[Entry, int]], until: float | None) -> Iterator[Entry]:
+        """Run fits that have no result yet; yield the entry of each fit."""
+        tasks, by_name = [], {}
+        longest = None if self.settings.seconds is None else self.settings.seconds * self.settings.jobs / _LONGEST
+        for entry, fold in wanted:
+            folder = self._folder(entry, fold)
+            if (done := read_result(folder)) is not None:
+                yield self._take(entry, fold, done)
+                continue
+            seeds = np.random.SeedSequence([self.settings.seed, entry.candidate.number, fold]).generate_state(1)
+            settings = {**entry.candidate.settings, "metric": self.settings.metric, "seed": int(seeds[0] % 2**31)}
+            settings = kind_or_default(settings["model"]).on_device(settings, "cpu")
+            name = f"{entry.candidate.name}-{fold}"
+            fit = Fit(entry.candidate.name, fold, settings, str(folder), self.lists, until, longest)
+            tasks.append(Task(name, run_fit, (fit,)))
+            by_name[name] = (entry, fold)
+        for result in self.runner(tasks, until=self.deadline):
+            entry, fold = by_name[result.task.name]
+            if result.error is not None:
+                raise RuntimeError(f"training of candidate {entry.candidate.name} failed:\n{result.error}")
+            if result.value and (done := read_result(self._folder(entry, fold))) is not None:
+                yield self._take(entry, fold, done)
+
+    def _take(self, entry: Entry, fold: int, result: FitResult) -> Entry:
+        """Add the result of a fit to its entry."""
+        entry.fits[fold] = result
+        if result.error is None:
+            mine = self.numbers == fold
+            part = self.data.take(mine)
+            found = self._metric.measure(
+                read_scores(self._folder(entry, fold)), part.labels, offsets=part.offsets, reduction="none"
+            )
+            sign = 1.0 if self._metric.higher_is_better else -1.0
+            if entry.values is None:
+                entry.values = np.full(len(self.data), np.nan)
+            entry.values[mine] = sign * np.asarray(found, dtype=np.float64)
+        if self.is_complete(entry):
+            best = max(ensemble.mean(other.values[self.numbers < self.folds]) for other in self.complete())  # type: ignore[index]
+            self.learning.append((time.time() - self.begun, best))
+        return entry
+
+    def is_complete(self, entry: Entry) -> bool:
+        """Return True if a candidate has a model for each fold.
+
+        Args:
+            entry: entry of the candidate.
+        """
+        return entry.error is None and all(fold in entry.fits for fold in range(self.folds))
+
+    def complete(self) -> list[Entry]:
+        """Return the entries of all candidates that have a model for each fold."""
+        return [entry for entry in self.entries.values() if self.is_complete(entry)]
+
+    def shorten(self) -> None:
+        """Use fewer folds, if no candidate has a model for each fold, for example after Ctrl-C."""
+        while self.folds > 1 and not self.complete():
+            self.folds -= 1
+
+    def scored_lists(self) -> NDArray[np.bool_]:
+        """Return, for each list, whether the complete candidates have scored it, `(lists,)`."""
+        return self.numbers < self.folds
+
+    def out_of_fold(self, entries: Sequence[Entry]) -> ensemble.OutOfFold:
+        """Return the scores of complete candidates on lists on which they were not trained.
+
+        Args:
+            entries: complete candidates.
+        """
+        data = self.data.take(self.scored_lists())
+        columns = np.stack([self.scores(entry) for entry in entries], axis=1)
+        families = [entry.candidate.family for entry in entries]
+        return ensemble.OutOfFold(data, standardise_columns(columns, data.offsets), families, self.settings.metric)
+
+    def scores(self, entry: Entry) -> NDArray[np.float64]:
+        """Return the scores of a candidate on the lists of `scored_lists`, `(documents,)`.
+
+        Args:
+            entry: complete candidate.
+        """
+        owner = np.repeat(self.numbers, self.data.lengths)
+        found = np.zeros(len(owner))
+        for fold in range(self.folds):
+            found[owner == fold] = read_scores(self._folder(entry, fold))
+        return found[owner < self.folds]
+
+    def folders(self, entry: Entry) -> list[Path]:
+        """Return the folders of the fits of a complete candidate.
+
+        Args:
+            entry: complete candidate.
+        """
+        return [self._folder(entry, fold) for fold in range(self.folds)]
+
+    def _folder(self, entry: Entry, fold: int) -> Path:
+        return self.folder / f"{entry.candidate.name}-{fold}"
+
+
+def reserve(seconds: float) -> float:
+    """Return the seconds of a search that are kept for the choice of the ensemble and for saving.
+
+    Args:
+        seconds: duration of the search.
+    """
+    return min(max(_RESERVE * seconds, min(_AT_LEAST, seconds / 4)), _AT_MOST)
+
+
+def progress_line(search: Search, entry: Entry) -> str:
+    """Return one line about a candidate after a training.
+
+    Args:
+        search: the search.
+        entry: candidate that was trained.
+    """
+    about = f"{entry.candidate.name} {entry.candidate.model} {entry.candidate.loss}"
+    if entry.error is not None:
+        return f"{about}: failed: {entry.error}"
+    assert entry.values is not None
+    value = ensemble.mean(entry.values) * (1.0 if search.higher_is_better else -1.0)
+    return f"{about}: {search.settings.metric} {value:.4f}, fold {len(entry.fits)} of {search.folds}"
+
+
+def entry_rows(search: Search) -> list[dict[str, Any]]:
+    """Return the leaderboard as JSON values: complete candidates first, best first.
+
+    Args:
+        search: search with at least one finished training.
+    """
+    rows = []
+    sign = 1.0 if search.higher_is_better else -1.0
+    for entry in search.entries.values():
+        known = entry.values[~np.isnan(entry.values)] if entry.values is not None else np.zeros(0)
+        error = float(known.std(ddof=1) / len(known) ** 0.5) if len(known) > 1 else 0.0
+        value = float(known.mean()) if len(known) else None
+        rows.append(
+            {
+                "candidate": entry.candidate.name,
+                "family": entry.candidate.family,
+                "model": entry.candidate.model,
+                "loss": entry.candidate.loss,
+                "value": None if value is None else sign * value,
+                "interval": None if value is None else [sign * value - 1.96 * error, sign * value + 1.96 * error],
+                "folds": sum(fit.error is None for fit in entry.fits.values()),
+                "seconds": round(entry.seconds, 2),
+                "note": f"failed: {entry.error}" if entry.error else entry.note,
+                "settings": entry.candidate.settings,
+            }
+        )
+    complete = search.folds
+    return sorted(rows, key=lambda row: (row["folds"] < complete, -sign * (row["value"] or -sign * np.inf)))

@@ -1,0 +1,174 @@
+"""Divide lists into folds by query, and store them as files that several processes map into memory."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data import Dataset
+from rankgrad.data.splitting import lists_with_different_labels, query_order
+from rankgrad.errors import bad_value
+
+_ARRAYS = ("features", "labels", "offsets", "qids", "weights")
+_HASHED = 1 << 26  # number of bytes per block
+
+
+@dataclass(frozen=True)
+class StoredLists:
+    """Lists in a folder, and the number of folds. Processes receive this object, and read the lists when needed."""
+
+    folder: str
+    folds: int
+    seed: int
+    key: str  # hash of the lists, so that a process does not use lists that it has read before from the same folder
+
+    @classmethod
+    def write(cls, data: Dataset, folder: Path, folds: int, seed: int) -> "StoredLists":
+        """Write lists to a folder; existing files are replaced.
+
+        Args:
+            data: labelled lists.
+            folder: folder for the files.
+            folds: number of folds.
+            seed: random seed of the division into folds.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _ARRAYS:
+            if (values := getattr(data, name)) is not None:
+                np.save(folder / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
+        write_json(folder / "lists.json", {"name": data.name, "feature_names": data.feature_names})
+        return cls(str(folder), folds, seed, content_hash(data))
+
+    def read(self) -> Dataset:
+        """Return the lists; large arrays are mapped from their files."""
+        return _read(self)
+
+    def split(self, fold: int, labels: NDArray[np.float32] | None = None) -> tuple[Dataset, Dataset]:
+        """Return the lists of all other folds, to train on, and the lists of this fold.
+
+        Args:
+            fold: number of the fold, from 0.
+            labels: labels to train on, `(documents,)`, instead of those of the lists.
+        """
+        data = self.read()
+        mine = self.numbers() == fold
+        taught = data if labels is None else replace(data, labels=labels)
+        return taught.take(~mine), data.take(mine)
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the fold of each list, `(lists,)`, from 0."""
+        return _numbers(self)
+
+
+@lru_cache(maxsize=1)
+def _read(stored: StoredLists) -> Dataset:
+    folder = Path(stored.folder)
+    arrays: dict[str, Any] = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        for name in _ARRAYS
+        if (folder / f"{name}.npy").is_file()
+    }
+    about = read_json(folder / "lists.json")
+    names = about["feature_names"]
+    return Dataset(**arrays, name=about["name"], feature_names=None if names is None else tuple(names))
+
+
+@lru_cache(maxsize=1)
+def _numbers(stored: StoredLists) -> NDArray[np.int64]:
+    return fold_numbers(stored.read(), stored.folds, stored.seed)
+
+
+def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
+    """Return the fold of each list, `(lists,)`, from 0.
+
+    The fold depends on seed and query id, and not on the order of the lists. Each fold has the same number of lists in
+    which labels differ, up to one, because in any other list every order has the same metric.
+
+    Args:
+        data: labelled lists.
+        folds: number of folds.
+        seed: random seed.
+
+    Example:
+        >>> labels, offsets = np.array([0.0, 1.0] * 6), np.arange(0, 13, 2)
+        >>> data = Dataset(np.zeros((12, 1), np.float32), labels, offsets, qids=np.arange(6))
+        >>> np.bincount(fold_numbers(data, 3, seed=0))
+        array([2, 2, 2])
+    """
+    differ = lists_with_different_labels(data)
+    same = np.setdiff1d(np.arange(len(data)), differ)
+    found = np.empty(len(data), dtype=np.int64)
+    for lists in (differ, same):
+        found[query_order(data, lists, seed)] = np.arange(len(lists)) % folds
+    return found
+
+
+def check_folds(data: Dataset, folds: int) -> int:
+    """Return the number of folds that the lists allow; fewer than two lists with different labels are an error.
+
+    Args:
+        data: labelled lists.
+        folds: wanted number of folds.
+    """
+    useful = len(lists_with_different_labels(data))
+    if useful < 2:
+        got = f"{useful} such list{'s' * (useful != 1)} among {len(data)}"
+        bad_value("data", "contain at least 2 lists whose labels differ (one to train on, one to measure)", got)
+    return min(folds, useful)
+
+
+def joined(first: Dataset, second: Dataset | None) -> Dataset:
+    """Return the lists of two data sets as one data set.
+
+    Args:
+        first: lists.
+        second: more lists with the same features, or None. Their features are put in the order of the first.
+    """
+    if second is None:
+        return first
+    second = second.select_features(first.feature_names)
+    if first.features.shape[1] != second.features.shape[1]:
+        bad_value("validation", f"have {first.features.shape[1]} features", second.features.shape[1])
+    weighted = first.weights is not None or second.weights is not None
+    return Dataset(
+        features=np.concatenate([first.features, second.features]),
+        labels=np.concatenate([first.labels, second.labels]),
+        offsets=np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]),
+        qids=_distinct(first.qids, second.qids),
+        name=first.name,
+        feature_names=first.feature_names,
+        weights=np.concatenate([_weights(first), _weights(second)]) if weighted else None,
+    )
+
+
+def _distinct(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return all query ids; ids of different types become text."""
+    if first.dtype.kind != second.dtype.kind:
+        first, second = first.astype(str), second.astype(str)
+    return np.concatenate([first, second])
+
+
+def _weights(data: Dataset) -> NDArray[np.float32]:
+    return np.ones(len(data.labels), np.float32) if data.weights is None else np.asarray(data.weights)
+
+
+def content_hash(data: Dataset) -> str:
+    """Return a hash of features, labels, lists and weights.
+
+    Args:
+        data: labelled lists.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name in _ARRAYS:
+        if (values := getattr(data, name)) is None:
+            continue
+        digest.update(f"{name} {values.shape} {values.dtype}".encode())
+        rows = max(1, _HASHED // max(1, values[:1].nbytes))
+        for start in range(0, len(values), rows):
+            digest.update(np.ascontiguousarray(values[start : start + rows]).tobytes())
+    return digest.hexdigest()
