@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text"},
+    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data", "models.folder", "models.protocol"},
     "surrogate": {"metrics", "losses", "training"},
     "estimator_base": {"metrics", "data"},
@@ -70,9 +70,10 @@ MAY_IMPORT = {
         "estimator_base",
         "models",
     },
+    "auto_estimator": {"metrics", "data", "training", "estimator_base", "models", "parallel"},
     "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
-    "experiments": {"metrics", "data", "models.protocol", "models.registry", "models.search_space"},
+    "experiments": {"metrics", "data", "models.protocol", "models.registry", "models.search_space", "models.auto"},
     "cli": {
         "__init__",
         "metrics",
@@ -84,6 +85,7 @@ MAY_IMPORT = {
         "models.folder",
         "models.protocol",
         "models.registry",
+        "models.auto",
         "training.model",
         "training.checkpoint",
         "kernels.cache_folder",

@@ -12,8 +12,9 @@ from .templates import fill, table
 LAYERS = (
     (("cli", "one file per command"),),
     (("experiments", "recipes, runs, tables, report, statistics, tuning"),),
-    (("blend_estimator", "rankgrad.blend"),),
+    (("blend_estimator", "rankgrad.blend"), ("auto_estimator", "rankgrad.AutoRanker")),
     (("estimator", "rankgrad.Ranker"),),
+    (("models.auto", "search for the best ranker"),),
     (("models.registry", "finds the kind of a ranker"), ("models.neural", "networks"),
      ("models.trees", "boosted trees"), ("models.blend", "blends"), ("models.text", "encoders")),
     (("trees", "LightGBM and XGBoost"), ("text", "collections, BM25, encoders"),

@@ -17,8 +17,8 @@ moved.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AutoRanker", "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models", "rankers", "relax",
-    "surrogate", "text", "training", "trees",
+    "AutoRanker", "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models",
+    "rankers", "relax", "surrogate", "text", "training", "trees",
 ]  # fmt: skip
 
 # A public name that is loaded on first use must be in `__all__`, and in the block below for type checkers and editors.

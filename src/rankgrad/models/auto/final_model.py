@@ -98,12 +98,12 @@ def make_model(search: Search, final: FinalSettings) -> AutoResult:
     found = search.out_of_fold(entries)
     notes = [f"{name} is not installed: pip install 'rankgrad[trees]'" for name in search.missing]
     best = entries[int(np.argmax(ensemble.best_single(found)))]
+    nested: dict[str, float] = {}
     if final.single:
-        result = _single(search, best)
-        form, nested = "single model", {}
+        result, form = _single(search, best), "single model"
     elif final.max_latency is not None:
         result, more = _within_latency(search, entries, found, final.max_latency)
-        form, nested, notes = "ensemble with a latency limit", {}, [*notes, *more]
+        form, notes = "ensemble with a latency limit", [*notes, *more]
     else:
         choice = ensemble.choose(found, search.settings.seed)
         result, form, nested = _bags(search, entries, choice.weights), choice.form, choice.nested
@@ -187,7 +187,7 @@ def _within_latency(
         at = int(costs.argmin())
         text = f"no candidate has a latency below {1e3 * limit:.3g} ms; the fastest has {1e3 * costs[at]:.3g} ms"
         return _single(search, entries[at]), [text]
-    order = sorted(np.flatnonzero(costs <= limit), key=lambda at: -ensemble.mean(found.values[at]))
+    order: list[int] = sorted(np.flatnonzero(costs <= limit).tolist(), key=lambda at: -ensemble.mean(found.values[at]))
     chosen, total, spent = [order[0]], found.scores[:, order[0]], costs[order[0]]
     value = ensemble.mean(found.values[order[0]])
     while True:  # add the member that helps most, while the sum of the latencies is below the limit
@@ -243,7 +243,7 @@ def measure_latency(model: TrainedModel, data: Dataset) -> float:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Limit PyTorch and libraries with OpenMP to one thread."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

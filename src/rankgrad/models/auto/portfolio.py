@@ -53,8 +53,8 @@ class Candidate:
 
     @property
     def family(self) -> str:
-        """Name of the kind of ranker. The even blend gives the same weight to each family."""
-        return kind_or_default(self.settings["model"]).name
+        """Family of the ranker, trees or networks. The even blend gives the same weight to each family."""
+        return "trees" if kind_or_default(self.settings["model"]).unit == "tree" else "networks"
 
     @property
     def model(self) -> str:

@@ -147,10 +147,9 @@ class Search:
     def trainings(self) -> tuple[int, int]:
         """Return the number of finished trainings, and the number of trainings that are expected at the moment."""
         done = sum(len(entry.fits) for entry in self.entries.values())
-        more = sum(
-            self.folds - len(entry.fits) for entry in self.entries.values() if self._began(entry) and not entry.note
-        )
-        waiting = sum(not entry.fits and not entry.note for entry in self.entries.values())
+        open_entries = [entry for entry in self.entries.values() if not entry.note and entry.error is None]
+        more = sum(self.folds - len(entry.fits) for entry in open_entries if entry.fits)
+        waiting = sum(not entry.fits for entry in open_entries)
         return done, done + more + waiting * (1 if self.settings.trials is None else self.folds)
 
     def _draws(self) -> int:
@@ -202,7 +201,8 @@ class Search:
             entry = self.entries[candidate.name] = Entry(candidate)
             kind = kind_or_default(candidate.settings["model"])
             copies = 4 * self.data.features.size  # training lists and lists of the fold
-            need = (copies + kind.memory(candidate.settings, *self.data.features.shape, longest)) * self.settings.jobs
+            documents, features = self.data.features.shape
+            need = (copies + kind.memory(candidate.settings, documents, features, longest)) * self.settings.jobs
             if self.settings.memory is not None and need > self.settings.memory:
                 entry.note = f"left out: needs about {need / 1e9:.1f} GB"
             else:
