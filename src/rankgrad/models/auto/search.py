@@ -31,6 +31,7 @@ from rankgrad.training.settings import check_number
 FOLDS = 5
 ROUND, SHARE = 9, 3  # number of draws per round; one third of them is trained on all folds
 _FIRST = 0.5  # share of the time for the first fold of the portfolio
+_TRIED = 1.5  # the first fold is tried for this number of candidates per candidate that can be trained on all folds
 _LONGEST = 8  # one training may take this part of the time
 _LEAST = 4  # number of candidates that must be trained on all folds; otherwise fewer folds are used
 _RESERVE, _AT_LEAST, _AT_MOST = 0.04, 1.0, 60.0  # share and limits (seconds) of the time for ensemble and saving
@@ -129,10 +130,12 @@ class Search:
         stream = candidates(self.settings.seed, self._installed)
         size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
         trials = self.settings.trials
-        first = self._fitting(islice(stream, size if trials is None else min(size, trials)))
         until = None if self.settings.seconds is None else self.begun + _FIRST * self.settings.seconds
-        yield from self._train([(entry, 0) for entry in first], until)
-        self._choose_folds(first)
+        probed = min(_LEAST, size) if trials is None else min(size, trials)
+        yield from self._train([(entry, 0) for entry in self._fitting(islice(stream, probed))], until)
+        more = self._affordable(size - probed)
+        yield from self._train([(entry, 0) for entry in self._fitting(islice(stream, more))], until)
+        self._choose_folds()
         while self.left() > 0:
             if pending := self._pending():
                 yield from self._train(
@@ -143,6 +146,17 @@ class Search:
                 self._drop_all_but_best(drawn)
             else:
                 break
+
+    def _affordable(self, count: int) -> int:
+        """Return how many more candidates of the portfolio are tried: somewhat more than can be trained on all folds.
+
+        Args:
+            count: number of candidates of the portfolio that were not tried yet.
+        """
+        if self.settings.seconds is None or not (cost := self._usual_seconds()):
+            return 0 if self.settings.trials is not None else count
+        complete = self.settings.seconds * self.settings.jobs / (self.lists.folds * cost)
+        return min(count, max(0, round(_TRIED * complete) - len(self.entries)))
 
     def trainings(self) -> tuple[int, int]:
         """Return the number of finished trainings, and the number of trainings that are expected at the moment."""
@@ -209,9 +223,9 @@ class Search:
                 found.append(entry)
         return found
 
-    def _choose_folds(self, first: Sequence[Entry]) -> None:
+    def _choose_folds(self) -> None:
         """Use fewer folds if there is not enough time to train several candidates on all folds."""
-        costs = sorted(entry.fits[0].seconds for entry in first if self._began(entry))
+        costs = sorted(entry.fits[0].seconds for entry in self.entries.values() if self._began(entry))
         if self.settings.seconds is None or not costs:
             return
         total = sum(costs[: min(_LEAST, len(costs))]) / self.settings.jobs
