@@ -116,7 +116,7 @@ def test_models_that_cancel_each_other_leave_no_rounding_error():
     one, other = network("linear"), network("linear")
     with torch.no_grad():
         other.ranker.head.weight.copy_(-one.ranker.head.weight)
-    both = blend([one] * 3 + [other] * 3, *[1 / 6] * 6)
+    both = blend([one, other, other, one], 0.1, 0.2, 0.3, 0.4)
     assert not both.score(X[:2]).any()  # a list of two documents: the models give 1 and -1, or -1 and 1
     assert not blend([both, both], 0.5, 0.5).score(X[:2]).any()
 

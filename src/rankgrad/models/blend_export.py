@@ -136,7 +136,9 @@ class _BlendGraph:
         self.draws.append(draw)
         graph = made.graph
         del graph.value_info[:]
-        import_module("onnx").compose.add_prefix_graph(graph, f"{place}/", rename_inputs=False, inplace=True)
+        for name in ("features", "mask"):
+            self.add("Identity", name, output=f"{place}/{name}")
+        import_module("onnx").compose.add_prefix_graph(graph, f"{place}/", inplace=True)
         for node in graph.node:
             del node.metadata_props[:]
         self.nodes.extend(graph.node)
@@ -145,8 +147,7 @@ class _BlendGraph:
         self.ir = max(self.ir, made.ir_version)
         for opset in made.opset_import:
             self.opsets[opset.domain] = max(opset.version, self.opsets.get(opset.domain, 0))
-        name: str = graph.output[0].name
-        return name
+        return f"{place}/scores"
 
     def content(self, features: int) -> bytes:
         """Return the content of the ONNX file."""
