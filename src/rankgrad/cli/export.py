@@ -16,7 +16,7 @@ def export(
 
     The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
     and returns `scores` (lists, n). The check compares these scores with the scores of the model, for inputs of several
-    shapes. An existing file is replaced.
+    shapes. An existing file is replaced. A blend is exported to ONNX, as one file with all its models.
 
     Example: `rankgrad export runs/a model.onnx`
     """

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Exported, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
 from rankgrad.spec import known_options, spell
 
@@ -27,6 +27,9 @@ LOSS, EVEN = "xe_ndcg", 0.1
 @dataclass
 class BlendModel(TrainedModel):
     """Model whose scores are weighted sums of the scores of other models."""
+
+    equal: ClassVar[float] = 1e-7  # scores are equal if their spread is at most this share of the largest score
+    negligible: ClassVar[float] = 1e-12  # a weighted sum is 0 if its absolute value is at most this number
 
     models: list[TrainedModel]
     weights: NDArray[np.float64]  # weights of the models, `(models,)`; they are at least 0, and their sum is 1
@@ -46,7 +49,9 @@ class BlendModel(TrainedModel):
             offsets: offsets of the lists, `(lists + 1,)`; None if all documents are one list.
         """
         offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
-        return (standardise_per_list(self.models, features, offsets) @ self.weights).astype(np.float32)
+        scores = standardise_per_list(self.models, features, offsets) @ self.weights
+        # If the models cancel each other, only rounding error is left, which a blend of blends would magnify.
+        return np.where(np.abs(scores) > self.negligible, scores, 0.0).astype(np.float32)
 
     @property
     def size(self) -> int:
@@ -64,6 +69,17 @@ class BlendModel(TrainedModel):
             model.save(part)
         write_metrics(folder, self.metrics)
         write_blend(folder, self.weights, self.settings, self.feature_names)
+
+    def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+        """Write all models of the blend and their weights as one ONNX file; see `rankgrad.models.blend_export`.
+
+        Args:
+            path: path of the file.
+            format: `"onnx"`; None if the path ends in `.onnx`.
+        """
+        from rankgrad.models.blend_export import export
+
+        return export(self, path, format=format)
 
 
 class BlendKind(RankerKind):
@@ -225,7 +241,7 @@ def standardise_columns(columns: NDArray[np.float64], offsets: NDArray[np.int64]
     columns = columns - mean(columns)
     spread = np.sqrt(mean(columns**2))
     # If the spread is only rounding error, the scores are equal.
-    differs = spread > 1e-7 * size
+    differs = spread > BlendModel.equal * size
     return np.where(differs, columns / np.where(differs, spread, 1.0), 0.0)
 
 

@@ -2,11 +2,13 @@
 
 import copy
 import io
+import json
 import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +28,7 @@ from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 from rankgrad.rankers.custom import CustomFlat, CustomRanker
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
-_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _TRACED = (3, 5)  # numbers of lists and documents with which the model is traced
 CHECKED = ((1, 1), (7, 2), (4, 33))  # (lists, documents) of the inputs of the check; all differ from the traced shape
 
@@ -44,17 +46,26 @@ class Exportable(Protocol):
 class Scoring(nn.Module):
     """The exported module, which applies preprocessing and ranker to padded lists of raw features.
 
-    Padding may have any values.
+    Padding may have any values. The fitted arrays of the preprocessing are buffers of the module.
     """
 
     def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.ranker, self.steps = model.ranker, model.steps
+        for number, step in enumerate(model.steps.steps):
+            for name in step.fitted:
+                array = getattr(step, name)
+                self.register_buffer(f"step{number}_{name}", None if array is None else torch.tensor(array))
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return scores `(lists, n)` of `features (lists, n, f)`; `mask (lists, n)` is True for a document."""
         features = torch.where(mask[..., None], features, 0.0)
-        scores: Tensor = self.ranker.padded(self.steps.transform(features, mask=mask), mask)  # type: ignore[operator]
+        steps = [
+            replace(step, **{name: getattr(self, f"step{number}_{name}") for name in step.fitted})
+            for number, step in enumerate(self.steps.steps)
+        ]
+        ready = Preprocessing(tuple(steps)).transform(features, mask=mask)
+        scores: Tensor = self.ranker.padded(ready, mask)  # type: ignore[operator]
         return scores
 
 
@@ -83,27 +94,11 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     path = Path(path)
     format = _format(path, format)
     if format == "onnx":
-        need_packages(*_PACKAGES)
-    model = copy.copy(model)
-    model.ranker = copy.deepcopy(model.ranker).to("cpu")  # a copy, because other threads may use the given ranker
-    custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
-    if isinstance(custom, CustomFlat):
-        bad_value("model", "take rows or padded lists for export", f"{describe(custom.network)}, which takes offsets")
-    try:
-        with _quiet():
-            content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
-    except Exception as error:
-        if custom is None:
-            raise
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"model must be a network that torch.export can trace; got {describe(custom.network)} and the error {got}"
-        ) from error
-
-    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
-
-    difference = compare_outputs(run, model.score, draw)
+        need_packages(*PACKAGES)
+    model = on_cpu(model)
+    with _exporting(model):
+        content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
+    difference = compare_outputs(run, model.score, _draw(model))
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference)
@@ -117,6 +112,43 @@ def _format(path: Path, format: str | None) -> str:
     if found is None:
         bad_value("path", f"end in {' or '.join(FORMATS.values())} if format is None", repr(str(path)))
     return found
+
+
+def on_cpu(model: Exportable) -> Exportable:
+    """Return a copy of a model on the CPU. It is a copy because other threads may use the given ranker.
+
+    Args:
+        model: model on any device.
+    """
+    model = copy.copy(model)
+    model.ranker = copy.deepcopy(model.ranker).to("cpu")
+    return model
+
+
+def as_onnx(model: Exportable, graphs: dict[str, Any]) -> tuple[Any, "Draw"]:
+    """Return a neural model as an `onnx.ModelProto`, and a function that draws features for its check.
+
+    PyTorch's exporter takes seconds. It is called once per architecture: for other networks of the same architecture,
+    only the initializers are replaced.
+
+    Args:
+        model: model on the CPU.
+        graphs: the result for each known architecture; a new architecture is added.
+    """
+    values = {name: value for name, value in Scoring(model).state_dict().items() if value.is_floating_point()}
+    shapes = {name: [*value.shape] for name, value in values.items()}
+    key = json.dumps([model.ranker.config, model.steps.to_config()[0], shapes], default=str)
+    if key not in graphs:
+        with _exporting(model):
+            made = _convert(_trace(model), optimize=False).model_proto  # an optimised graph has computed initializers
+        if isinstance(model.ranker, CustomRanker) or {each.name for each in made.graph.initializer} != {*values}:
+            return made, _draw(model)
+        graphs[key] = made
+    made = copy.deepcopy(graphs[key])
+    for initializer in made.graph.initializer:
+        value = values[initializer.name].numpy()
+        initializer.CopyFrom(import_module("onnx").numpy_helper.from_array(value, initializer.name))
+    return made, _draw(model)
 
 
 def _trace(model: Exportable) -> torch.export.ExportedProgram:
@@ -137,6 +169,11 @@ Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 
 
 def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
+    content: bytes = _convert(program).model_proto.SerializeToString()
+    return content, "onnxruntime", run_onnx(content)
+
+
+def _convert(program: torch.export.ExportedProgram, optimize: bool = True) -> Any:
     # Replace the operations of preprocessing that ONNX does not have.
     replacements: Any = {torch.ops.aten.searchsorted.Tensor: _search, torch.ops.aten.log1p.default: _log1p}
     made: Any = torch.onnx.export(
@@ -146,11 +183,20 @@ def _onnx(program: torch.export.ExportedProgram) -> tuple[bytes, str, Run]:
         input_names=["features", "mask"],
         output_names=["scores"],
         dynamic_shapes=_shapes(),  # given again, so that the axes in the ONNX file have names
+        optimize=optimize,
     )
     made.model.producer_name = "rankgrad"
-    content = made.model_proto.SerializeToString()
+    return made
+
+
+def run_onnx(content: bytes) -> Run:
+    """Return a function that computes the scores of an ONNX file with onnxruntime.
+
+    Args:
+        content: content of the file.
+    """
     session = import_module("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
-    return content, "onnxruntime", lambda rows, mask: session.run(["scores"], {"features": rows, "mask": mask})[0]
+    return lambda rows, mask: session.run(["scores"], {"features": rows, "mask": mask})[0]
 
 
 def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
@@ -227,6 +273,13 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
     return worst
 
 
+def _draw(model: Exportable) -> Draw:
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+
+    return draw
+
+
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
     """Return raw features for the check of an exported file; after preprocessing, they are approximately normal."""
     for step in reversed(steps.steps):
@@ -241,6 +294,24 @@ def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.G
             places = rng.integers(len(step.knots), size=rows.shape)
             rows = np.take_along_axis(step.knots, places.reshape(-1, rows.shape[-1]), 0).reshape(rows.shape)
     return rows.astype(np.float32)
+
+
+@contextmanager
+def _exporting(model: Exportable) -> Iterator[None]:
+    """Hide the messages of the exporter, and name a custom network that cannot be exported."""
+    custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
+    if isinstance(custom, CustomFlat):
+        bad_value("model", "take rows or padded lists for export", f"{describe(custom.network)}, which takes offsets")
+    try:
+        with _quiet():
+            yield
+    except Exception as error:
+        if custom is None:
+            raise
+        got = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"model must be a network that torch.export can trace; got {describe(custom.network)} and the error {got}"
+        ) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Run, compare_outputs, need_packages
+from rankgrad.training.export import CHECKED, Draw, Run, compare_outputs, need_packages, run_onnx
 from rankgrad.trees.tree_arrays import Forest, read_splits
 
 if TYPE_CHECKING:
@@ -42,20 +42,26 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     content = model.content()
     if format == "onnx":
         need_packages("onnx", "onnxruntime")
-        forest = read_splits(content, model.framework)
-        content, engine, run = _onnx(forest, model.features)
-        thresholds = _thresholds(forest, model.features)
+        made, draw = as_onnx(model)
+        content = made.SerializeToString()
+        engine, run = "onnxruntime", run_onnx(content)
     else:
         engine, run = model.framework, _native(model, content)
-        thresholds = [np.zeros(0, dtype=np.float32)] * model.features
-
-    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        return _rows(thresholds, shape, rng)
-
+        draw = _draw([np.zeros(0, dtype=np.float32)] * model.features)
     difference = compare_outputs(run, model.score, draw)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference)
+
+
+def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
+    """Return trees as an `onnx.ModelProto`, and a function that draws features for their check.
+
+    Args:
+        model: model to convert.
+    """
+    forest = read_splits(model.content(), model.framework)
+    return _onnx(forest, model.features), _draw(_thresholds(forest, model.features))
 
 
 def _format(model: "TreeModel", path: Path, format: str | None) -> str:
@@ -81,7 +87,7 @@ def _native(model: "TreeModel", content: bytes) -> Run:
     return lambda rows, mask: again.score(rows.reshape(-1, model.features)).reshape(mask.shape)
 
 
-def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
+def _onnx(forest: Forest, features: int) -> Any:
     helper, numpy_helper = import_module("onnx").helper, import_module("onnx").numpy_helper
     number, truth = (getattr(import_module("onnx").TensorProto, name) for name in ("FLOAT", "BOOL"))
     constants: dict[str, NDArray[Any]] = {
@@ -115,9 +121,7 @@ def _onnx(forest: Forest, features: int) -> tuple[bytes, str, Run]:
     opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
     made = helper.make_model(graph, producer_name="rankgrad", opset_imports=opsets, ir_version=_IR)
     import_module("onnx").checker.check_model(made)
-    content: bytes = made.SerializeToString()
-    session = import_module("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
-    return content, "onnxruntime", lambda rows, mask: session.run(["scores"], {"features": rows, "mask": mask})[0]
+    return made
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
@@ -170,6 +174,10 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
     places = np.concatenate([tree.feature[tree.left != -1] for tree in forest.trees])
     values = np.concatenate([tree.threshold[tree.left != -1] for tree in forest.trees])
     return [values[places == feature] for feature in range(features)]
+
+
+def _draw(thresholds: list[NDArray[np.float32]]) -> Draw:
+    return lambda shape, rng: _rows(thresholds, shape, rng)
 
 
 def _rows(

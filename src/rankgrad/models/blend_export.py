@@ -1,0 +1,178 @@
+"""Export a blend as one ONNX file, which contains the graphs of all its models and the weighted sum of their scores."""
+
+import os
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import naming, writing_output
+from rankgrad.errors import bad_value, one_of
+from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.training import export as network_export
+from rankgrad.training.export import CHECKED, PACKAGES, Draw, compare_outputs, need_packages, run_onnx
+from rankgrad.training.model import Model
+from rankgrad.trees import export as tree_export
+from rankgrad.trees.model import TreeModel
+
+if TYPE_CHECKING:
+    from rankgrad.models.blend import BlendModel
+
+_OPSET, _IR = 18, 8  # lowest versions of ONNX that the nodes of a blend need
+
+
+def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
+    """Write a blend to one ONNX file, and first check that the scores of the file agree with `BlendModel.score`.
+
+    The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
+    and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
+
+    Args:
+        blend: blend of networks, trees and other blends, on any device.
+        path: path of the file, which is written atomically.
+        format: `"onnx"`; None if the path ends in `.onnx`.
+    """
+    path = Path(path)
+    if format is not None:
+        one_of("format", format, ("onnx",))
+    elif path.suffix.lower() != ".onnx":
+        bad_value("path", "end in .onnx for a blend if format is None", repr(str(path)))
+    need_packages(*PACKAGES)
+    kind = type(blend)
+    blend = _on_cpu(blend, kind)
+    graph = _BlendGraph(kind)
+    graph.add("Identity", graph.add_blend(blend, ""), output="scores")
+    content = graph.content(blend.features)
+    difference = compare_outputs(run_onnx(content), blend.score, graph.draw)
+    with writing_output(path) as file, naming(path):
+        file.write(content)
+    return Exported(path, "onnx", "onnxruntime", CHECKED, difference)
+
+
+def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:
+    """Return a copy of a model whose networks are on the CPU."""
+    if isinstance(model, kind):
+        return replace(model, models=[_on_cpu(part, kind) for part in model.models])
+    return network_export.on_cpu(model) if isinstance(model, Model) else model
+
+
+class _BlendGraph:
+    """An ONNX graph to which blends are added."""
+
+    def __init__(self, kind: type["BlendModel"]) -> None:
+        self.kind = kind
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.functions: dict[tuple[str, str], Any] = {}
+        self.opsets, self.ir = {"": _OPSET}, _IR
+        self.networks: dict[str, Any] = {}  # graph of each architecture
+        self.draws: list[Draw] = []  # one function per model that is not a blend
+        self.missing = True  # True if features may be NaN
+
+    def add(self, operation: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
+        output = output or f"blend/{len(self.nodes)}"
+        self.nodes.append(import_module("onnx").helper.make_node(operation, inputs, [output], **attributes))
+        return output
+
+    def constant(self, value: Any, dtype: Any = np.float64) -> str:
+        """Add a constant, and return its name."""
+        name = f"blend/constant{len(self.constants)}"
+        self.constants.append(import_module("onnx").numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+        return name
+
+    def add_blend(self, blend: "BlendModel", place: str) -> str:
+        """Add the scores of a blend, and return their name. The nodes compute `BlendModel.score` in float64.
+
+        Args:
+            blend: blend to add.
+            place: folder of the blend in the folder of the exported blend, with a slash at the end.
+        """
+        onnx = import_module("onnx")
+        used = [number for number, weight in enumerate(blend.weights) if weight]
+        last, documents, zero = self.constant([-1], np.int64), self.constant([1], np.int64), self.constant(0)
+        names = [self.add_model(blend.models[number], f"{place}part-{number + 1}") for number in used]
+        mask = self.add("Unsqueeze", "mask", last)
+        scores = self.add("Concat", *(self.add("Unsqueeze", name, last) for name in names), axis=-1)
+        scores = self.add("Where", mask, self.add("Cast", scores, to=onnx.TensorProto.DOUBLE), zero)
+        count = self.add("ReduceSum", self.add("Cast", mask, to=onnx.TensorProto.DOUBLE), documents)
+        count = self.add("Max", count, self.constant(1))
+
+        def mean(values: str) -> str:
+            return self.add("Div", self.add("ReduceSum", values, documents), count)
+
+        size = self.add("ReduceMax", self.add("Abs", scores), self.constant([0, 1], np.int64))
+        centred = self.add("Where", mask, self.add("Sub", scores, mean(scores)), zero)
+        spread = self.add("Sqrt", mean(self.add("Mul", centred, centred)))
+        differs = self.add("Greater", spread, self.add("Mul", size, self.constant(blend.equal)))
+        divided = self.add("Div", centred, self.add("Where", differs, spread, self.constant(1)))
+        total = self.add("MatMul", self.add("Where", differs, divided, zero), self.constant(blend.weights[used]))
+        large = self.add("Greater", self.add("Abs", total), self.constant(blend.negligible))
+        return self.add("Cast", self.add("Where", large, total, zero), to=onnx.TensorProto.FLOAT)
+
+    def add_model(self, model: TrainedModel, place: str) -> str:
+        """Add the scores of a model, and return their name.
+
+        Args:
+            model: model to add.
+            place: folder of the model in the folder of the exported blend.
+        """
+        if isinstance(model, self.kind):
+            return self.add_blend(model, f"{place}/")
+        if not isinstance(model, Model | TreeModel):
+            got = type(getattr(model, "estimator", model)).__name__
+            bad_value(place, "be a network, LightGBM, XGBoost or a blend for an export of the blend", got)
+        try:
+            if isinstance(model, Model):
+                made, draw = network_export.as_onnx(model, self.networks)
+                self.missing = False
+            else:
+                made, draw = tree_export.as_onnx(model)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        self.draws.append(draw)
+        graph = made.graph
+        del graph.value_info[:]
+        for name in ("features", "mask"):
+            self.add("Identity", name, output=f"{place}/{name}")
+        import_module("onnx").compose.add_prefix_graph(graph, f"{place}/", inplace=True)
+        for node in graph.node:
+            del node.metadata_props[:]
+        self.nodes.extend(graph.node)
+        self.constants.extend(graph.initializer)
+        self.functions |= {(each.domain, each.name): each for each in made.functions}
+        self.ir = max(self.ir, made.ir_version)
+        for opset in made.opset_import:
+            self.opsets[opset.domain] = max(opset.version, self.opsets.get(opset.domain, 0))
+        return f"{place}/scores"
+
+    def content(self, features: int) -> bytes:
+        """Return the content of the ONNX file."""
+        onnx = import_module("onnx")
+        lists: list[Any] = ["lists", "documents"]
+        inputs = [
+            onnx.helper.make_tensor_value_info("features", onnx.TensorProto.FLOAT, [*lists, features]),
+            onnx.helper.make_tensor_value_info("mask", onnx.TensorProto.BOOL, lists),
+        ]
+        outputs = [onnx.helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, lists)]
+        graph = onnx.helper.make_graph(self.nodes, "blend", inputs, outputs, self.constants)
+        made = onnx.helper.make_model(
+            graph,
+            producer_name="rankgrad",
+            opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in self.opsets.items()],
+            ir_version=self.ir,
+            functions=list(self.functions.values()),
+        )
+        onnx.checker.check_model(made)
+        content: bytes = made.SerializeToString()
+        return content
+
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        """Return features for the check of the file; each document is drawn for one of the models."""
+        drawn = np.stack([draw(shape, rng) for draw in self.draws])
+        chosen = rng.integers(len(drawn), size=shape)
+        rows = np.take_along_axis(drawn, chosen[None, ..., None], axis=0)[0]
+        return rows if self.missing else np.where(np.isnan(rows), np.float32(0), rows)
