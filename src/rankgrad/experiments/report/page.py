@@ -67,10 +67,15 @@ def policy(style: str, *scripts: str) -> str:
 def _data(study: Study) -> dict[str, Any]:
     first = study.choice()
     specs = {
-        panel.chart: {"rows": panel.rows, "everyModel": panel.every_model, "spec": panel.draw(first).to_dict()}
+        panel.chart: {
+            "rows": panel.rows,
+            "everyModel": panel.every_model,
+            "byRow": panel.by_row,
+            "spec": panel.draw(first).to_dict(),
+        }
         for panel in study.panels()
     }
-    specs["gains"] = {"rows": "gains", "everyModel": True, "spec": charts.gains(first).to_dict()}
+    specs["gains"] = {"rows": "gains", "everyModel": True, "byRow": False, "spec": charts.gains(first).to_dict()}
     return {
         "charts": specs,
         "rows": {name: by_column(rows) for name, rows in study.rows.items() if rows},
@@ -83,7 +88,7 @@ def _study(name: str, study: Study, several: bool) -> str:
     panels = study.panels()
     texts = "".join(_details(heading, text) for heading, text in study.texts)
     below = [panel for panel in panels if panel.chart != "overview"]
-    drawn = {row["loss"] for panel in below for row in study.rows[panel.rows]}
+    drawn = {row["loss"] for panel in below if not panel.by_row for row in study.rows[panel.rows]}
     looks = zip(study.losses, charts.styles(study.losses), strict=True)
     chips = "".join(_chip(loss, *look[:2]) for loss, look in looks if loss in drawn)
     return _filled(
