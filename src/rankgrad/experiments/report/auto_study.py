@@ -86,17 +86,14 @@ def auto_study(
     compared = tested or held_out
     recorded = recorded_means(data, FINAL, model.metrics.get("test", {}))
     measured = _importance(model, data, parts.get("test"), metric)
+    where = "test lists, which the search did not use" if tested else "held-out lists"
     tables = [compared.table] if compared else [recorded] if recorded.rows else []
     tables += [_leaderboard(data, result, shown), _members(result, candidates, shown)]
     tables += [_nested(result, shown)] if result["nested"] else []
     return Study(
         name=folder.resolve().name,
         title=f"Automatic search {folder.resolve().name}: {_form(result)}",
-        summary=(
-            *_summary(result, data, shown),
-            *_quality(compared, tested is not None, metric, shown, recorded),
-            *(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in result["notes"]),
-        ),
+        summary=tuple(_summary(result, data, metric, compared, where, recorded)),
         warnings=(*warnings, *caution, *_failures(candidates)),
         facts=tuple(_facts(result, parts, measured)),
         texts=(
@@ -120,7 +117,8 @@ def auto_study(
         queries="test lists" if tested else "held-out lists",
         tested=f"Mean, {INTERVALS}",
         importance=measured.caption,
-        kind="candidate",
+        heading=", held-out lists of the search",
+        kind="name",
     )
 
 
@@ -182,39 +180,51 @@ def _form(result: Mapping[str, Any]) -> str:
     return f"{_FORMS.get(form, form)} ({about})" if len(members) == 1 else f"{form} ({len(members)} candidates)"
 
 
-def _summary(result: Mapping[str, Any], data: str, shown: str) -> Iterator[str]:
-    candidates, nested, form = result["leaderboard"], result["nested"], result["form"]
-    complete = _complete(result)
+def _summary(
+    result: Mapping[str, Any],
+    data: str,
+    metric: str,
+    compared: Comparison | None,
+    where: str,
+    recorded: PlainTable,
+) -> Iterator[str]:
+    shown, candidates = short(metric, [metric]), result["leaderboard"]
+    count = sum(member["models"] for member in result["members"])
+    yield f"The final model is: {_form(result)}, {_count(count, 'model')}."
+    if compared is not None:
+        found = compared.found[FINAL]
+        yield f"On {len(found.values[metric]):,} {where}, it has {shown} {number(found, metric)}."
+        others = [f"{name} {other[metric]:.4f}" for name, other in compared.found.items() if name != FINAL]
+        yield f"For comparison: {', '.join(others)}."
+    else:
+        for row in recorded.rows:
+            values = ", ".join(f"{head} {field.text}" for head, field in zip(recorded.heads[1:], row[1:], strict=True))
+            yield f"The search recorded its values on the test lists: {values}."
     kinds = ", ".join(dict.fromkeys(row["family"] for row in candidates))
     yield (
         f"The search tried {_count(len(candidates), 'candidate')} ({kinds}) on {data} in {result['seconds']:,.1f} s, "
-        f"and trained {len(complete)} of them on all {_count(result['folds'], 'fold')}."
+        f"and trained {len(_complete(result))} of them on all {_count(result['folds'], 'fold')}."
     )
     best = candidates[0]
     yield f"The best candidate is {_called(best)}, with {shown} {best['value']:.4f} on the held-out lists."
-    count = sum(member["models"] for member in result["members"])
-    yield f"The final model is: {_form(result)}, {_count(count, 'model')}."
+    yield from _reason(result, shown)
+    yield from (f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in result["notes"])
+
+
+def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
+    """Yield sentences about the choice of the form."""
+    nested, form = result["nested"], result["form"]
     if len(nested) > 1:
         values = ", ".join(f"{_FORMS[name]} {value:.4f}" for name, value in nested.items())
-        yield f"{shown} of each form on lists that did not choose it: {values}."
+        yield f"Nested check, {shown} of each form of ensemble on lists that did not choose it: {values}."
     if form == EVEN:
         yield "The even blend is chosen unless another form is better by more than two standard errors; none was."
-    elif form in (SINGLE, GREEDY) and len(nested) > 1:
+    elif form in nested and len(nested) > 1:
         yield f"The {_FORMS[form]} was better than the even blend by more than two standard errors."
-
-
-def _quality(compared: Comparison | None, test: bool, metric: str, shown: str, recorded: PlainTable) -> Iterator[str]:
-    """Yield sentences about the quality of the final model."""
-    if compared is None:
-        for row in recorded.rows:
-            values = ", ".join(f"{head} {field.text}" for head, field in zip(recorded.heads[1:], row[1:], strict=True))
-            yield f"The search recorded these values of the final model on the test lists: {values}."
-        return
-    result = compared.found[FINAL]
-    where = "test lists, which the search did not use" if test else "held-out lists"
-    yield f"On {len(result.values[metric]):,} {where}, the final model has {shown} {number(result, metric)}."
-    others = [f"{name} {found[metric]:.4f}" for name, found in compared.found.items() if name != FINAL]
-    yield f"For comparison: {', '.join(others)}."
+    elif form in nested:
+        yield "There was only one candidate to choose from."
+    else:
+        yield "The form of the final model was given to the search as an option."
 
 
 def _failures(candidates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -289,7 +299,10 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
         if spent * (seed + 2) / (seed + 1) > IMPORTANCE_SECONDS:
             break
     values, shown = np.stack(drops), short(metric, [metric])  # (shuffles, features)
-    order = np.argsort(-values.mean(axis=0), kind="stable")[:_FEATURES]
+    means = values.mean(axis=0)
+    order = [at for at in np.argsort(-means, kind="stable")[:_FEATURES] if means[at] > 0]
+    if not order:
+        return Importance([], why=f"No feature is important: {shown} on the test lists drops for no shuffled feature.")
     names = model.feature_names or tuple(f"feature {place + 1}" for place in range(model.features))
     rows = []
     for at in order:
@@ -299,7 +312,7 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
     caption = (
         f"Drop of {shown} on {len(some):,} test lists when the values of one feature are shuffled"
         + (f": mean of {len(drops)} shuffles, with the smallest and the largest" if several else "")
-        + (f". The {_FEATURES} most important of {model.features} features." if model.features > _FEATURES else ".")
+        + f". The {_count(len(order), 'most important feature')} of {len(means)}."
     )
     return Importance(chart_data.place_rows(rows, higher=True), caption)
 

@@ -46,6 +46,7 @@ class Study:
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # data of the query explorer, by data set
     measured: str  # caption of the overview: what it shows, and what the intervals are
+    heading: str = ""  # addition to the heading of the overview, which names metric and data set
     queries: str = "test queries"  # lists of the query explorer
     curves: str = ""  # addition to the caption of the learning curves
     spread: str = ""  # meaning of the bars in the chart of cost; empty if there are none
@@ -64,10 +65,9 @@ class Study:
     def panels(self) -> list[ChartPanel]:
         """Return the charts for which there is data."""
         rows = {name: rows for name, rows in self.rows.items() if rows}
-        found = [self._overview()] if "overview" in rows else []
         metric = short(self.validation_metric, [self.validation_metric])
-        if "tested" in rows:
-            found.append(self._by_row("tested", f"{metric} on the {self.queries}", self.tested))
+        found = [self._by_row("tested", f"{metric} on the {self.queries}", self.tested)] if "tested" in rows else []
+        found += [self._overview()] if "overview" in rows else []
         draw: Callable[[ChartSelection], Any]
         if "curves" in rows:
             caption = f"{metric} on the validation lists{self.curves}."
@@ -106,18 +106,22 @@ class Study:
             found.append(ChartPanel("progress", "progress", "Progress of the search", caption, draw))
         if "importance" in rows:
             drop = f"drop of {metric}"
-            found.append(self._by_row("importance", "Importance of the features", self.importance, measured=drop))
+            found.append(
+                self._by_row(
+                    "importance", "Importance of the features", self.importance, measured=drop, label_limit=180
+                )
+            )
         return found
 
     def _by_row(self, rows: str, heading: str, caption: str, **options: Any) -> ChartPanel:
-        draw = partial(charts.overview, rows=rows, digits=self.digits, label_limit=180, **options)
+        draw = partial(charts.overview, rows=rows, digits=self.digits, **options)
         return ChartPanel(rows, rows, heading, caption, draw, every_model=True, by_row=True)
 
     def _overview(self) -> ChartPanel:
         largest = max(sum(row["data"] == data for row in self.rows["overview"]) for data in self.data)
         every = largest <= _ROWS * len(self.metrics)
         draw = partial(charts.overview, every_model=every, digits=self.digits)
-        return ChartPanel("overview", "overview", "Overview", self.measured, draw, every, by_row=True)
+        return ChartPanel("overview", "overview", self.heading, self.measured, draw, every, by_row=True)
 
     def _learned(self, rows: chart_data.Rows) -> list[ChartPanel]:
         folds, losses = (sorted({row[key] for row in rows}) for key in ("fold", "loss"))
