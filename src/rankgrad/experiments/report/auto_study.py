@@ -172,12 +172,14 @@ def _comparison_notes(scored: Sequence[ScoredRanker], result: Mapping[str, Any],
 
 
 def _form(result: Mapping[str, Any]) -> str:
-    """Return the form of the final model in words, such as `even blend of 6 candidates`."""
+    """Return the form of the final model in words, such as `even blend of 6 candidates (18 models)`."""
     members, form = result["members"], result["form"]
-    if form in (EVEN, GREEDY):
-        return f"{_FORMS[form]} of {_count(len(members), 'candidate')}"
-    about = f"{members[0]['model']}, {members[0]['loss']}"
-    return f"{_FORMS.get(form, form)} ({about})" if len(members) == 1 else f"{form} ({len(members)} candidates)"
+    models = _count(sum(member["models"] for member in members), "model")
+    if len(members) > 1:
+        return f"{f'{_FORMS[form]} of' if form in _FORMS else f'{form},'} {len(members)} candidates ({models})"
+    if form in _FORMS or members[0]["models"] > 1:
+        return f"mean of the fold models of {_called(members[0])} ({models})"
+    return f"{form} ({members[0]['model']}, {members[0]['loss']})"
 
 
 def _summary(
@@ -189,8 +191,7 @@ def _summary(
     recorded: PlainTable,
 ) -> Iterator[str]:
     shown, candidates = short(metric, [metric]), result["leaderboard"]
-    count = sum(member["models"] for member in result["members"])
-    yield f"The final model is: {_form(result)}, {_count(count, 'model')}."
+    yield f"Final model: {_form(result)}."
     if compared is not None:
         found = compared.found[FINAL]
         yield f"On {len(found.values[metric]):,} {where}, it has {shown} {number(found, metric)}."
@@ -217,7 +218,9 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     if len(nested) > 1:
         values = ", ".join(f"{_FORMS[name]} {value:.4f}" for name, value in nested.items())
         yield f"Nested check, {shown} of each form of ensemble on lists that did not choose it: {values}."
-    if form == EVEN:
+    if form == EVEN and len(result["members"]) == 1:
+        yield "All other candidates are clearly worse than the best one, so the even blend has one member."
+    elif form == EVEN:
         yield "The even blend is chosen unless another form is better by more than two standard errors; none was."
     elif form in nested and len(nested) > 1:
         yield f"The {_FORMS[form]} was better than the even blend by more than two standard errors."
@@ -311,7 +314,8 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
     several = len(drops) > 1
     caption = (
         f"Drop of {shown} on {len(some):,} test lists when the values of one feature are shuffled"
-        + (f": mean of {len(drops)} shuffles, with the smallest and the largest" if several else "")
+        + (f": mean of {len(drops)} shuffles, with the smallest and the largest drop" if several else "")
+        + (". A drop can be due to chance if its bar contains 0" if several else "")
         + f". The {_count(len(order), 'most important feature')} of {len(means)}."
     )
     return Importance(chart_data.place_rows(rows, higher=True), caption)
