@@ -32,15 +32,16 @@ DATA = "synthetic:lists=40,features=12,noise=1.5"  # noise, so that no candidate
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory):
-    """Folder of a search with test lists, and of a search of a single file; no test may change them."""
+    """Folder of a search with test lists, and of two searches of a single file; no test may change them."""
     folder = tmp_path_factory.mktemp("auto")
     write_letor(load("synthetic:lists=20,features=10").train, folder / "lists.txt")
-    options = ("--trials", "3", "--folds", "2", "--jobs", "1")
+    options = ("--folds", "2", "--jobs", "1", "--trials")
     with pytest.MonkeyPatch.context() as patch:
         run = process_pool.run_in_this_process
         patch.setattr(process_pool.Pool, "run", lambda _, tasks, until=None: run(tasks, until))
-        rankgrad("auto", "--data", DATA, *options, "--out", folder / "best")
-        rankgrad("auto", "--data", folder / "lists.txt", *options, "--distil", "mlp", "--out", folder / "file")
+        rankgrad("auto", "--data", DATA, *options, 3, "--out", folder / "best")
+        rankgrad("auto", "--data", folder / "lists.txt", *options, 3, "--distil", "mlp", "--out", folder / "file")
+        rankgrad("auto", "--data", folder / "lists.txt", *options, 1, "--metric", "ARP", "--out", folder / "arp")
     return folder
 
 
@@ -176,6 +177,17 @@ def test_without_test_lists_the_held_out_scores_are_shown(search, file_study):
     assert "held-out lists" in file_study.summary[1]
     assert note[1:] in " ".join(file_study.summary)
     assert any("needs test lists" in fact for fact in file_study.facts)
+
+
+def test_values_of_a_metric_of_which_lower_is_better_are_positive(search):
+    result = result_of(search / "arp")
+    value = result["leaderboard"][0]["value"]
+    assert value > 1  # a mean rank
+    assert result["nested"] == {"single": pytest.approx(value)}
+    assert result["learning"][-1][1] == pytest.approx(value)
+    (study,) = _studies(search / "arp", [], None, False)
+    assert study.tables[0].rows[0][1].value == pytest.approx(value)
+    assert [row["value"] for row in study.rows["overview"]] == [value]
 
 
 def test_changed_data_is_a_warning(search, tmp_path):
