@@ -203,7 +203,7 @@ def _summary(
             yield f"The search recorded its values on the test lists: {values}."
     kinds = ", ".join(dict.fromkeys(row["family"] for row in candidates))
     yield (
-        f"The search tried {_count(len(candidates), 'candidate')} ({kinds}) on {data} in {result['seconds']:,.1f} s, "
+        f"The search tried {_count(len(candidates), 'candidate')} ({kinds}) in {result['seconds']:,.1f} s on {data}, "
         f"and trained {len(_complete(result))} of them on all {_count(result['folds'], 'fold')}."
     )
     best = candidates[0]
