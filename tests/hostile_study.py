@@ -87,7 +87,10 @@ class Hostile:
                 replace(table, title=self.text(table.title), data=self.text(table.data), rows=rows, notes=notes)
             )
         names = ("title", "summary", "warnings", "facts", "texts", "data", "models", "losses", "measured", "queries")
-        texts = {name: self.deep(getattr(study, name)) for name in (*names, "curves", "spread")}
+        texts = {
+            name: self.deep(getattr(study, name))
+            for name in (*names, "curves", "spread", "heading", "tested", "importance")
+        }
         texts["settings"] = tuple((self.text(setting), scale) for setting, scale in study.settings)
         explorers = {}
         for data, found in study.explorers.items():

@@ -1,4 +1,4 @@
-"""`rankgrad report`: writes experiments, training runs and tuning runs as a page, tables and figures."""
+"""`rankgrad report`: writes experiments and runs of train, tune and auto as a page, tables and figures."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +17,8 @@ def report(
     results: Annotated[
         Path,
         typer.Argument(
-            help="Folder of an experiment (or its packed .tar.xz), of a training run or of a tuning run, or a folder "
-            "that contains several of these."
+            help="Folder of an experiment (or its packed .tar.xz) or of a run of train, tune or auto, or a folder that "
+            "contains several of these."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
@@ -81,7 +81,7 @@ def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: 
     runs = [folder for folder in [path, *inside] if _is_run(folder)]
     experiments = [each for each in [path, *inside] if writer.has_results(each)]
     if not runs and not experiments:
-        kinds = "of an experiment, of a training run or of a tuning run, a folder that contains several of these"
+        kinds = "of an experiment or of a run of train, tune or auto, a folder that contains several of these"
         bad_value("results", f"be the folder {kinds}, or a packed file (.tar.xz)", path)
     if recipes and not experiments:
         bad_value("recipe", f"be given only for experiments, which {path} does not contain", recipes[0].name)
@@ -95,7 +95,13 @@ def _is_run(folder: Path) -> bool:
     from rankgrad.cli.train import RUN
     from rankgrad.models.folder import CONFIG
 
-    return any(file.is_file() for file in (folder / CONFIG, folder / RUN, _search_file(folder)))
+    return any(file.is_file() for file in (folder / CONFIG, folder / RUN, _search_file(folder), _auto_file(folder)))
+
+
+def _auto_file(folder: Path) -> Path:
+    from rankgrad.cli.auto import SEARCH
+
+    return folder / SEARCH / "search.json"
 
 
 def _search_file(folder: Path) -> Path:
@@ -105,14 +111,18 @@ def _search_file(folder: Path) -> Path:
 
 
 def _run_study(folder: Path, root: Path | None, lists: bool) -> "Study":
-    """Return the study of a training run or a tuning run."""
+    """Return the study of a training run, a tuning run or an automatic search."""
     from rankgrad.atomic_files import read_json
     from rankgrad.cli.terminal_tables import METRICS
+    from rankgrad.experiments.report.auto_study import auto_study
     from rankgrad.experiments.report.training_study import training_study
     from rankgrad.experiments.report.tuning_study import tuning_study
 
     search = read_json(_search_file(folder)) if _search_file(folder).is_file() else None
     data, parts, warnings = _lists_of(folder, search, root)
+    if _auto_file(folder).is_file():
+        where = _auto_file(folder).parent
+        return auto_study(folder, where, data, parts, METRICS, warnings=warnings, lists=lists)
     if search is None:
         return training_study(folder, data, parts, METRICS, warnings=warnings, lists=lists)
     record = {name: value for name, value in search.items() if name != "sha256"}

@@ -163,11 +163,11 @@ def trained_seconds(run: Any) -> float:
 
 
 def by_column(rows: Rows) -> dict[str, Any]:
-    """Convert rows to columns, for a page. Texts become indices. Numbers are rounded to five significant digits.
+    """Convert rows to columns, for a page. Texts become indices. Numbers are rounded to seven significant digits.
 
     Example:
-        >>> by_column([{"loss": "RMSE", "lr": 0.1234567}, {"loss": "RMSE", "lr": 1.0}])
-        {'loss': {'of': ['RMSE'], 'at': [0, 0]}, 'lr': [0.12346, 1]}
+        >>> by_column([{"loss": "RMSE", "lr": 0.12345674}, {"loss": "RMSE", "lr": 1.0}])
+        {'loss': {'of': ['RMSE'], 'at': [0, 0]}, 'lr': [0.1234567, 1]}
     """
     packed: dict[str, Any] = {}
     for name in rows[0] if rows else ():
@@ -203,7 +203,7 @@ def _name(rows: Rows) -> None:
 
 
 def _short(value: float) -> float:
-    rounded = float(f"{value:.5g}")
+    rounded = float(f"{value:.7g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 

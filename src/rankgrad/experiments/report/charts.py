@@ -34,17 +34,28 @@ def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
 
-def overview(choice: ChartSelection, every_model: bool = True, digits: int = 4) -> Any:
+def overview(
+    choice: ChartSelection,
+    every_model: bool = True,
+    digits: int = 4,
+    rows: str = "overview",
+    measured: str = "mean and 95% interval",
+    label_limit: int = 340,
+) -> Any:
     """Draw the mean of each row with its interval, best row first; the rows of all models, or of the selected model.
 
-    `digits` is the number of digits of the means after the decimal point.
+    Args:
+        digits: number of digits of the means after the decimal point.
+        rows: name of the rows.
+        measured: meaning of points and intervals.
+        label_limit: maximum width of the names, in pixels.
     """
     import altair as alt
 
-    base = _start("overview", choice, every_model).transform_filter("datum.metric == of_metric")
-    axis = alt.Axis(labelLimit=340, ticks=False, domain=False, labelPadding=8)
+    base = _start(rows, choice, every_model).transform_filter("datum.metric == of_metric")
+    axis = alt.Axis(labelLimit=label_limit, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("row:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
-    title = "mean and 95% interval" if choice.rows is None else f"{choice.metric}, mean and 95% interval"
+    title = measured if choice.rows is None else f"{choice.metric}, {measured}"
     scale = alt.Scale(zero=False, nice=False, padding=12)
     x = alt.X("value:Q", title=title, scale=scale)
     low = alt.X("low:Q", title=title, scale=scale)
@@ -127,6 +138,21 @@ def curves(
             y=alt.Y("value:Q", title=_title(metric), scale=alt.Scale(zero=False)),
             tooltip=_tooltip(choice, "loss", epoch=step, value=metric, runs="runs not yet stopped"),
             **_by_loss(choice, "dash"),
+        )
+    )
+
+
+def progress(choice: ChartSelection, metric: str) -> Any:
+    """Draw the best value so far of an automatic search against the time."""
+    import altair as alt
+
+    return (
+        _start("progress", choice)
+        .mark_line(strokeWidth=2, interpolate="step-after", point={"size": 40}, color=COLOURS[0])
+        .encode(
+            x=alt.X("seconds:Q", title="seconds since the search began", scale=alt.Scale(zero=True)),
+            y=alt.Y("value:Q", title=_title(metric), scale=alt.Scale(zero=False, padding=12)),
+            tooltip=_tooltip(choice, seconds="seconds", value=metric),
         )
     )
 

@@ -67,10 +67,15 @@ def policy(style: str, *scripts: str) -> str:
 def _data(study: Study) -> dict[str, Any]:
     first = study.choice()
     specs = {
-        panel.chart: {"rows": panel.rows, "everyModel": panel.every_model, "spec": panel.draw(first).to_dict()}
+        panel.chart: {
+            "rows": panel.rows,
+            "everyModel": panel.every_model,
+            "byRow": panel.by_row,
+            "spec": panel.draw(first).to_dict(),
+        }
         for panel in study.panels()
     }
-    specs["gains"] = {"rows": "gains", "everyModel": True, "spec": charts.gains(first).to_dict()}
+    specs["gains"] = {"rows": "gains", "everyModel": True, "byRow": False, "spec": charts.gains(first).to_dict()}
     return {
         "charts": specs,
         "rows": {name: by_column(rows) for name, rows in study.rows.items() if rows},
@@ -82,8 +87,9 @@ def _data(study: Study) -> dict[str, Any]:
 def _study(name: str, study: Study, several: bool) -> str:
     panels = study.panels()
     texts = "".join(_details(heading, text) for heading, text in study.texts)
-    below = [panel for panel in panels if panel.chart != "overview"]
-    drawn = {row["loss"] for panel in below for row in study.rows[panel.rows]}
+    above = [panel for panel in panels if panel.chart in ("tested", "overview")]
+    below = [panel for panel in panels if panel not in above]
+    drawn = {row["loss"] for panel in below if not panel.by_row for row in study.rows[panel.rows]}
     looks = zip(study.losses, charts.styles(study.losses), strict=True)
     chips = "".join(_chip(loss, *look[:2]) for loss, look in looks if loss in drawn)
     return _filled(
@@ -95,7 +101,7 @@ def _study(name: str, study: Study, several: bool) -> str:
         data=_select("Data set", "data", study.data),
         model=_select("Model", "model", study.models),
         metric=_select("Metric", "metric", study.metrics),
-        overview="".join(_overview(panel) for panel in panels if panel.chart == "overview"),
+        overview="".join(_figure(panel, study.step) for panel in above),
         tables="".join(_table(f"{name}-t{place}", table) for place, table in enumerate(study.tables)),
         chips=f'<div class="chips" role="group" aria-label="Rows to highlight">{chips}</div>' if len(drawn) > 1 else "",
         charts="".join(_figure(panel, study.step) for panel in below),
@@ -111,15 +117,6 @@ def _select(label: str, name: str, values: Sequence[str]) -> str:
     return f'<label{hidden}>{label} <select data-choose="{name}">{_options(values)}</select></label>'
 
 
-def _overview(panel: ChartPanel) -> str:
-    # The program sets the heading to the selected metric and data set.
-    heading = '<h3><span data-selected="metric"></span> on <span data-selected="data"></span></h3>'
-    return (
-        f'<figure class="chart" data-chart="overview"><figcaption>{heading}<p>{escape(panel.caption)}</p></figcaption>'
-        f'<div class="drawing"></div>{_EMPTY}</figure>'
-    )
-
-
 def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
     line = f'<line x1="1" x2="25" y1="5" y2="5" stroke="{colour}" stroke-dasharray="{",".join(map(str, dash))}"/>'
     sample = f'<svg viewBox="0 0 26 10" aria-hidden="true">{line}</svg>'
@@ -127,7 +124,10 @@ def _chip(loss: str, colour: str, dash: Sequence[int]) -> str:
 
 
 def _figure(panel: ChartPanel, step: str) -> str:
-    caption = f"<figcaption><h3>{escape(panel.heading)}</h3><p>{escape(panel.caption)}</p>"
+    # The program sets the heading of the overview to the selected metric and data set.
+    selected = '<span data-selected="metric"></span> on <span data-selected="data"></span>'
+    heading = f"{selected if panel.chart == 'overview' else ''}{escape(panel.heading)}"
+    caption = f"<figcaption><h3>{heading}</h3><p>{escape(panel.caption)}</p>"
     if panel.chart == "curves":
         options = {"best": "best so far", "own": f"each {step}"}
         first = panel.draw.keywords["shown"]  # type: ignore[attr-defined]

@@ -24,11 +24,12 @@ class ChartPanel(NamedTuple):
     caption: str
     draw: Callable[[ChartSelection], Any]  # function that draws the chart
     every_model: bool = False  # True: the chart shows the rows of all models, not only of the selected model
+    by_row: bool = False  # True: one line per row, with its name and its interval
 
 
 @dataclass(frozen=True)
 class Study:
-    """Data of a page, or of a part of a page: an experiment, a demo, a training run or a tuning run."""
+    """Data of a page, or of a part of a page: an experiment, a demo, or a run of train, tune or auto."""
 
     name: str  # name used for files
     title: str
@@ -45,12 +46,15 @@ class Study:
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # data of the query explorer, by data set
     measured: str  # caption of the overview: what it shows, and what the intervals are
+    heading: str = ""  # addition to the heading of the overview, which names metric and data set
     queries: str = "test queries"  # lists of the query explorer
     curves: str = ""  # addition to the caption of the learning curves
     spread: str = ""  # meaning of the bars in the chart of cost; empty if there are none
     settings: tuple[tuple[str, str], ...] = ()  # settings of a tuning run, each with its scale in charts
-    kind: str = "loss"  # kind of the rows: loss, ranker or trial
+    kind: str = "loss"  # kind of the rows: loss, ranker, trial or candidate
     step: str = "epoch"  # unit of progress along a learning curve: epoch or tree
+    tested: str = ""  # caption of the rows `tested`: rankers on other lists than those of the overview
+    importance: str = ""  # caption of the rows `importance`
     digits: int = 4  # number of digits of metrics after the decimal point
 
     def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
@@ -61,8 +65,9 @@ class Study:
     def panels(self) -> list[ChartPanel]:
         """Return the charts for which there is data."""
         rows = {name: rows for name, rows in self.rows.items() if rows}
-        found = [self._overview()] if "overview" in rows else []
         metric = short(self.validation_metric, [self.validation_metric])
+        found = [self._by_row("tested", f"{metric} on the {self.queries}", self.tested)] if "tested" in rows else []
+        found += [self._overview()] if "overview" in rows else []
         draw: Callable[[ChartSelection], Any]
         if "curves" in rows:
             caption = f"{metric} on the validation lists{self.curves}."
@@ -95,13 +100,28 @@ class Study:
             caption = f"{metric} on the validation lists against the setting {setting}, one point per trial."
             draw = partial(charts.trials, setting=setting, metric=metric, scale=scale, step=self.step)
             found.append(ChartPanel(f"trials-{place}", "trials", f"Setting: {setting}", caption, draw))
+        if "progress" in rows:
+            caption = f"Best {metric} so far of a candidate that was trained on all folds."
+            draw = partial(charts.progress, metric=metric)
+            found.append(ChartPanel("progress", "progress", "Progress of the search", caption, draw))
+        if "importance" in rows:
+            drop = f"drop of {metric}"
+            found.append(
+                self._by_row(
+                    "importance", "Importance of the features", self.importance, measured=drop, label_limit=180
+                )
+            )
         return found
+
+    def _by_row(self, rows: str, heading: str, caption: str, **options: Any) -> ChartPanel:
+        draw = partial(charts.overview, rows=rows, digits=self.digits, **options)
+        return ChartPanel(rows, rows, heading, caption, draw, every_model=True, by_row=True)
 
     def _overview(self) -> ChartPanel:
         largest = max(sum(row["data"] == data for row in self.rows["overview"]) for data in self.data)
         every = largest <= _ROWS * len(self.metrics)
         draw = partial(charts.overview, every_model=every, digits=self.digits)
-        return ChartPanel("overview", "overview", "Overview", self.measured, draw, every)
+        return ChartPanel("overview", "overview", self.heading, self.measured, draw, every, by_row=True)
 
     def _learned(self, rows: chart_data.Rows) -> list[ChartPanel]:
         folds, losses = (sorted({row[key] for row in rows}) for key in ("fold", "loss"))

@@ -20,6 +20,7 @@ from rankgrad.metrics import parse_metric
 from rankgrad.metrics.evaluate import Evaluation
 
 MODEL = "ranker"  # model of all rows, because a page of rankers has no selection of models
+FEATURE = "best single feature"  # name of the ranker that sorts by one feature
 LOG = "log.jsonl"  # log of a training run, in its folder
 LEFT_OUT = "They were left out of this page."
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -122,7 +123,7 @@ def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0)
     best = max(((sign, place) for sign in (1, -1) for place in features), key=lambda one: quality(
         one[0] * np.asarray(some.features[:, one[1]])
     ))  # fmt: skip
-    return [*found, ScoredRanker("best single feature", best[0] * np.asarray(lists.features[:, best[1]]))]
+    return [*found, ScoredRanker(FEATURE, best[0] * np.asarray(lists.features[:, best[1]]))]
 
 
 def conventions(metrics: Sequence[str], text: bool = False) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def training_study(
     history = read_history(folder, model.unit)
     run = run_of(data, ranker, history, metric, model.metrics.get("loss", {}))
     known = model.metrics.get("test", {})
-    table = compared.table if compared else _means(data, ranker, known)
+    table = compared.table if compared else recorded_means(data, ranker, known)
     shown = tuple(short(name, names) for name in names)
     return Study(
         name=folder.resolve().name,
@@ -154,7 +154,7 @@ def _facts(model: TrainedModel, history: list[dict[str, float]], parts: Mapping[
         yield f"Learned parameters of the loss: {learned}."
 
 
-def _means(data: str, ranker: str, known: Mapping[str, float]) -> PlainTable:
+def recorded_means(data: str, ranker: str, known: Mapping[str, float]) -> PlainTable:
     """Return the table of a run whose lists cannot be read: the means that the run recorded."""
     fields = tuple(Field(f"{value:.4f}", value) for value in known.values())
     return PlainTable(f"{data}, test lists", ("ranker", *known), ((Field(ranker), *fields),) if known else ())

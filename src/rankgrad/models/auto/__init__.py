@@ -6,4 +6,6 @@
 - `search` decides which fits to run: all candidates on one fold, the better candidates on all folds.
 - `ensemble` chooses the weights of an ensemble on scores of lists on which its members were not trained.
 - `final_model` makes the returned model: bags of fold models, one model, an ensemble with a latency limit, a student.
+- `run` runs a search from beginning to end.
+- `saved_search` reads a finished search from its folder, for a report.
 """

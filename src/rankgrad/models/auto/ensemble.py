@@ -86,7 +86,7 @@ def choose(found: OutOfFold, seed: int) -> Choice:
     """
     candidates = len(found.families)
     if candidates == 1:
-        return Choice(SINGLE, np.ones(1), {SINGLE: mean(found.values[0])}, found.values[0])
+        return Choice(SINGLE, np.ones(1), {SINGLE: found.sign * mean(found.values[0])}, found.values[0])
     nested = {form: np.full(len(found.data), np.nan) for form in FORMS}
     parts = np.random.default_rng([seed, 2]).permutation(len(found.data)) % _PARTS
     for part in range(min(_PARTS, len(found.data))):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import read_model
 from rankgrad.models.auto.search import Entry, Search, entry_rows
-from rankgrad.models.auto.students import STUDENTS, Student, teach
+from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, Student, teach
 from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default
@@ -109,8 +110,8 @@ def make_model(search: Search, final: FinalSettings) -> AutoResult:
         result, form, nested = _bags(search, entries, choice.weights), choice.form, choice.nested
         if final.distil is not None:
             student, more = _student(search, found, choice, final.distil)
-            result, form, notes = ([student], [{"candidate": "student", "weight": 1.0, "models": 1}]), "student", notes
-            notes = [*notes, *more]
+            facts = {"candidate": STUDENT, "model": final.distil, "loss": LOSS, "weight": 1.0, "models": 1}
+            result, form, notes = ([student], [facts]), "student", [*notes, *more]
     models, members = result
     weights = np.array([member["weight"] for member in members])
     if len(models) == 1:
@@ -139,19 +140,18 @@ def _bags(search: Search, entries: Sequence[Entry], weights: NDArray[np.float64]
     models, members = [], []
     for entry, weight in zip(entries, weights, strict=True):
         if weight > 0:
-            models.append(bag(search, entry))
+            models.append(bag(search.folders(entry)))
             members.append(_member(entry, float(weight), search.folds))
     return models, members
 
 
-def bag(search: Search, entry: Entry) -> TrainedModel:
+def bag(folders: Sequence[Path]) -> TrainedModel:
     """Return the mean of the fold models of a candidate, each standardised per list.
 
     Args:
-        search: search of the candidate.
-        entry: complete candidate.
+        folders: folders of the fits of the candidate, one per fold.
     """
-    models = [read_model(folder) for folder in search.folders(entry)]
+    models = [read_model(folder) for folder in folders]
     return models[0] if len(models) == 1 else BlendModel(models, np.full(len(models), 1 / len(models)))
 
 
@@ -198,7 +198,7 @@ def _within_latency(
         at = max(tried, key=lambda place: tried[place])
         chosen, total, spent, value = [*chosen, at], total + found.scores[:, at], spent + costs[at], tried[at]
     if len(chosen) == 1 and spent * search.folds <= limit:
-        return ([bag(search, entries[chosen[0]])], [_member(entries[chosen[0]], 1.0, search.folds)]), []
+        return ([bag(search.folders(entries[chosen[0]]))], [_member(entries[chosen[0]], 1.0, search.folds)]), []
     models = [refit(search, entries[at]) for at in chosen]
     return (models, [_member(entries[at], 1 / len(chosen), 1) for at in chosen]), []
 

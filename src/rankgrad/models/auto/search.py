@@ -290,7 +290,7 @@ class Search:
             entry.values[mine] = sign * np.asarray(found, dtype=np.float64)
         if self.is_complete(entry):
             best = max(ensemble.mean(other.values[self.numbers < self.folds]) for other in self.complete())  # type: ignore[index]
-            self.learning.append((time.time() - self.begun, best))
+            self.learning.append((time.time() - self.begun, best if self.higher_is_better else -best))
         return entry
 
     def is_complete(self, entry: Entry) -> bool:

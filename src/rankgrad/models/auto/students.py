@@ -1,6 +1,7 @@
 """Teach one model the scores of an ensemble, on lists on which the members of the ensemble were not trained."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from rankgrad.spec import spell
 if TYPE_CHECKING:
     from rankgrad.models.auto.search import Search
 
+STUDENT = "student"  # name of the student among the candidates
 STUDENTS = ("mlp", "lightgbm")
 LOSS = "listnet:targets=softmax"
 LABELS = 0.5  # weight of the standardised labels, relative to the scores of the teacher
@@ -46,12 +48,12 @@ def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> Student:
     scored = np.repeat(search.scored_lists(), search.data.lengths)
     labels = np.array(search.data.labels, dtype=np.float32)
     labels[scored] = soft_labels(teacher, labels[scored], search.data.take(search.scored_lists()).offsets)
-    folder = search.folder / f"student-{name}"
+    folder = student_folder(search.folder, name)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "labels.npy", labels)
     tasks, lengths, values = [], [], np.full(len(search.data), np.nan)
     for fold in range(search.folds):
-        fit = Fit("student", fold, settings, str(folder / str(fold)), search.lists, labels=str(folder / "labels.npy"))
+        fit = Fit(STUDENT, fold, settings, str(folder / str(fold)), search.lists, labels=str(folder / "labels.npy"))
         if read_result(folder / str(fold)) is None:
             tasks.append(Task(fit.name, run_fit, (fit,)))
     for result in search.runner(tasks):
@@ -71,6 +73,16 @@ def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> Student:
     data = replace(search.data, labels=labels)
     length: dict[str, Any] = kind.for_length(max(1, int(np.median(lengths))))
     return Student(kind.fit({**settings, **length}, data, progress=False), ensemble.mean(values))
+
+
+def student_folder(search: Path, name: str) -> Path:
+    """Return the folder of the trainings of a student, which contains one folder per fold.
+
+    Args:
+        search: folder of the search.
+        name: model of the student, one of `STUDENTS`.
+    """
+    return search / f"{STUDENT}-{name}"
 
 
 def soft_labels(

@@ -36,7 +36,7 @@ function namesAbove(spec) {
 async function draw(figure, chart, rows) {
   const spec = structuredClone(chart.spec);
   spec.datasets = { [chart.rows]: rows };
-  if (chart.rows === "overview" && narrow()) namesAbove(spec);
+  if (chart.byRow && narrow()) namesAbove(spec);
   const { view } = await vegaEmbed(figure.querySelector(".drawing"), spec, look());
   return view;
 }
@@ -62,12 +62,12 @@ async function startStudy(section, study) {
   async function follow() {
     const picked = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.loss);
     const signals = { of_data: choose.data.value, of_model: choose.model.value, of_metric: choose.metric.value, picked };
-    for (const { view, figure, rows, everyModel } of drawn) {
+    for (const { view, figure, rows, everyModel, byRow } of drawn) {
       for (const [name, value] of Object.entries(signals)) view.signal(name, value);
       const shown = rows.filter((row) => row.data === signals.of_data && (everyModel || row.model === signals.of_model));
       figure.querySelector(".drawing").hidden = shown.length === 0;
       figure.querySelector(".empty").hidden = shown.length > 0;
-      if (figure.dataset.chart === "overview") {
+      if (byRow) {
         view.height((narrow() ? 40 : 22) * shown.filter((row) => row.metric === signals.of_metric).length);
       }
       await view.runAsync();
@@ -82,7 +82,7 @@ async function startStudy(section, study) {
     const chart = study.charts[figure.dataset.chart];
     const rows = expand(study.rows[chart.rows]);
     const view = await draw(figure, chart, rows);
-    drawn.push({ view, figure, rows, everyModel: chart.everyModel });
+    drawn.push({ view, figure, rows, everyModel: chart.everyModel, byRow: chart.byRow });
     figure.querySelectorAll("[data-signal]").forEach((select) => {
       select.addEventListener("change", () => view.signal(select.dataset.signal, select.value).runAsync());
     });

@@ -1,0 +1,402 @@
+"""Gather the data of the page of an automatic search."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from rankgrad.data import Dataset
+from rankgrad.experiments.report import chart_data
+from rankgrad.experiments.report.page_content import INTERVALS, Study
+from rankgrad.experiments.report.ranker_study import (
+    FEATURE,
+    MODEL,
+    Comparison,
+    ScoredRanker,
+    baselines,
+    compare_rankers,
+    lists_of,
+    number,
+)
+from rankgrad.experiments.report.training_study import recorded_means
+from rankgrad.experiments.tables.footnotes import short
+from rankgrad.experiments.tables.plain_table import Field, PlainTable
+from rankgrad.metrics import parse_metric
+from rankgrad.models.auto.ensemble import EVEN, GREEDY, SINGLE
+from rankgrad.models.auto.final_model import LATENCY_DOCUMENTS
+from rankgrad.models.auto.saved_search import SavedSearch
+from rankgrad.models.auto.stored_lists import joined
+from rankgrad.models.protocol import TrainedModel
+from rankgrad.models.registry import load
+
+FINAL, BEST = "final model", "best candidate alone"
+IMPORTANCE_SECONDS = 20.0  # the importance of features is left out if it takes longer
+_FORMS = {SINGLE: "best candidate alone", EVEN: "even blend", GREEDY: "greedy blend"}
+_CANDIDATES = 30  # maximum number of candidates in the chart
+_FEATURES = 15  # maximum number of features in the chart
+_SHUFFLES = 3  # number of shuffles of each feature, if there is enough time
+_LISTS = 200  # maximum number of lists on which the importance of features is measured
+_HELD_OUT = (
+    "Each list was scored by a model that was not trained on it, but the list was also used to stop the training of "
+    "this model, so the values are slightly too high."
+)
+
+
+class Importance(NamedTuple):
+    """Importance of features: rows of the chart and its caption, or the reason why there is none."""
+
+    rows: chart_data.Rows
+    caption: str = ""
+    why: str = ""
+
+
+def auto_study(
+    folder: Path,
+    search: Path,
+    data: str,
+    parts: Mapping[str, Dataset],
+    metrics: Sequence[str],
+    *,
+    warnings: Sequence[str] = (),
+    lists: bool = True,
+) -> Study:
+    """Gather the data of the page of an automatic search: its candidates, and the final model on the test lists.
+
+    Without test lists, the final model is shown on the lists of the search, with scores of models that were not trained
+    on them.
+
+    Args:
+        folder: folder of the final model.
+        search: folder of the search.
+        data: name of the data.
+        parts: train, validation and test lists, as far as they can be read; empty if no list can be read.
+        metrics: metrics of the final model, besides the metric of the search.
+        warnings: sentences about data that could not be read.
+        lists: if False, the page has no ranked lists.
+    """
+    saved, model = SavedSearch.read(search), load(folder)
+    result, metric = saved.result, str(parse_metric(saved.result["metric"]))
+    names = list(dict.fromkeys([metric, *(str(parse_metric(each)) for each in metrics)]))
+    shown, candidates = short(metric, [metric]), result["leaderboard"]
+    tested = _tested(saved, model, data, parts, names, lists) if "test" in parts else None
+    held_out, caution = (None, ()) if tested or not parts else _held_out(saved, data, parts, names, lists)
+    compared = tested or held_out
+    recorded = recorded_means(data, FINAL, model.metrics.get("test", {}))
+    measured = _importance(model, data, parts.get("test"), metric)
+    where = "test lists, which the search did not use" if tested else "held-out lists"
+    tables = [compared.table] if compared else [recorded] if recorded.rows else []
+    tables += [_leaderboard(data, result, shown), _members(result, candidates, shown)]
+    tables += [_nested(result, shown)] if result["nested"] else []
+    return Study(
+        name=folder.resolve().name,
+        title=f"Automatic search {folder.resolve().name}: {_form(result)}",
+        summary=tuple(_summary(result, data, metric, compared, where, recorded)),
+        warnings=(*warnings, *caution, *_failures(candidates)),
+        facts=tuple(_facts(result, parts, measured)),
+        texts=(
+            ("Settings of the search", yaml.safe_dump(saved.settings, sort_keys=False)),
+            ("Settings of the candidates", _settings_text(candidates)),
+        ),
+        tables=tuple(tables),
+        data=(data,),
+        models=(MODEL,),
+        losses=tuple(dict.fromkeys(_called(row) for row in candidates)),
+        metrics=(shown,),
+        validation_metric=metric,
+        rows={
+            "overview": _overview(data, result, shown, metric),
+            "tested": [row for row in compared.overview if row["metric"] == shown] if compared else [],
+            "progress": _progress(data, result["learning"]),
+            "importance": measured.rows,
+        },
+        explorers={data: compared.explorer} if compared else {},
+        measured=_measured(result),
+        queries="test lists" if tested else "held-out lists",
+        tested=f"Mean, {INTERVALS}",
+        importance=measured.caption,
+        heading=", held-out lists of the search",
+        kind="name",
+    )
+
+
+def _tested(
+    saved: SavedSearch, model: TrainedModel, data: str, parts: Mapping[str, Dataset], names: list[str], lists: bool
+) -> Comparison:
+    """Compare the final model on the test lists with the best candidate and with rankers that need no training."""
+    test = parts["test"]
+    scored = [ScoredRanker(FINAL, model.score_lists(test))]
+    if (best := _best_apart(saved.result)) is not None:
+        scored.append(ScoredRanker(BEST, saved.bag(best["candidate"]).score_lists(test)))
+    scored += baselines(parts.get("train"), test, names[0])
+    title, pair = f"{data}, test lists, which the search did not use", (scored[1].name, FINAL)
+    notes = tuple(_comparison_notes(scored, saved.result, "training lists"))
+    return compare_rankers(data, test, scored, names, title=title, pair=pair, notes=notes, show_lists=lists)
+
+
+def _held_out(
+    saved: SavedSearch, data: str, parts: Mapping[str, Dataset], names: list[str], lists: bool
+) -> tuple[Comparison | None, tuple[str, ...]]:
+    """Compare the final model on the lists of the search, with scores of models that were not trained on them.
+
+    The second value is a warning, if the data has changed since the search.
+    """
+    found = saved.held_out(joined(parts["train"], parts.get("validation")))
+    if found is None:
+        return None, ("The data has changed since the search. Intervals, baselines and queries are left out.",)
+    scored = [ScoredRanker(FINAL, found.scores(saved.result["members"]))]
+    if (best := _best_apart(saved.result)) is not None:
+        scored.append(ScoredRanker(BEST, found.scores([{**best, "weight": 1.0}])))
+    scored += baselines(found.data, found.data, names[0])
+    title, pair = f"{data}, held-out lists of the search", (scored[1].name, FINAL)
+    notes = (*_comparison_notes(scored, saved.result, "same lists"), f"There are no test lists. {_HELD_OUT}")
+    compared = compare_rankers(data, found.data, scored, names, title=title, pair=pair, notes=notes, show_lists=lists)
+    return compared, ()
+
+
+def _best_apart(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the row of the best candidate; None if the final model is the mean of its fold models."""
+    best, members = result["leaderboard"][0], result["members"]
+    same = len(members) == 1 and members[0]["candidate"] == best["candidate"] and members[0]["models"] == best["folds"]
+    return None if same else best
+
+
+def _comparison_notes(scored: Sequence[ScoredRanker], result: Mapping[str, Any], lists: str) -> Iterator[str]:
+    best = result["leaderboard"][0]
+    if scored[1].name == BEST:
+        yield f"{BEST}: mean of the {_count(best['folds'], 'fold model')} of {_called(best)}"
+    if scored[-1].name == FEATURE:
+        yield f"The best single feature was chosen on the {lists}"
+
+
+def _form(result: Mapping[str, Any]) -> str:
+    """Return the form of the final model in words, such as `even blend of 6 candidates (18 models)`."""
+    members, form = result["members"], result["form"]
+    models = _count(sum(member["models"] for member in members), "model")
+    if len(members) > 1:
+        return f"{f'{_FORMS[form]} of' if form in _FORMS else f'{form},'} {len(members)} candidates ({models})"
+    if form in _FORMS or members[0]["models"] > 1:
+        return f"mean of the fold models of {_called(members[0])} ({models})"
+    return f"{form} ({members[0]['model']}, {members[0]['loss']})"
+
+
+def _summary(
+    result: Mapping[str, Any],
+    data: str,
+    metric: str,
+    compared: Comparison | None,
+    where: str,
+    recorded: PlainTable,
+) -> Iterator[str]:
+    shown, candidates = short(metric, [metric]), result["leaderboard"]
+    yield f"Final model: {_form(result)}."
+    if compared is not None:
+        found = compared.found[FINAL]
+        yield f"On {len(found.values[metric]):,} {where}, it has {shown} {number(found, metric)}."
+        others = [f"{name} {other[metric]:.4f}" for name, other in compared.found.items() if name != FINAL]
+        yield f"For comparison: {', '.join(others)}."
+    else:
+        for row in recorded.rows:
+            values = ", ".join(f"{head} {field.text}" for head, field in zip(recorded.heads[1:], row[1:], strict=True))
+            yield f"The search recorded its values on the test lists: {values}."
+    kinds = ", ".join(dict.fromkeys(row["family"] for row in candidates))
+    yield (
+        f"The search tried {_count(len(candidates), 'candidate')} ({kinds}) in {result['seconds']:,.1f} s on {data}, "
+        f"and trained {len(_complete(result))} of them on all {_count(result['folds'], 'fold')}."
+    )
+    best = candidates[0]
+    yield f"The best candidate is {_called(best)}, with {shown} {best['value']:.4f} on the held-out lists."
+    yield from _reason(result, shown)
+    yield from (f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in result["notes"])
+
+
+def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
+    """Yield sentences about the choice of the form."""
+    nested, form = result["nested"], result["form"]
+    if len(nested) > 1:
+        values = ", ".join(f"{_FORMS[name]} {value:.4f}" for name, value in nested.items())
+        yield f"Nested check, {shown} of each form of ensemble on lists that did not choose it: {values}."
+    if form == EVEN and len(result["members"]) == 1:
+        yield "All other candidates are clearly worse than the best one, so the even blend has one member."
+    elif form == EVEN:
+        yield "The even blend is chosen unless another form is better by more than two standard errors; none was."
+    elif form in nested and len(nested) > 1:
+        yield f"The {_FORMS[form]} was better than the even blend by more than two standard errors."
+    elif form in nested:
+        yield "There was only one candidate to choose from."
+    else:
+        yield "The form of the final model was given to the search as an option."
+
+
+def _failures(candidates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    failed = [row["candidate"] for row in candidates if row["note"].startswith("failed")]
+    if failed:
+        yield f"{_count(len(failed), 'candidate')} failed: {', '.join(failed)}. See the notes of the candidates."
+
+
+def _facts(result: Mapping[str, Any], parts: Mapping[str, Dataset], measured: Importance) -> Iterator[str]:
+    if parts:
+        yield lists_of(parts)
+    spent = sum(row["seconds"] for row in result["leaderboard"])
+    yield f"The search took {result['seconds']:,.1f} s; its trainings took {spent:,.1f} s in total."
+    yield f"Latency of the final model: {_latency(result)}."
+    if measured.why:
+        yield measured.why
+
+
+def _latency(result: Mapping[str, Any]) -> str:
+    return f"{1e3 * result['latency']:.3g} ms per {LATENCY_DOCUMENTS} documents on one core"
+
+
+def _measured(result: Mapping[str, Any]) -> str:
+    """Return the caption of the chart of candidates."""
+    complete = len(_complete(result))
+    which = f"The best {_CANDIDATES} of {complete} candidates" if complete > _CANDIDATES else "Candidates"
+    return (
+        f"{which} that were trained on all folds: mean over {result['lists']:,} held-out lists, with 95% intervals "
+        f"(1.96 standard errors). The best row is first. {_HELD_OUT}"
+    )
+
+
+def _complete(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows of the candidates that have a model for each fold, best first."""
+    return [row for row in result["leaderboard"] if row["folds"] >= result["folds"] and row["value"] is not None]
+
+
+def _overview(data: str, result: Mapping[str, Any], shown: str, metric: str) -> chart_data.Rows:
+    rows = []
+    for row in _complete(result)[:_CANDIDATES]:
+        low, high = row["interval"]
+        rows.append(_chart_row(data, _called(row), shown) | {"value": row["value"], "low": low, "high": high})
+    return chart_data.place_rows(rows, chart_data.higher_is_better(metric))
+
+
+def _progress(data: str, learning: Sequence[Sequence[float]]) -> chart_data.Rows:
+    """Return the rows of the chart of progress: the times at which the best value changed, and the last time."""
+    rows = []
+    for place, (seconds, value) in enumerate(learning):
+        if place in (0, len(learning) - 1) or value != learning[place - 1][1]:
+            names = {"data": data, "model": MODEL, "loss": "best so far"}
+            rows.append(names | {"seconds": seconds, "value": value})
+    return rows
+
+
+def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: str) -> Importance:
+    """Measure the drop of the metric on test lists for each shuffled feature, if this takes little time."""
+    if test is None:
+        return Importance([], why="The importance of features is left out, because it needs test lists.")
+    some = test.take(slice(_LISTS)) if len(test) > _LISTS else test
+    some = some.select_features(model.feature_names)
+    begun = time.perf_counter()
+    model.score(some.features, some.offsets)
+    cost = (time.perf_counter() - begun) * some.features.shape[1]
+    if cost > IMPORTANCE_SECONDS:
+        limit = f"about {cost:,.0f} s, and the limit is {IMPORTANCE_SECONDS:.0f} s"
+        return Importance([], why=f"The importance of features is left out, because it takes too long: {limit}.")
+    drops, begun = [], time.perf_counter()
+    for seed in range(_SHUFFLES):
+        drops.append(model.feature_importance(some, metric, repeats=1, seed=seed))
+        spent = time.perf_counter() - begun
+        if spent * (seed + 2) / (seed + 1) > IMPORTANCE_SECONDS:
+            break
+    values, shown = np.stack(drops), short(metric, [metric])  # (shuffles, features)
+    means = values.mean(axis=0)
+    order = [at for at in np.argsort(-means, kind="stable")[:_FEATURES] if means[at] > 0]
+    if not order:
+        return Importance([], why=f"No feature is important: {shown} on the test lists drops for no shuffled feature.")
+    names = model.feature_names or tuple(f"feature {place + 1}" for place in range(model.features))
+    rows = []
+    for at in order:
+        numbers = {"value": values[:, at].mean(), "low": values[:, at].min(), "high": values[:, at].max()}
+        rows.append(_chart_row(data, str(names[at]), shown) | {key: float(each) for key, each in numbers.items()})
+    several = len(drops) > 1
+    caption = (
+        f"Drop of {shown} on {len(some):,} test lists when the values of one feature are shuffled"
+        + (f": mean of {len(drops)} shuffles, with the smallest and the largest drop" if several else "")
+        + (". A drop can be due to chance if its bar contains 0" if several else "")
+        + f". The {_count(len(order), 'most important feature')} of {len(means)}."
+    )
+    return Importance(chart_data.place_rows(rows, higher=True), caption)
+
+
+def _leaderboard(data: str, result: Mapping[str, Any], shown: str) -> PlainTable:
+    """Return the table of all candidates."""
+    rows = []
+    for row in result["leaderboard"]:
+        value, interval = row["value"], row["interval"]
+        rows.append(
+            (
+                Field(row["candidate"]),
+                Field(row["model"]),
+                Field(row["loss"]),
+                Field("") if value is None else Field(f"{value:.4f}", value),
+                Field("") if interval is None else Field(f"{interval[0]:.4f} to {interval[1]:.4f}", interval[0]),
+                Field(f"{row['folds']}", float(row["folds"])),
+                Field(f"{row['seconds']:.1f}", row["seconds"]),
+                Field(row["note"]),
+            )
+        )
+    heads = ("candidate", "model", "loss", shown, "95% interval", "folds", "seconds", "note")
+    notes = (
+        f"{shown} on the held-out lists of the finished folds. {_HELD_OUT}",
+        f"Candidates with fewer than {result['folds']} folds were measured on fewer lists, and are at the end",
+    )
+    return PlainTable(f"{data}, candidates", heads, tuple(rows), notes)
+
+
+def _members(result: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]], shown: str) -> PlainTable:
+    """Return the table of the members of the final model, with the largest weight first."""
+    values = {row["candidate"]: row["value"] for row in candidates}
+    rows = []
+    for member in sorted(result["members"], key=lambda member: -member["weight"]):
+        value = values.get(member["candidate"])
+        rows.append(
+            (
+                Field(member["candidate"]),
+                Field(f"{member['weight']:.3f}", member["weight"]),
+                Field(member["model"]),
+                Field(member["loss"]),
+                Field(f"{member['models']}", float(member["models"])),
+                Field("") if value is None else Field(f"{value:.4f}", value),
+            )
+        )
+    count = sum(member["models"] for member in result["members"])
+    notes = (
+        f"{_count(count, 'model')} in total. Latency of the whole: {_latency(result)}",
+        "Several models of a candidate are its fold models; the score is their mean, standardised per list",
+    )
+    heads = ("candidate", "weight", "model", "loss", "models", f"{shown}, held-out")
+    return PlainTable("Members of the final model", heads, tuple(rows), notes)
+
+
+def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
+    """Return the table of the nested check: the forms of ensemble, on lists that did not choose their members."""
+    rows = []
+    for form, value in result["nested"].items():
+        chosen = "chosen" if form == result["form"] else ""
+        rows.append((Field(_FORMS[form]), Field(f"{value:.4f}", value), Field(chosen)))
+    notes = (
+        "Members and weights of each form were chosen on some of the lists, and measured on the other lists",
+        "The even blend is chosen unless another form is better by more than two standard errors",
+    )
+    return PlainTable("Forms of ensemble", ("form", shown, "choice"), tuple(rows), notes)
+
+
+def _chart_row(data: str, name: str, shown: str) -> dict[str, Any]:
+    return {"data": data, "model": MODEL, "loss": name, "metric": shown, "row": name}
+
+
+def _called(row: Mapping[str, Any]) -> str:
+    """Return the name of a candidate in charts and sentences, such as `c006 mlp, softmax`."""
+    return f"{row['candidate']} {row['model']}, {row['loss']}"
+
+
+def _settings_text(candidates: Sequence[Mapping[str, Any]]) -> str:
+    settings = {row["candidate"]: row["settings"] for row in candidates}
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
