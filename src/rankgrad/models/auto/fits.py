@@ -73,15 +73,26 @@ def run_fit(fit: Fit) -> bool:
             scores = model.score_lists(test)
         if not np.isfinite(scores).all():
             raise ValueError("the scores are not finite")
-    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
+    except Exception as error:  # errors of frameworks have their own classes; the leaderboard shows the message
         text = str(error).strip().partition("\n")[0] or type(error).__name__
-        write_json(folder / _FACTS, FitResult(time.time() - begun, 0, False, text)._asdict(), seal=True)
+        write_failure(folder, text, time.time() - begun)
         return True
     model.save(folder / _MODEL)
     np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
     facts = FitResult(round(time.time() - begun, 4), model.kept, stopped)
     write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
     return True
+
+
+def write_failure(folder: Path, message: str, seconds: float = 0.0) -> None:
+    """Write that a fit has failed, so that a search that is resumed does not repeat it.
+
+    Args:
+        folder: folder of the fit.
+        message: one line about the error.
+        seconds: duration of the fit.
+    """
+    write_json(folder / _FACTS, FitResult(seconds, 0, False, message)._asdict(), seal=True)
 
 
 def read_result(folder: Path) -> FitResult | None:

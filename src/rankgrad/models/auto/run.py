@@ -79,10 +79,11 @@ def _resume(folder: Path, settings: SearchSettings, lists: StoredLists) -> float
         return 0.0
     then = read_json(path)
     if then.get("lists") != lists.key:
-        bad_value(
-            "out", "be a new folder, or the folder of a search with the same lists", f"{folder}, with other lists"
-        )
+        must = "be a new folder, or the folder of a search with the same lists"
+        bad_value("out", must, f"{folder}, a search with other lists")
     for name in _SAME:
         if (was := then["settings"].get(name)) != (now := getattr(settings, name)):
-            bad_value("out", f"be a new folder, or the folder of a search with {name} {now}", f"{folder}, with {was}")
+            bad_value(
+                "out", f"be a new folder, or the folder of a search with {name} {now}", f"{folder}, a search with {was}"
+            )
     return float(then["spent"]) if settings.seconds is not None else 0.0

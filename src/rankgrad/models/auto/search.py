@@ -20,7 +20,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
-from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit
+from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit, write_failure
 from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, missing_packages
 from rankgrad.models.auto.stored_lists import StoredLists
 from rankgrad.models.blend import standardise_columns
@@ -270,9 +270,9 @@ class Search:
             by_name[name] = (entry, fold)
         for result in self.runner(tasks, until=self.deadline):
             entry, fold = by_name[result.task.name]
-            if result.error is not None:
-                raise RuntimeError(f"training of candidate {entry.candidate.name} failed:\n{result.error}")
-            if result.value and (done := read_result(self._folder(entry, fold))) is not None:
+            if result.error is not None:  # the process died, for example because there was not enough memory
+                write_failure(self._folder(entry, fold), result.error.strip().splitlines()[-1])
+            if (result.value or result.error) and (done := read_result(self._folder(entry, fold))) is not None:
                 yield self._take(entry, fold, done)
 
     def _take(self, entry: Entry, fold: int, result: FitResult) -> Entry:

@@ -1,0 +1,381 @@
+"""The automatic search: folds, candidates, races, ensembles, the forms of the final model, and interruptions."""
+
+import itertools
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import rankgrad as rg
+from rankgrad.models.auto import ensemble, final_model, portfolio, run, stored_lists, students
+from rankgrad.models.auto.search import Search, SearchSettings, reserve
+from rankgrad.models.registry import kind_or_default, load
+from rankgrad.parallel.process_pool import Pool, Task, run_in_this_process
+
+METRIC = "nDCG@10"
+
+
+@pytest.fixture(scope="module")
+def lists():
+    return rg.data.synthetic(40, mean_length=8, features=12, seed=5)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Portfolio with short trainings: the search is the same, and each training takes a few milliseconds."""
+    before = portfolio.PORTFOLIO
+    short = tuple(
+        {**entry, **({"trees": 10} if "trees" in entry else {"epochs": 3})}
+        for entry in before
+        if entry["loss"] in ("native:lambdarank", "softmax", "native:rank:ndcg") and "attsets" not in entry["model"]
+    )
+    patch = pytest.MonkeyPatch()
+    for module in (portfolio, students):
+        patch.setattr(module, "PORTFOLIO", short)
+    patch.setattr("rankgrad.models.auto.search.PORTFOLIO", short)
+    yield short
+    patch.undo()
+
+
+def searched(data, folder, *, runner=run_in_this_process, final=None, told=None, **settings):
+    settings = SearchSettings(**{"trials": 5, "folds": 2, **settings})
+    return run.run_search(data, settings, final or final_model.FinalSettings(), folder, runner, told=told)
+
+
+def test_folds_do_not_depend_on_the_order_of_the_lists(lists):
+    data = lists.train
+    found = stored_lists.fold_numbers(data, 3, seed=1)
+    order = np.random.default_rng(0).permutation(len(data))
+    assert (stored_lists.fold_numbers(data.take(order), 3, seed=1) == found[order]).all()
+    useful = stored_lists.lists_with_different_labels(data)
+    counts = np.bincount(found[useful], minlength=3)
+    assert counts.max() - counts.min() <= 1
+    assert (stored_lists.fold_numbers(data, 3, seed=2) != found).any()
+
+
+def test_candidates_are_valid_and_follow_the_seed():
+    installed = portfolio.missing_packages()
+    found = list(itertools.islice(portfolio.candidates(0, installed), 60))
+    for candidate in found:
+        kind_or_default(candidate.settings["model"]).check({**candidate.settings, "metric": METRIC, "seed": 0})
+    assert [candidate.settings for candidate in found[: len(portfolio.PORTFOLIO)]] == list(portfolio.PORTFOLIO)
+    assert found == list(itertools.islice(portfolio.candidates(0, installed), 60))
+    assert found != list(itertools.islice(portfolio.candidates(1, installed), 60))
+    without = list(itertools.islice(portfolio.candidates(0, dict.fromkeys(installed, False) | {"neural": True}), 20))
+    assert {candidate.family for candidate in without} == {"networks"}
+
+
+def test_the_same_trials_give_the_same_model(lists, quick, tmp_path):
+    first = searched(lists.train, tmp_path / "a")
+    again = searched(lists.train, tmp_path / "b")
+    assert first.members == again.members
+    assert (first.model.score_lists(lists.test) == again.model.score_lists(lists.test)).all()
+    other = searched(lists.train, tmp_path / "c", seed=1)
+    assert (first.model.score_lists(lists.test) != other.model.score_lists(lists.test)).any()
+
+
+def test_a_search_continues_with_more_trials(lists, quick, tmp_path):
+    runs = []
+
+    def counting(tasks, until=None):
+        tasks = list(tasks)
+        runs.extend(task.name for task in tasks)
+        return run_in_this_process(tasks, until)
+
+    searched(lists.train, tmp_path / "a", trials=3, runner=counting)
+    before = len(runs)
+    more = searched(lists.train, tmp_path / "a", trials=5, runner=counting)
+    assert len(set(runs)) == len(runs) > before  # no training is repeated
+    fresh = searched(lists.train, tmp_path / "b", trials=5)
+    assert (more.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
+    with pytest.raises(ValueError, match="out must be a new folder, or the folder of a search with the same lists"):
+        searched(lists.test, tmp_path / "a")
+    with pytest.raises(ValueError, match=r"the folder of a search with folds 3; got .*, a search with 2"):
+        searched(lists.train, tmp_path / "a", folds=3)
+
+
+def test_a_killed_training_is_repeated(lists, quick, tmp_path):
+    fresh = searched(lists.train, tmp_path / "a")
+    searched(lists.train, tmp_path / "b")
+    first, *_, last = sorted((tmp_path / "b").glob("c*/fit.json"))
+    first.unlink()  # a kill before the last file of a training
+    last.unlink()
+    last.with_name("scores.npy").write_bytes(b"cut")
+    again = searched(lists.train, tmp_path / "b")
+    assert (again.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
+
+
+def test_ctrl_c_returns_the_best_model_so_far(lists, quick, tmp_path):
+    def stopping(count):
+        def runner(tasks, until=None):
+            nonlocal count
+            for result in run_in_this_process(tasks, until):
+                yield result
+                count -= 1
+                if count == 0:
+                    raise KeyboardInterrupt
+
+        return runner
+
+    result = searched(lists.train, tmp_path / "a", runner=stopping(3))  # in the first folds: nothing is complete
+    assert result.folds == 1
+    assert len(result.members) >= 1
+    assert result.model.score_lists(lists.test).shape == lists.test.labels.shape
+    with pytest.raises(KeyboardInterrupt):
+        searched(lists.train, tmp_path / "b", runner=lambda tasks, until=None: (_ for _ in ()).throw(KeyboardInterrupt))
+
+
+def test_the_time_limit_holds(lists, quick, tmp_path):
+    began = time.time()
+    result = searched(lists.train, tmp_path / "a", trials=None, seconds=4.0)
+    assert time.time() - began < 4.0 * 1.05 + 2.0  # two seconds for a loaded machine
+    assert len(result.leaderboard) > len(quick)  # the portfolio, then draws
+    assert {row["folds"] for row in result.leaderboard} <= {0, 1, 2}
+
+
+def test_a_pool_ends_tasks_at_the_time_limit():
+    with Pool(2) as pool:
+        assert [done.value for done in pool.run([Task("first", abs, (-1,))])] == [1]
+        began = time.time()
+        found = list(pool.run([Task("a", abs, (-2,)), Task("b", time.sleep, (60,))], until=began + 1.0))
+        assert [done.value for done in found] == [2]
+        assert time.time() - began < 10
+        assert [done.value for done in pool.run([Task("after", abs, (-3,))])] == [3]  # the pool can still be used
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.take([0]), "contain at least 2 lists whose labels differ"),
+        (lambda data: replace(data, labels=np.ones_like(data.labels)), "differ"),
+        (lambda data: data.take(slice(0)), "differ"),
+    ],
+)
+def test_lists_that_cannot_be_ranked_get_a_sentence(lists, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        searched(change(lists.train), tmp_path)
+
+
+def test_few_lists_and_constant_features(lists, quick, tmp_path):
+    few = lists.train.take(np.sort(stored_lists.lists_with_different_labels(lists.train)[:3]))
+    assert searched(few, tmp_path / "few", folds=5, trials=3).folds == 3
+    constant = replace(lists.train, features=np.ones_like(lists.train.features))
+    result = searched(constant, tmp_path / "constant", trials=3)
+    assert np.isfinite(result.model.score_lists(constant)).all()
+
+
+def test_a_candidate_that_fails_is_shown(lists, quick, tmp_path):
+    weighted = replace(lists.train, weights=np.linspace(0.5, 1, len(lists.train.labels), dtype=np.float32))
+    result = searched(weighted, tmp_path / "a")
+    assert all(np.isfinite(row["value"]) for row in result.leaderboard if not row["note"])
+    broken = [{**entry, "loss": "no_such_loss"} for entry in quick[:1]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portfolio, "PORTFOLIO", (*broken, *quick[1:3]))
+        patch.setattr("rankgrad.models.auto.search.PORTFOLIO", (*broken, *quick[1:3]))
+        found = searched(lists.train, tmp_path / "b", trials=3)
+        assert [row["candidate"] for row in found.leaderboard if row["note"].startswith("failed: ")] == ["c001"]
+        patch.setattr(portfolio, "PORTFOLIO", tuple(broken))
+        patch.setattr("rankgrad.models.auto.search.PORTFOLIO", tuple(broken))
+        with pytest.raises(ValueError, match="search must have at least one trained candidate; got none"):
+            searched(lists.train, tmp_path / "c", trials=1)
+
+
+def test_the_memory_limit_leaves_candidates_out(lists, quick, tmp_path):
+    documents, features = lists.train.features.shape
+    longest = int(lists.train.lengths.max())
+    needs = {}
+    for entry in quick:
+        kind = kind_or_default(entry["model"])
+        needs.setdefault(kind.unit, []).append(
+            kind.memory(entry, documents, features, longest) + 4 * documents * features
+        )
+    limit = (max(needs["tree"]) + min(needs["epoch"])) // 2
+    result = searched(lists.train, tmp_path / "a", memory=limit)
+    left_out = [row for row in result.leaderboard if row["note"].startswith("left out: needs about")]
+    assert left_out
+    assert {row["family"] for row in left_out} == {"networks"}
+    assert {member["model"] for member in result.members} <= {"lightgbm", "xgboost"}
+    with pytest.raises(ValueError, match="at least one trained candidate"):
+        searched(lists.train, tmp_path / "b", memory=1000)
+
+
+# Ensembles
+
+
+def scored(values, families=None, lists=200, seed=0):
+    """Candidates of which each orders lists of two documents correctly with a given probability, or as given."""
+    rng = np.random.default_rng(seed)
+    labels, offsets = np.tile([1.0, 0.0], lists).astype(np.float32), np.arange(0, 2 * lists + 1, 2)
+    data = rg.data.Dataset(np.zeros((2 * lists, 1), np.float32), labels, offsets, qids=np.arange(lists))
+    right = np.stack([rng.random(lists) < value if np.isscalar(value) else value for value in values])
+    scores = np.stack([np.where(right, 1.0, -1.0), np.where(right, -1.0, 1.0)], axis=2).reshape(len(values), -1).T
+    return ensemble.OutOfFold(data, scores, families or ["trees"] * len(values), "P@1")
+
+
+def test_the_even_blend_gives_families_the_same_weight_and_drops_bad_candidates():
+    good = np.arange(200) % 5 != 0
+    found = scored([good, good, good, ~good], ["trees", "trees", "networks", "networks"])
+    weights = ensemble.even_blend(found)
+    assert weights.tolist() == [0.25, 0.25, 0.5, 0.0]
+
+
+def test_a_clearly_better_candidate_is_returned_alone():
+    found = scored([0.99, 0.6, 0.62, 0.58])
+    choice = ensemble.choose(found, seed=0)
+    assert choice.weights.tolist() == [1, 0, 0, 0]
+
+
+def test_noise_does_not_replace_the_even_blend():
+    rng = np.random.default_rng(3)
+    forms = [ensemble.choose(scored([0.7] * 8, lists=60, seed=int(rng.integers(1e6))), seed=0).form for _ in range(20)]
+    assert forms.count(ensemble.EVEN) >= 17
+
+
+def test_greedy_selection_finds_candidates_that_complete_each_other():
+    lists = 300
+    first, second = np.arange(lists) % 3 != 0, np.arange(lists) % 3 != 1
+    third = np.arange(lists) % 3 != 2  # the majority of these three is always right
+    found = scored([first, second, third, 0.5, 0.5], lists=lists)
+    weights = ensemble.greedy(found)
+    assert weights[3:].sum() < 0.2
+    assert ensemble.mean(found.measure(found.scores @ weights)) == 1.0
+    assert ensemble.mean(found.values[0]) < 0.7
+
+
+def test_the_nested_check_measures_lists_that_did_not_choose():
+    """With many candidates of pure noise, the best one looks good on the lists that chose it, and not in the check."""
+    found = scored([0.5] * 40, lists=50, seed=1)
+    choice = ensemble.choose(found, seed=0)
+    best = max(ensemble.mean(values) for values in found.values)
+    assert best >= 0.6
+    assert choice.nested[ensemble.SINGLE] < best - 0.05
+
+
+def test_a_metric_of_which_lower_values_are_better(lists, quick, tmp_path):
+    higher = searched(lists.train, tmp_path / "a", metric="nDCG@10")
+    assert higher.leaderboard[0]["value"] == max(row["value"] for row in higher.leaderboard if row["folds"] == 2)
+
+
+# Forms of the final model
+
+
+def test_the_ensemble_is_saved_and_loaded(lists, quick, tmp_path):
+    result = searched(lists.train, tmp_path / "search")
+    scores = result.model.score_lists(lists.test)
+    result.model.save(tmp_path / "model")
+    assert (load(tmp_path / "model").score_lists(lists.test) == scores).all()
+    assert sum(member["weight"] for member in result.members) == pytest.approx(1)
+    assert sum(member["models"] for member in result.members) == 2 * len(result.members)
+
+
+def test_out_of_fold_scores_come_from_models_that_did_not_see_the_list(lists, quick, tmp_path):
+    data = lists.train
+    stored = stored_lists.StoredLists.write(data, tmp_path / "lists", 2, 0)
+    search = Search(SearchSettings(trials=2, folds=2), stored, tmp_path, run_in_this_process)
+    list(search.run())
+    entry = search.complete()[0]
+    numbers, owner = stored.numbers(), np.repeat(stored.numbers(), data.lengths)
+    for fold, folder in enumerate(search.folders(entry)):
+        model = final_model.read_model(folder)
+        part = data.take(numbers == fold)
+        assert (search.scores(entry)[owner == fold] == model.score_lists(part)).all()
+        train, held = stored.split(fold)
+        assert not set(train.qids) & set(held.qids)
+        assert set(held.qids) == set(part.qids)
+
+
+def test_single_returns_one_model(lists, quick, tmp_path):
+    result = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(single=True))
+    assert not hasattr(result.model, "models")
+    assert result.members[0]["models"] == 1
+    best = result.leaderboard[0]
+    assert (result.members[0]["candidate"], result.members[0]["loss"]) == (best["candidate"], best["loss"])
+
+
+def test_the_latency_limit(lists, quick, tmp_path):
+    small = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(max_latency=1e-9))
+    assert sum(member["models"] for member in small.members) == 1
+    assert any("no candidate has a latency below" in note for note in small.notes)
+    large = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(max_latency=10.0))
+    assert large.latency < 10.0
+    assert not large.notes
+
+
+@pytest.mark.parametrize("name", students.STUDENTS)
+def test_a_student_learns_the_ensemble(lists, quick, tmp_path, name):
+    result = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(distil=name))
+    assert not hasattr(result.model, "models")
+    assert result.form == "student"
+    assert any(note.startswith("student: nDCG@10 ") for note in result.notes)
+    ensemble_model = searched(lists.train, tmp_path / "a").model
+    teacher, student = ensemble_model.score_lists(lists.test), result.model.score_lists(lists.test)
+    assert np.corrcoef(teacher, student)[0, 1] > 0.3
+
+
+def test_soft_labels_mix_teacher_and_labels():
+    teacher, labels = np.array([1.0, -1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 0.0], np.float32)
+    found = students.soft_labels(teacher, labels, np.array([0, 2, 2, 4]))
+    assert found.tolist() == [2.0, 0.0, 1.0, 0.0]  # least label of each list 0; labels standardised, weight 0.5
+
+
+def test_settings_are_checked():
+    for settings, message in (
+        ({"single": True, "distil": "mlp"}, "not be given together"),
+        ({"max_latency": 0.0}, "max_latency must be above 0"),
+        ({"distil": "forest"}, "distil must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            final_model.FinalSettings(**settings).check()
+    for settings, message in (
+        ({}, "exactly one of minutes and trials must be given; got neither"),
+        ({"trials": 3, "seconds": 1.0}, "got both"),
+        ({"trials": 0}, "trials must be at least 1"),
+        ({"trials": 3, "folds": 1}, "folds must be at least 2"),
+        ({"seconds": -60.0}, "minutes must be above 0"),
+        ({"trials": 3, "metric": "nDGC"}, "nDGC"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SearchSettings(**settings).check()
+    assert reserve(60) == pytest.approx(2.4)
+    assert reserve(2) == pytest.approx(0.5)
+    assert reserve(36000) == 60
+
+
+# The estimator
+
+
+def test_the_estimator(lists, quick, tmp_path):
+    train, validation, test = lists.train, lists.validation, lists.test
+    ranker = rg.AutoRanker(trials=4, folds=2).fit(
+        train.features, train.labels, qid=train.row_qids,
+        eval_set=(validation.features, validation.labels), eval_qid=validation.row_qids,
+    )  # fmt: skip
+    assert ranker.result_.lists == len(train) + len(validation)  # no list is wasted
+    scores = ranker.predict(test.features, qid=test.row_qids)
+    assert ranker.score(test.features, test.labels, qid=test.row_qids) > 0.5
+    ranker.save(tmp_path / "model")
+    again = rg.AutoRanker.load(tmp_path / "model")
+    assert (again.predict(test.features, qid=test.row_qids) == scores).all()
+    with pytest.raises(ValueError, match="qid or group must be given, because an ensemble standardises"):
+        ranker.predict(test.features)
+    for settings, message in (
+        ({"minutes": 0}, "minutes must be above 0"),
+        ({"trials": 1.5}, "trials must be a whole number"),
+        ({"metric": print}, "metric must be the spec of a metric"),
+        ({"trials": 1, "memory": -1}, "memory must be above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rg.AutoRanker(**settings).fit(train.features, train.labels, qid=train.row_qids)
+
+
+def test_the_estimator_with_names_weights_and_processes(lists, quick):
+    pd = pytest.importorskip("pandas")
+    train = lists.train
+    frame = pd.DataFrame(train.features, columns=[f"f{n}" for n in range(12)])
+    ranker = rg.AutoRanker(trials=2, folds=2, single=True).fit(
+        frame, train.labels, qid=train.row_qids, sample_weight=np.ones(len(frame))
+    )
+    assert ranker.model_.feature_names == tuple(frame.columns)
+    swapped = frame[frame.columns[::-1]]
+    assert (ranker.predict(swapped, qid=train.row_qids) == ranker.predict(frame, qid=train.row_qids)).all()
