@@ -52,7 +52,7 @@ def whole_run(tmp_path_factory):
 
 def no_processes(monkeypatch):
     """A fixture: a pool that works in this process, for tests of what the commands print."""
-    monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks: run_in_this_process(tasks))
+    monkeypatch.setattr(process_pool.Pool, "run", lambda _, tasks, until=None: run_in_this_process(tasks, until))
 
 
 def go(recipe, folder, runner=run_in_this_process):

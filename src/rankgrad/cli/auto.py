@@ -74,7 +74,7 @@ def auto(
     seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)
     source = replace(DataSource(data, fold, data_root, holdout=0.0), columns=table.columns(), regroup=table.regroup)
     limit = int(0.8 * free_memory()) if memory is None else _bytes(memory)
-    count = jobs or cores()
+    count = cores() if jobs is None else jobs
     settings = SearchSettings(seconds, trials, metric, folds, seed, limit, count)
     final = FinalSettings(single, None if max_latency is None else _seconds(max_latency), distil)
     together(
