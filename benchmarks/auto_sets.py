@@ -1,4 +1,4 @@
-"""Compare the ensemble of `AutoRanker` with its own best candidate: `python benchmarks/auto_sets.py --data DIR --out FILE`.
+"""Compare the ensemble of `AutoRanker` with its own best candidate: `python benchmarks/auto_sets.py --data DIR ...`.
 
 Data sets: the sample of MSLR-WEB30K, features of Cranfield and Vaswani (BM25 with three settings and the scores of an
 encoder), and generated lists, whose best achievable nDCG is known. The difference is measured on test lists.
@@ -110,8 +110,9 @@ def text_features(folder: Path, encoder: str) -> Any:
         runs[name] = index.search(collection.queries, k=300, excluded=collection.excluded)
     data = text.candidate_lists(collection, runs["bm25"], depth=100)
     runs["encoder"] = text.to_run(data, text.BiEncoderRanker(encoder).predict(data))
-    runs = {name: {query: {document: score for document, score in run[query].items() if document in runs["encoder"][query]}
-                   for query in runs["encoder"]} for name, run in runs.items()}  # fmt: skip
+    kept = {query: set(scores) for query, scores in runs["encoder"].items()}
+    for name, run in runs.items():
+        runs[name] = {query: {d: s for d, s in run[query].items() if d in kept[query]} for query in kept}
     return text.features(collection, runs, standardise="zscore", depth=100)
 
 

@@ -149,9 +149,8 @@ def _run(
     console: "Console", parts: dict[str, Any], settings: Any, final: Any, out: Path, begun: float, ray: str | None
 ) -> "AutoResult":
     """Run the search with a progress bar."""
-    from rankgrad.cli.progress import Progress
+    from rankgrad.cli.live_leaderboard import LiveLeaderboard
     from rankgrad.models.auto.run import run_search
-    from rankgrad.models.auto.search import Entry, Search, progress_line
     from rankgrad.models.auto.stored_lists import joined
 
     data = joined(parts["train"], parts.get("validation"))
@@ -170,31 +169,20 @@ def _run(
         from rankgrad.parallel.process_pool import Pool
 
         pool = Pool(settings.jobs)
-    with pool, Progress("trainings") as progress:
-
-        def told(search: Search, entry: Entry) -> None:
-            done, total = search.trainings()
-            left = None if settings.seconds is None else max(0.0, search.left())
-            progress.at(progress_line(search, entry), done, total, left=left)
-
-        return run_search(data, settings, final, out / SEARCH, pool.run, begun=begun, told=told)
+    with pool, LiveLeaderboard() as shown:
+        return run_search(data, settings, final, out / SEARCH, pool.run, begun=begun, told=shown.at)
 
 
 def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], source: "DataSource", out: Path) -> Any:
     """Print the leaderboard and the ensemble, evaluate the model on the test lists, and save it."""
     import json
 
+    from rankgrad.cli.live_leaderboard import LEADERBOARD, leaderboard_row
     from rankgrad.cli.overwrite import remove_parts
     from rankgrad.cli.terminal_tables import METRICS, print_metrics, print_names
 
-    rows = []
-    for row in result.leaderboard[:_SHOWN]:
-        value = "" if row["value"] is None else f"{row['value']:.4f}"
-        interval = "" if row["interval"] is None else "[{:.4f}, {:.4f}]".format(*row["interval"])
-        rows.append((row["candidate"], row["model"], row["loss"], value, interval, f"{row['folds']}",
-                     f"{row['seconds']:.1f}", row["note"]))  # fmt: skip
-    heads = ("candidate", "model", "loss", result.metric, "interval", "folds", "seconds", "note")
-    print_names(heads, rows, console=console)
+    heads = tuple(head.format(metric=result.metric) for head in LEADERBOARD)
+    print_names(heads, [leaderboard_row(row) for row in result.leaderboard[:_SHOWN]], console=console)
     for line in result.summary():
         console.print(line, markup=False)
     model, found, test = result.model, None, parts.get("test")

@@ -40,14 +40,10 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def at(self, text: str, done: int, total: int, *, failed: bool = False, left: float | None = None) -> None:
-        """Show that one more run is done; `done` also counts the runs that were done before an interruption.
-
-        `left` is the remaining time in seconds, if it is known.
-        """
+    def at(self, text: str, done: int, total: int, *, failed: bool = False) -> None:
+        """Show that one more run is done; `done` also counts the runs that were done before an interruption."""
         self._finished += 1
-        if left is None:
-            left = (time.monotonic() - self._began) / self._finished * (total - done)
+        left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
         if self._bar is None:
             if failed or (not options.quiet and time.monotonic() - self._printed >= self.every):
