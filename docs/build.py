@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pages import (
     architecture,
+    auto,
     data,
     learndcg,
     learndcg_findings,
@@ -76,6 +77,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "trees.md": trees.page(),
+        "auto.md": auto.page(),
         "text.md": text_page.page(),
         "text-study.md": text_study.page(),
         "learndcg.md": learndcg.page(),

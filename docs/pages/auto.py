@@ -13,6 +13,7 @@ from rankgrad.experiments.statistics import holm, paired_t
 from .templates import fill, table
 
 STUDIES = Path(__file__).parents[1] / "studies"
+TABLES = Path(__file__).parents[1] / "tables"
 ROUNDS = 10_000
 NAMES = {
     "auto": "`rankgrad auto`",
@@ -48,6 +49,7 @@ def page() -> str:
         cells=str(len(searches)),
         longest=f"{longest:.0%}",
         latency=_latency(records),
+        portfolio=_portfolio(json.loads((TABLES / "auto-portfolio.json").read_text())["rows"]),
     )
 
 
@@ -179,6 +181,17 @@ def _latency(records: list[dict[str, Any]]) -> str:
         times = [1e3 * r["latency"][name] for r in records if r["data"] == "OHSUMED" and name in r.get("latency", {})]
         shown.append(f"{NAMES[name].partition(',')[0]} {np.median(times):.2g} ms")
     return f"Median time for 100 documents on one core in the benchmark (OHSUMED): {', '.join(shown)}."
+
+
+def _portfolio(rows: list[dict[str, Any]]) -> str:
+    sets = ("OHSUMED", "MQ2008", "MSLR-sample", "generated")
+    made = []
+    for row in rows:
+        name, _, options = row["model"].partition(":")
+        short = ", ".join(options.split(",")[:2])
+        numbers = [f"{row[name]['test']:.2f} ({row[name]['seconds']:.0f} s)" for name in sets]
+        made.append([f"{name} {short}".strip(), f"`{row['loss']}`", *numbers, "yes" if row["used"] else "no"])
+    return table(["model", "loss", *sets, "used"], made)
 
 
 def _others(cells: list[dict[str, Any]]) -> str:

@@ -52,6 +52,9 @@ def test_folds_do_not_depend_on_the_order_of_the_lists(lists):
     counts = np.bincount(found[useful], minlength=3)
     assert counts.max() - counts.min() <= 1
     assert (stored_lists.fold_numbers(data, 3, seed=2) != found).any()
+    twice = stored_lists.joined(data, data.take(slice(10)))  # a query in the training and in the validation part
+    numbers = stored_lists.fold_numbers(twice, 3, seed=1)
+    assert (numbers[len(data) :] == numbers[:10]).all()
 
 
 def test_candidates_are_valid_and_follow_the_seed():
@@ -134,6 +137,19 @@ def test_the_time_limit_holds(lists, quick, tmp_path):
     assert {row["folds"] for row in result.leaderboard} <= {0, 1, 2}
 
 
+def test_a_search_with_a_time_limit_resumes(lists, quick, tmp_path):
+    first = searched(lists.train, tmp_path / "a", trials=None, seconds=3.0)
+    began = time.time()
+    again = searched(lists.train, tmp_path / "a", trials=None, seconds=3.0)  # the time is already used
+    assert time.time() - began < 2.0
+    assert (again.folds, len(again.leaderboard)) == (first.folds, len(first.leaderboard))
+    assert {row["candidate"] for row in first.leaderboard if row["folds"] == 2} == {
+        row["candidate"] for row in again.leaderboard if row["folds"] == 2
+    }
+    more = searched(lists.train, tmp_path / "a", trials=None, seconds=5.0)
+    assert len(more.leaderboard) > len(first.leaderboard)
+
+
 def test_a_pool_ends_tasks_at_the_time_limit():
     with Pool(2) as pool:
         assert [done.value for done in pool.run([Task("first", abs, (-1,))])] == [1]
@@ -147,7 +163,7 @@ def test_a_pool_ends_tasks_at_the_time_limit():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.take([0]), "contain at least 2 lists whose labels differ"),
+        (lambda data: data.take([0]), "contain at least 2 queries with a list whose labels differ; got 1"),
         (lambda data: replace(data, labels=np.ones_like(data.labels)), "differ"),
         (lambda data: data.take(slice(0)), "differ"),
     ],

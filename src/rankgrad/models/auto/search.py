@@ -131,10 +131,12 @@ class Search:
         size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
         trials = self.settings.trials
         until = None if self.settings.seconds is None else self.begun + _FIRST * self.settings.seconds
-        probed = min(_LEAST, size) if trials is None else min(size, trials)
-        yield from self._train([(entry, 0) for entry in self._fitting(islice(stream, probed))], until)
-        more = self._affordable(size - probed)
-        yield from self._train([(entry, 0) for entry in self._fitting(islice(stream, more))], until)
+        if trials is None:  # with a number of trials, the same decisions are made again, from the same results
+            yield from self._restore(stream)
+        for wanted in (min(_LEAST, size) if trials is None else min(size, trials), None):
+            count = self._affordable(size) if wanted is None else wanted
+            new = self._fitting(islice(stream, max(0, count - len(self.entries))))
+            yield from self._train([(entry, 0) for entry in new], until)
         self._choose_folds()
         while self.left() > 0:
             if pending := self._pending():
@@ -147,16 +149,28 @@ class Search:
             else:
                 break
 
-    def _affordable(self, count: int) -> int:
-        """Return how many more candidates of the portfolio are tried: somewhat more than can be trained on all folds.
+    def _restore(self, stream: Iterator[Candidate]) -> Iterator[Entry]:
+        """Yield the entries of all trainings that were finished before the search was stopped.
 
         Args:
-            count: number of candidates of the portfolio that were not tried yet.
+            stream: candidates, from which those of finished trainings are taken.
+        """
+        done = [path.name.rpartition("-") for path in self.folder.glob("c*-*") if read_result(path) is not None]
+        last = max((int(name[1:]) for name, _, _ in done), default=0)
+        for entry in self._fitting(islice(stream, last)):
+            folds = sorted(int(fold) for name, _, fold in done if name == entry.candidate.name)
+            yield from self._train([(entry, fold) for fold in folds if fold < self.folds], None)
+
+    def _affordable(self, size: int) -> int:
+        """Return how many candidates of the portfolio are tried: somewhat more than can be trained on all folds.
+
+        Args:
+            size: number of candidates of the portfolio.
         """
         if self.settings.seconds is None or not (cost := self._usual_seconds()):
-            return 0 if self.settings.trials is not None else count
+            return size if self.settings.trials is None else 0
         complete = self.settings.seconds * self.settings.jobs / (self.lists.folds * cost)
-        return min(count, max(0, round(_TRIED * complete) - len(self.entries)))
+        return min(size, round(_TRIED * complete))
 
     def trainings(self) -> tuple[int, int]:
         """Return the number of finished trainings, and the number of trainings that are expected at the moment."""
@@ -228,8 +242,9 @@ class Search:
         costs = sorted(entry.fits[0].seconds for entry in self.entries.values() if self._began(entry))
         if self.settings.seconds is None or not costs:
             return
-        total = sum(costs[: min(_LEAST, len(costs))]) / self.settings.jobs
-        while self.folds > 1 and (self.folds - 1) * total > self.left():
+        least = min(_LEAST, len(costs))
+        total = sum(costs[:least]) / self.settings.jobs
+        while self.folds > 1 and len(self.complete()) < least and (self.folds - 1) * total > self.left():
             self.folds -= 1
 
     def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -258,7 +273,8 @@ class Search:
         longest = None if self.settings.seconds is None else self.settings.seconds * self.settings.jobs / _LONGEST
         for entry, fold in wanted:
             folder = self._folder(entry, fold)
-            if (done := read_result(folder)) is not None:
+            done = read_result(folder)
+            if done is not None and not (done.stopped and self.settings.trials is not None):
                 yield self._take(entry, fold, done)
                 continue
             seeds = np.random.SeedSequence([self.settings.seed, entry.candidate.number, fold]).generate_state(1)
@@ -268,6 +284,8 @@ class Search:
             fit = Fit(entry.candidate.name, fold, settings, str(folder), self.lists, until, longest)
             tasks.append(Task(name, run_fit, (fit,)))
             by_name[name] = (entry, fold)
+        if not tasks or self.left() <= 0:
+            return
         for result in self.runner(tasks, until=self.deadline):
             entry, fold = by_name[result.task.name]
             if result.error is not None:  # the process died, for example because there was not enough memory
@@ -400,4 +418,7 @@ def entry_rows(search: Search) -> list[dict[str, Any]]:
             }
         )
     complete = search.folds
-    return sorted(rows, key=lambda row: (row["folds"] < complete, -sign * (row["value"] or -sign * np.inf)))
+    worst = -sign * np.inf
+    return sorted(
+        rows, key=lambda row: (row["folds"] < complete, -sign * (worst if row["value"] is None else row["value"]))
+    )

@@ -86,8 +86,9 @@ def _numbers(stored: StoredLists) -> NDArray[np.int64]:
 def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
     """Return the fold of each list, `(lists,)`, from 0.
 
-    The fold depends on seed and query id, and not on the order of the lists. Each fold has the same number of lists in
-    which labels differ, up to one, because in any other list every order has the same metric.
+    The fold depends on seed and query id, and not on the order of the lists. So lists with the same query id, for
+    example a query that is in the training and in the validation part, are in the same fold. Each fold has the same
+    number of queries with a list in which labels differ, up to one: in any other list, every order has the same metric.
 
     Args:
         data: labelled lists.
@@ -102,10 +103,12 @@ def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
     """
     differ = lists_with_different_labels(data)
     same = np.setdiff1d(np.arange(len(data)), differ)
-    found = np.empty(len(data), dtype=np.int64)
+    chosen: dict[Any, int] = {}
     for lists in (differ, same):
-        found[query_order(data, lists, seed)] = np.arange(len(lists)) % folds
-    return found
+        queries = dict.fromkeys(data.qids[query_order(data, lists, seed)].tolist())
+        new = [query for query in queries if query not in chosen]
+        chosen |= {query: number % folds for number, query in enumerate(new)}
+    return np.array([chosen[query] for query in data.qids.tolist()], dtype=np.int64)
 
 
 def check_folds(data: Dataset, folds: int) -> int:
@@ -115,10 +118,10 @@ def check_folds(data: Dataset, folds: int) -> int:
         data: labelled lists.
         folds: wanted number of folds.
     """
-    useful = len(lists_with_different_labels(data))
+    useful = len(np.unique(data.qids[lists_with_different_labels(data)]))
     if useful < 2:
-        got = f"{useful} such list{'s' * (useful != 1)} among {len(data)}"
-        bad_value("data", "contain at least 2 lists whose labels differ (one to train on, one to measure)", got)
+        got = f"{useful} such quer{'y' if useful == 1 else 'ies'} in {len(data)} lists"
+        bad_value("data", "contain at least 2 queries with a list whose labels differ", got)
     return min(folds, useful)
 
 
