@@ -131,22 +131,22 @@ def test_ctrl_c_returns_the_best_model_so_far(lists, quick, tmp_path):
 
 def test_the_time_limit_holds(lists, quick, tmp_path):
     began = time.time()
-    result = searched(lists.train, tmp_path / "a", trials=None, seconds=4.0)
-    assert time.time() - began < 4.0 * 1.05 + 2.0  # two seconds for a loaded machine
+    result = searched(lists.train, tmp_path / "a", trials=None, seconds=2.5)
+    assert time.time() - began < 2.5 * 1.05 + 2.0  # two seconds for a loaded machine
     assert len(result.leaderboard) > len(quick)  # the portfolio, then draws
     assert {row["folds"] for row in result.leaderboard} <= {0, 1, 2}
 
 
 def test_a_search_with_a_time_limit_resumes(lists, quick, tmp_path):
-    first = searched(lists.train, tmp_path / "a", trials=None, seconds=3.0)
+    first = searched(lists.train, tmp_path / "a", trials=None, seconds=2.0)
     began = time.time()
-    again = searched(lists.train, tmp_path / "a", trials=None, seconds=3.0)  # the time is already used
+    again = searched(lists.train, tmp_path / "a", trials=None, seconds=2.0)  # the time is already used
     assert time.time() - began < 2.0
     assert (again.folds, len(again.leaderboard)) == (first.folds, len(first.leaderboard))
     assert {row["candidate"] for row in first.leaderboard if row["folds"] == 2} == {
         row["candidate"] for row in again.leaderboard if row["folds"] == 2
     }
-    more = searched(lists.train, tmp_path / "a", trials=None, seconds=5.0)
+    more = searched(lists.train, tmp_path / "a", trials=None, seconds=3.5)
     assert len(more.leaderboard) > len(first.leaderboard)
 
 
@@ -244,8 +244,8 @@ def test_a_clearly_better_candidate_is_returned_alone():
 
 def test_noise_does_not_replace_the_even_blend():
     rng = np.random.default_rng(3)
-    forms = [ensemble.choose(scored([0.7] * 8, lists=60, seed=int(rng.integers(1e6))), seed=0).form for _ in range(20)]
-    assert forms.count(ensemble.EVEN) >= 17
+    forms = [ensemble.choose(scored([0.7] * 8, lists=60, seed=int(rng.integers(1e6))), seed=0).form for _ in range(10)]
+    assert forms.count(ensemble.EVEN) >= 8
 
 
 def test_greedy_selection_finds_candidates_that_complete_each_other():
