@@ -24,6 +24,7 @@ NAMES = {
     "lambdamart_all": "the same settings, trained on training and validation lists",
     "flaml": "FLAML 2.7, LightGBM",
 }
+FORMS = {"single": "best candidate", "even": "even blend", "greedy": "greedy selection"}  # names in the results
 RIVALS = ("lambdamart", "flaml")
 SETS = ("OHSUMED", "MQ2008")
 Values = NDArray[np.float64]
@@ -169,7 +170,7 @@ def _findings(records: list[dict[str, Any]]) -> list[str]:
         assert folds is not None
         kept = (mean(folds) - base) / (whole - base)
         lines.append(f"OHSUMED, {short} s: the student `{student}` keeps {kept:.0%} of the gain over LambdaMART.")
-    forms = [record["form"] for record in records if record["system"] == "auto"]
+    forms = [FORMS[record["form"]] for record in records if record["system"] == "auto"]
     counts = ", ".join(f"{form} {forms.count(form)}" for form in dict.fromkeys(forms))
     lines.append(f"Form of the ensemble in {len(forms)} searches: {counts}.")
     return lines
@@ -207,7 +208,7 @@ def _others(cells: list[dict[str, Any]]) -> str:
             if found[0] == found[1] == found[2] == 0
             else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}], {_p(found[4])}"
         )
-        forms = ", ".join(dict.fromkeys(cell["form"] for cell in mine))
+        forms = ", ".join(dict.fromkeys(FORMS[cell["form"]] for cell in mine))
         queries = sum(len(cell["values"]["auto"]) for cell in mine)
         shown = [f"{mean(folds['auto']):.2f}{share}", f"{mean(folds['best']):.2f}", f"{mean(folds['single']):.2f}"]
         rows.append([_label(name), str(queries), *shown, best, gap, forms])

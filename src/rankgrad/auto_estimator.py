@@ -38,7 +38,8 @@ class AutoRanker(RowRanker):
         max_latency: largest latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
         distil: `"mlp"` or `"lightgbm"`, to train one student on the scores of the ensemble; None for no student.
         memory: number of gigabytes that all trainings may use together; None for no limit.
-        jobs: number of processes; 1 to train in this process.
+        jobs: number of processes; 1 to train in this process. With more processes, a script must be importable: it must
+            call `fit` inside `if __name__ == "__main__":`.
         seed: random seed of folds, draws and trainings.
         out: folder for the results of the search. A search that was stopped resumes there. None for a temporary folder.
         verbose: True to print each finished training.
@@ -101,7 +102,7 @@ class AutoRanker(RowRanker):
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
             qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
-            sample_weight: weights of the rows, `(rows,)`; only candidates whose loss takes weights are trained.
+            sample_weight: weights of the rows, `(rows,)`; candidates whose loss takes no weights are left out.
             eval_set, eval_qid, eval_group: more labelled lists. They join the training lists: each list is used to
                 train some models and to measure the others.
         """
@@ -112,7 +113,10 @@ class AutoRanker(RowRanker):
         data, rows = self._lists(X, y, qid, group, reset=True)
         if sample_weight is not None:
             data = replace(data, weights=row_weights(sample_weight, rows))
-        data = joined(data, self._validation(eval_set, eval_qid, eval_group))
+        more = self._validation(eval_set, eval_qid, eval_group)
+        if more is not None and (group is not None or eval_group is not None):  # such lists have no query ids
+            more = replace(more, qids=np.array([f"eval_set {number}" for number in range(len(more))]))
+        data = joined(data, more)
         with self._place() as folder, self._runner() as runner:
             self._take(run_search(data, settings, final, folder, runner, begun=begun, told=self._told))
         return self
@@ -156,6 +160,7 @@ class AutoRanker(RowRanker):
         return settings
 
     def _latency(self) -> float | None:
+        check_number("max_latency", self.max_latency, optional=True)
         return None if self.max_latency is None else self.max_latency / 1e3
 
     def _told(self, search: Search, entry: Entry) -> None:

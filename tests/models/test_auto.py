@@ -94,7 +94,7 @@ def test_a_search_continues_with_more_trials(lists, quick, tmp_path):
     assert (more.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
     with pytest.raises(ValueError, match="out must be a new folder, or the folder of a search with the same lists"):
         searched(lists.test, tmp_path / "a")
-    with pytest.raises(ValueError, match=r"the folder of a search with folds 3; got .*, a search with 2"):
+    with pytest.raises(ValueError, match=r"the folder of a search with folds 3; got .*, a search with folds 2"):
         searched(lists.train, tmp_path / "a", folds=3)
 
 
@@ -193,7 +193,7 @@ def test_a_candidate_that_fails_is_shown(lists, quick, tmp_path):
         assert [row["candidate"] for row in found.leaderboard if row["note"].startswith("failed: ")] == ["c001"]
         patch.setattr(portfolio, "PORTFOLIO", tuple(broken))
         patch.setattr("rankgrad.models.auto.search.PORTFOLIO", tuple(broken))
-        with pytest.raises(ValueError, match="search must have at least one trained candidate; got none"):
+        with pytest.raises(ValueError, match="the search must finish at least one training; got none"):
             searched(lists.train, tmp_path / "c", trials=1)
 
 
@@ -212,7 +212,7 @@ def test_the_memory_limit_leaves_candidates_out(lists, quick, tmp_path):
     assert left_out
     assert {row["family"] for row in left_out} == {"networks"}
     assert {member["model"] for member in result.members} <= {"lightgbm", "xgboost"}
-    with pytest.raises(ValueError, match="at least one trained candidate"):
+    with pytest.raises(ValueError, match="memory must be enough for at least one candidate"):
         searched(lists.train, tmp_path / "b", memory=1000)
 
 
@@ -322,8 +322,8 @@ def test_the_latency_limit(lists, quick, tmp_path):
 def test_a_student_learns_the_ensemble(lists, quick, tmp_path, name):
     result = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(distil=name))
     assert not hasattr(result.model, "models")
-    assert result.form == "student"
-    assert any(note.startswith("student: nDCG@10 ") for note in result.notes)
+    assert result.form == "student of the even blend"
+    assert set(result.compared) == {"ensemble", "best candidate"}
     ensemble_model = searched(lists.train, tmp_path / "a").model
     teacher, student = ensemble_model.score_lists(lists.test), result.model.score_lists(lists.test)
     assert np.corrcoef(teacher, student)[0, 1] > 0.3
@@ -395,3 +395,77 @@ def test_the_estimator_with_names_weights_and_processes(lists, quick):
     assert ranker.model_.feature_names == tuple(frame.columns)
     swapped = frame[frame.columns[::-1]]
     assert (ranker.predict(swapped, qid=train.row_qids) == ranker.predict(frame, qid=train.row_qids)).all()
+
+
+def test_results_of_other_settings_are_not_reused(lists, quick, tmp_path):
+    """The numbers of candidates do not depend on installed packages, and a result belongs to its settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        names = {"lightgbm": False, "xgboost": False, "neural": True}
+        patch.setattr("rankgrad.models.auto.search.missing_packages", lambda: names)
+        without = searched(lists.train, tmp_path / "a", trials=3)
+    assert {row["family"] for row in without.leaderboard} == {"networks"}
+    again = searched(lists.train, tmp_path / "a", trials=3)
+    fresh = searched(lists.train, tmp_path / "b", trials=3)
+    assert (again.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
+    assert [row["model"] for row in again.leaderboard] == [row["model"] for row in fresh.leaderboard]
+
+
+def test_a_rejected_search_changes_nothing(lists, quick, tmp_path):
+    searched(lists.train, tmp_path / "a", trials=2)
+    weighted = replace(lists.train, weights=np.linspace(0.1, 1, len(lists.train.labels), dtype=np.float32))
+    with pytest.raises(ValueError, match="a search with other lists"):
+        searched(weighted, tmp_path / "a", trials=2)
+    again = searched(lists.train, tmp_path / "a", trials=5)
+    fresh = searched(lists.train, tmp_path / "b", trials=5)
+    assert (again.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "lists").write_text("kept")
+    with pytest.raises(ValueError, match=r"out must be a new folder, or the folder of a search; got .* contains lists"):
+        searched(lists.train, tmp_path / "mine")
+    assert (tmp_path / "mine" / "lists").read_text() == "kept"
+
+
+def test_a_student_follows_its_teacher(lists, quick, tmp_path):
+    final = final_model.FinalSettings(distil="lightgbm")
+    searched(lists.train, tmp_path / "a", trials=2, final=final)
+    more = searched(lists.train, tmp_path / "a", trials=5, final=final)
+    fresh = searched(lists.train, tmp_path / "b", trials=5, final=final)
+    assert (more.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
+
+
+def test_ctrl_c_while_the_student_is_trained_returns_the_ensemble(lists, quick, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(final_model, "teach", interrupted)
+    result = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(distil="mlp"))
+    assert hasattr(result.model, "models")
+    assert "stopped before the wanted form was trained: this is the ensemble" in result.notes
+
+
+def test_there_is_always_a_model(lists, quick, tmp_path):
+    result = searched(
+        lists.train, tmp_path / "a", trials=None, seconds=1.0, runner=lambda tasks, until=None: iter(())
+    )  # no task begins in time, as on a loaded machine
+    assert result.folds == 1
+    assert len(result.members) == 1
+
+
+def test_two_lists_are_not_enough_to_drop_a_candidate():
+    values = np.array([[0.9, 0.8], [0.8, 0.75]])
+    assert ensemble.not_clearly_worse(values).all()
+    assert not ensemble.not_clearly_worse(np.repeat(values, 20, axis=1) + np.linspace(0, 1e-3, 40))[1]
+
+
+def test_groups_of_training_and_validation_are_different_queries(lists, quick):
+    train, validation = lists.train, lists.validation
+    ranker = rg.AutoRanker(trials=1, folds=2).fit(
+        train.features, train.labels, group=train.lengths,
+        eval_set=(validation.features, validation.labels), eval_group=validation.lengths,
+    )  # fmt: skip
+    assert ranker.result_.lists == len(train) + len(validation)
+    one = rg.AutoRanker(trials=1, folds=2).fit(
+        train.features[: train.offsets[1]], train.labels[: train.offsets[1]], group=train.lengths[:1],
+        eval_set=(validation.features, validation.labels), eval_group=validation.lengths,
+    )  # fmt: skip
+    assert one.result_.folds == 2

@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.data import Dataset
     from rankgrad.models.auto.final_model import AutoResult
 
 SEARCH = "search"  # folder of the search, in the folder of the model
@@ -68,7 +70,7 @@ def auto(
     from rankgrad.models.auto.final_model import FinalSettings
     from rankgrad.models.auto.search import SearchSettings
 
-    begun = time.time()
+    begun = time.time() - time.process_time()  # about the start of the process
     if minutes is not None and trials is not None:
         bad_value("minutes and trials", "not be given together", f"{minutes:g} and {trials}")
     seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)
@@ -93,7 +95,7 @@ def auto(
             tested = _save(console, result, parts, source, out)
     except KeyboardInterrupt:
         again = " without --overwrite" if overwrite else ""
-        typer.echo(f"\nStopped before a model was trained. To resume, run the same command again{again}.", err=True)
+        typer.echo(f"\nStopped. To resume, run the same command again{again}.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json({"model": out, **result.to_json(), "test": tested})
@@ -141,6 +143,8 @@ def _check_folder(out: Path) -> None:
     for folder in (out, out / SEARCH):
         if folder.is_dir():
             check_plain(folder)
+        elif folder.exists():
+            bad_value("out", "be a folder", f"{folder}, which is a file")
     if (out / CONFIG).exists() and not (out / SEARCH).is_dir():
         bad_value("out", "be a new folder", f"{out}, which contains a model: --overwrite replaces it")
 
@@ -150,16 +154,11 @@ def _run(
 ) -> "AutoResult":
     """Run the search with a progress bar."""
     from rankgrad.cli.live_leaderboard import LiveLeaderboard
+    from rankgrad.models.auto.portfolio import missing_notes
     from rankgrad.models.auto.run import run_search
     from rankgrad.models.auto.stored_lists import joined
 
     data = joined(parts["train"], parts.get("validation"))
-    length = f"{settings.seconds / 60:g} minutes" if settings.seconds else f"{settings.trials} candidates"
-    console.print(
-        f"{len(data):,} lists, {len(data.labels):,} documents, {data.features.shape[1]} features; {length}, "
-        f"{settings.jobs} {'process' if settings.jobs == 1 else 'processes'}; chosen by {settings.metric}",
-        markup=False,
-    )
     pool: Any
     if ray is not None:
         from rankgrad.parallel.ray_pool import RayPool
@@ -169,8 +168,29 @@ def _run(
         from rankgrad.parallel.process_pool import Pool
 
         pool = Pool(settings.jobs)
+    settings = replace(settings, jobs=pool.jobs)
+    length = f"{settings.seconds / 60:g} minutes" if settings.seconds else f"trials: {settings.trials}"
+    console.print(
+        f"lists: {len(data):,}, documents: {len(data.labels):,}, features: {data.features.shape[1]}; {length}, "
+        f"processes: {settings.jobs}; chosen by {settings.metric}",
+        markup=False,
+    )
+    for note in missing_notes():
+        console.print(note, markup=False)
     with pool, LiveLeaderboard() as shown:
         return run_search(data, settings, final, out / SEARCH, pool.run, begun=begun, told=shown.at)
+
+
+def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
+    """Yield a sentence about the part of the gain of the ensemble that a student keeps, on the test lists."""
+    if not result.compared:
+        return
+    models = {"student": result.model, **result.compared}
+    values = {name: model.evaluate(test, [result.metric])[result.metric] for name, model in models.items()}
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+    student, ensemble, best = values.values()
+    share = f"; the student keeps {(student - best) / (ensemble - best):.0%} of the gain" if ensemble != best else ""
+    yield f"{result.metric} on the test lists: {shown}{share}"
 
 
 def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], source: "DataSource", out: Path) -> Any:
@@ -178,7 +198,7 @@ def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], sourc
     import json
 
     from rankgrad.cli.live_leaderboard import LEADERBOARD, leaderboard_row
-    from rankgrad.cli.overwrite import remove_parts
+    from rankgrad.cli.overwrite import replace_model
     from rankgrad.cli.terminal_tables import METRICS, print_metrics, print_names
 
     heads = tuple(head.format(metric=result.metric) for head in LEADERBOARD)
@@ -192,9 +212,10 @@ def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], sourc
         console.print(f"on {len(test):,} test lists, which were not used in the search:")
         print_metrics(evaluated.rows(), evaluated.notes(), console=console)
         found = json.loads(evaluated.to_json())
+        for line in _kept_gain(result, test):
+            console.print(line, markup=False)
     source.keep(out)
-    remove_parts(out)
-    model.save(out)
+    replace_model(model, out)
     console.print(f"model: {out}; search: {out / SEARCH}", markup=False)
     console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
     return found

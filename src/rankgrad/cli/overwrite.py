@@ -2,15 +2,20 @@
 
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 # Files of a run, of a trial and of a pretrained loss, by name.
 _FILES = re.compile(
     r"(config|metrics|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
     r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
 )
+_MODEL_FILES = re.compile(r"(config|metrics)\.json|(model|preprocessing|weights)\.safetensors|model\.(txt|json)")
+_NEW = ".new-model"  # folder of a model that replaces another one
 _PARTS = re.compile(r"part-\d+")  # folders of the members of a blend
 _SEARCH = "search"  # folder of `rankgrad auto`
 _ENCODERS = re.compile(r"encoder(\.new|\.old)?")  # folders of a text ranker
@@ -43,6 +48,40 @@ def remove_run(out: Path) -> None:
                 break
             with suppress(OSError):  # the folder contains other files
                 folder.rmdir()
+
+
+def replace_model(model: Any, out: Path) -> None:
+    """Save a model in a folder, and remove the files of an earlier model; `data.json` and other files stay.
+
+    The model is first saved in a folder beside the files of the earlier model, so that an interruption does not leave
+    a broken model. Ctrl-C waits until the files are moved.
+    """
+    new = out / _NEW
+    shutil.rmtree(new, ignore_errors=True)
+    model.save(new)
+    with _without_interrupts():
+        remove_parts(out)
+        for path in _plain(out, _MODEL_FILES):
+            path.unlink()
+        for path in sorted(new.iterdir(), key=lambda path: path.name == "config.json"):  # the configuration is last
+            path.rename(out / path.name)
+        new.rmdir()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def remove_parts(out: Path) -> None:

@@ -84,12 +84,17 @@ class Pool:
                 limit.
         """
         waiting, tries = list(tasks), Counter[str]()
+        try:
+            yield from self._results(waiting, tries, until)
+        finally:
+            self._end_busy()  # after Ctrl-C, or at the time limit
+
+    def _results(self, waiting: list[Task], tries: Counter[str], until: float | None) -> Iterator[TaskResult]:
         while waiting or any(worker.task for worker in self._workers):
             self._share_out(waiting)
             busy = {worker.connection: worker for worker in self._workers if worker.task is not None}
             done = wait(list(busy), None if until is None else max(0.0, until - time.time()))
             if not done:
-                self._end_busy()
                 return
             for ready in done:
                 worker = busy[ready]  # type: ignore[index]

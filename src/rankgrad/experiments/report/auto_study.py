@@ -29,11 +29,13 @@ from rankgrad.models.auto.ensemble import EVEN, GREEDY, SINGLE
 from rankgrad.models.auto.final_model import LATENCY_DOCUMENTS
 from rankgrad.models.auto.saved_search import SavedSearch
 from rankgrad.models.auto.stored_lists import joined
+from rankgrad.models.auto.students import STUDENT
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import load
 
 FINAL, BEST = "final model", "best candidate alone"
 IMPORTANCE_SECONDS = 20.0  # the importance of features is left out if it takes longer
+_TAUGHT = "The value of the student is too high: its teacher's scores come from models that were trained on the held-out lists"
 _FORMS = {SINGLE: "best candidate alone", EVEN: "even blend", GREEDY: "greedy blend"}
 _CANDIDATES = 30  # maximum number of candidates in the chart
 _FEATURES = 15  # maximum number of features in the chart
@@ -152,6 +154,8 @@ def _held_out(
     scored += baselines(found.data, found.data, names[0])
     title, pair = f"{data}, held-out lists of the search", (scored[1].name, FINAL)
     notes = (*_comparison_notes(scored, saved.result, "same lists"), f"There are no test lists. {_HELD_OUT}")
+    if saved.result["members"][0]["candidate"] == STUDENT:
+        notes = (*notes, _TAUGHT)
     compared = compare_rankers(data, found.data, scored, names, title=title, pair=pair, notes=notes, show_lists=lists)
     return compared, ()
 
@@ -221,9 +225,10 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     if form == EVEN and len(result["members"]) == 1:
         yield "All other candidates are clearly worse than the best one, so the even blend has one member."
     elif form == EVEN:
-        yield "The even blend is chosen unless another form is better by more than two standard errors; none was."
+        clearly = "clearly better (outside a 95% interval of the difference)"
+        yield f"The even blend is chosen unless another form is {clearly}; none was."
     elif form in nested and len(nested) > 1:
-        yield f"The {_FORMS[form]} was better than the even blend by more than two standard errors."
+        yield f"The {_FORMS[form]} was clearly better than the even blend (outside a 95% interval of the difference)."
     elif form in nested:
         yield "There was only one candidate to choose from."
     else:
@@ -379,7 +384,7 @@ def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
         rows.append((Field(_FORMS[form]), Field(f"{value:.4f}", value), Field(chosen)))
     notes = (
         "Members and weights of each form were chosen on some of the lists, and measured on the other lists",
-        "The even blend is chosen unless another form is better by more than two standard errors",
+        "The even blend is chosen unless another form is clearly better: outside a 95% interval of the difference",
     )
     return PlainTable("Forms of ensemble", ("form", shown, "choice"), tuple(rows), notes)
 

@@ -2,7 +2,7 @@
 
 Three forms are compared: the best candidate alone, an even blend of the good candidates, and weights from greedy
 selection. Each form is chosen on some of the lists and measured on the others (a nested check). The even blend is
-returned unless another form is better by more than two standard errors of the difference.
+returned unless another form is clearly better: the difference is outside a 95% interval of Student's t.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from rankgrad.data import Dataset
 from rankgrad.metrics.custom import as_metric
 
-SINGLE, EVEN, GREEDY = "single", "even", "greedy"
-WORSE = 2.0  # a candidate is clearly worse if its difference from the best is more than this number of standard errors
+SINGLE, EVEN, GREEDY = "best candidate", "even blend", "greedy selection"
+CONFIDENCE = 0.975  # a difference is clear if it is outside the one-sided interval of Student's t with this confidence
 _PARTS = 5  # number of parts of the lists in the nested check
 _STEPS = 10  # maximum number of steps of the greedy selection
 _MEMBERS = 12  # the greedy selection considers this number of best candidates
 _LISTS = 1_000  # the greedy selection measures at most this number of lists
-_ERRORS = 2.0  # another form must be better than the even blend by this number of standard errors
 
 Values = NDArray[np.float64]
 
@@ -30,7 +29,7 @@ Values = NDArray[np.float64]
 class Choice:
     """A chosen ensemble: the weight of each candidate, and the result of the nested check."""
 
-    form: str  # `single`, `even` or `greedy`
+    form: str  # one of `FORMS`
     weights: Values  # (candidates,), sum 1
     nested: dict[str, float] = field(default_factory=dict)  # metric of each form on lists that did not choose it
     values: Values | None = None  # metric of the ensemble on each list, with these weights
@@ -96,7 +95,7 @@ def choose(found: OutOfFold, seed: int) -> Choice:
     form = EVEN
     for other in (SINGLE, GREEDY):
         difference, error = paired(nested[other], nested[form])
-        if difference > _ERRORS * error and difference > 0:
+        if difference > error and difference > 0:
             form = other
     weights = FORMS[form](found)
     shown = {name: found.sign * mean(values) for name, values in nested.items()}
@@ -160,19 +159,23 @@ def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
     """
     best = values[int(np.argmax([mean(row) for row in values]))]
     found = [paired(row, best) for row in values]
-    return np.array([difference >= -WORSE * error for difference, error in found])
+    return np.array([difference >= -error for difference, error in found])
 
 
 def paired(first: Values, second: Values) -> tuple[float, float]:
-    """Return the mean difference of two sets of values per list, and its standard error.
+    """Return the mean difference of two sets of values per list, and the difference that would be clear.
 
     Args:
         first, second: values of the same lists, `(lists,)`; NaN for lists that are left out.
     """
     difference = (first - second)[~(np.isnan(first) | np.isnan(second))]
-    if len(difference) < 2:
+    count = len(difference)
+    if count < 2:
         return float(difference.sum()), float("inf")
-    return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
+    from scipy.special import stdtrit
+
+    error = float(difference.std(ddof=1) / count**0.5)
+    return float(difference.mean()), float(stdtrit(count - 1, CONFIDENCE)) * error
 
 
 def mean(values: Any) -> float:

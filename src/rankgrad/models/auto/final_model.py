@@ -5,28 +5,24 @@ trained on all lists, an ensemble within a latency limit, and a student that lea
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import read_model
+from rankgrad.models.auto.latency import LATENCY_DOCUMENTS, measure_latency
+from rankgrad.models.auto.portfolio import missing_notes
 from rankgrad.models.auto.search import Entry, Search, entry_rows
-from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, Student, teach
+from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, teach
 from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default
-
-LATENCY_DOCUMENTS = 100
-_REPEATS = 15  # number of measurements of a latency; the median is used
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,7 @@ class FinalSettings:
             bad_value("max_latency", "be above 0 and finite", self.max_latency)
         if self.distil is not None:
             one_of("distil", self.distil, STUDENTS)
+            kind_or_default(self.distil).check_installed()
 
 
 @dataclass
@@ -54,37 +51,43 @@ class AutoResult:
 
     model: TrainedModel
     metric: str
-    form: str  # `single`, `even`, `greedy`, or the form that was asked for
+    form: str  # form of the ensemble, or the form that was asked for
     members: list[dict[str, Any]]  # candidate, weight and number of models of each member
     nested: dict[str, float]  # metric of each form of ensemble on lists that did not choose it
     leaderboard: list[dict[str, Any]]
     learning: list[tuple[float, float]]  # seconds, and best value so far
     folds: int  # number of folds that were used
+    of_folds: int  # number of folds into which the lists were divided
     lists: int  # number of lists on which the values were measured
     latency: float  # seconds per 100 documents on one core
     seconds: float  # duration
     notes: list[str] = field(default_factory=list)
+    compared: dict[str, TrainedModel] = field(default_factory=dict)  # models to compare a student with on test lists
 
     def summary(self) -> list[str]:
         """Return sentences about the model, the check of the ensemble, and its latency."""
         lines = []
         if self.nested:
             checked = ", ".join(f"{name} {value:.4f}" for name, value in self.nested.items())
-            lines.append(f"{self.metric} on lists that did not choose the ensemble: {checked}; chosen: {self.form}")
+            lines.append(f"{self.metric} on lists that did not choose the ensemble: {checked}")
         members = ", ".join(f"{m['weight']:.2f} {m['candidate']}" for m in self.members)
         count = sum(member["models"] for member in self.members)
-        lines.append(f"{self.form}: {members} ({count} {'model' if count == 1 else 'models'})")
+        lines.append(f"result: {self.form}, {members} ({count} {'model' if count == 1 else 'models'})")
         lines.append(f"latency: {1e3 * self.latency:.3g} ms per {LATENCY_DOCUMENTS} documents on one core")
-        lines.append(f"{self.seconds:.1f} s; values are of {self.lists:,} lists, {self.folds} of the folds were used")
+        used = f"{self.folds} of {self.of_folds} folds, {self.lists:,} lists"
+        lines.append(f"{self.seconds:.1f} s; the values were measured on {used}")
         return [*lines, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts except the model, as JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "model"}
+        """Return all facts except the models, as JSON values."""
+        left_out = ("model", "compared")
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
 
 
 def make_model(search: Search, final: FinalSettings) -> AutoResult:
     """Choose an ensemble of the complete candidates, and return the model in the wanted form.
+
+    After Ctrl-C, while a wanted form is trained, the ensemble is returned.
 
     Args:
         search: finished or stopped search.
@@ -93,43 +96,65 @@ def make_model(search: Search, final: FinalSettings) -> AutoResult:
     search.shorten()
     entries = sorted(search.complete(), key=lambda entry: entry.candidate.number)
     if not entries:
-        failed = next((entry.error for entry in search.entries.values() if entry.error), None)
-        got = f"none: {failed}" if failed else "none: no training was finished (give more time)"
-        bad_value("search", "have at least one trained candidate", got)
+        _no_candidate(search)
     found = search.out_of_fold(entries)
-    notes = [f"{name} is not installed: pip install 'rankgrad[trees]'" for name in search.missing]
     best = entries[int(np.argmax(ensemble.best_single(found)))]
-    nested: dict[str, float] = {}
-    if final.single:
-        result, form = _single(search, best), "single model"
-    elif final.max_latency is not None:
-        result, more = _within_latency(search, entries, found, final.max_latency)
-        form, notes = "ensemble with a latency limit", [*notes, *more]
-    else:
-        choice = ensemble.choose(found, search.settings.seed)
-        result, form, nested = _bags(search, entries, choice.weights), choice.form, choice.nested
-        if final.distil is not None:
-            student, more = _student(search, found, choice, final.distil)
+    choice = ensemble.choose(found, search.settings.seed)
+    made = _Made(choice.form, *_bags(search, entries, choice.weights), choice.nested[choice.form])
+    teacher = made
+    notes = missing_notes()
+    try:
+        if final.single:
+            made = _Made("single model", *_single(search, best), found.sign * ensemble.mean(best.values))
+        elif final.max_latency is not None:
+            made = _within_latency(search, entries, found, final.max_latency, notes)
+        elif final.distil is not None:
+            student = teach(search, found.scores @ choice.weights, final.distil)
             facts = {"candidate": STUDENT, "model": final.distil, "loss": LOSS, "weight": 1.0, "models": 1}
-            result, form, notes = ([student], [facts]), "student", [*notes, *more]
-    models, members = result
-    weights = np.array([member["weight"] for member in members])
-    if len(models) == 1:
-        model = models[0]
-    else:
-        model = BlendModel(models, weights)
-    model.feature_names = search.data.feature_names
-    rows = entry_rows(search)
-    value = next((row["value"] for row in rows if row["candidate"] == best.candidate.name), None)
-    model.metrics = {**model.metrics, "validation": {search.settings.metric: value}}
+            made = _Made(f"student of the {choice.form}", [student], [facts], None)
+    except KeyboardInterrupt:
+        notes.append("stopped before the wanted form was trained: this is the ensemble")
+    model = made.model(search)
+    about = {"form": made.form, "members": made.members, "metric": search.settings.metric, "seed": search.settings.seed}
     if isinstance(model, BlendModel):
-        about = {"form": form, "members": members, "metric": search.settings.metric, "seed": search.settings.seed}
         model.settings = {**model.settings, "auto": about}
+    compared = {"ensemble": teacher.model(search), "best candidate": bag(search.folders(best))}
     return AutoResult(
-        model=model, metric=search.settings.metric, form=form, members=members, nested=nested, leaderboard=rows,
-        learning=search.learning, folds=search.folds, lists=int(search.scored_lists().sum()),
-        latency=measure_latency(model, search.data), seconds=time.time() - search.begun, notes=notes,
+        model=model, metric=search.settings.metric, form=made.form, members=made.members, nested=choice.nested,
+        leaderboard=entry_rows(search), learning=search.learning, folds=search.folds, of_folds=search.lists.folds,
+        lists=int(search.scored_lists().sum()), latency=measure_latency(model, search.data),
+        seconds=time.time() - search.begun, notes=notes, compared=compared if final.distil is not None else {},
     )  # fmt: skip
+
+
+class _Made(NamedTuple):
+    """A form of the model: its name, its models, facts about them, and its metric on held-out lists, if measured."""
+
+    form: str
+    models: list[TrainedModel]
+    members: list[dict[str, Any]]
+    value: float | None
+
+    def model(self, search: Search) -> TrainedModel:
+        """Return the model, a blend if there are several models."""
+        weights = np.array([member["weight"] for member in self.members])
+        model = self.models[0] if len(self.models) == 1 else BlendModel(self.models, weights)
+        model.feature_names = search.data.feature_names
+        metrics = {name: value for name, value in model.metrics.items() if name != "validation"}
+        measured = {} if self.value is None else {"validation": {search.settings.metric: self.value}}
+        model.metrics = {**metrics, **measured}
+        return model
+
+
+def _no_candidate(search: Search) -> NoReturn:
+    """Raise an error that explains why no candidate was trained."""
+    failed = next((entry.error for entry in search.entries.values() if entry.error), None)
+    if failed is not None:
+        bad_value("the search", "finish at least one training", f"none: {failed}")
+    if search.entries and all(entry.note for entry in search.entries.values()):
+        got = f"{search.settings.memory / 1e9:.3g} GB: {next(iter(search.entries.values())).note}"  # type: ignore[operator]
+        bad_value("memory", "be enough for at least one candidate", got)
+    bad_value("the search", "finish at least one training", "none: give more time")
 
 
 _Members = tuple[list[TrainedModel], list[dict[str, Any]]]
@@ -179,14 +204,17 @@ def _member(entry: Entry, weight: float, models: int) -> dict[str, Any]:
 
 
 def _within_latency(
-    search: Search, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float
-) -> tuple[_Members, list[str]]:
+    search: Search, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float, notes: list[str]
+) -> _Made:
     """Return the best ensemble of models, each trained on all lists, whose latency is below the limit."""
     costs = np.array([measure_latency(read_model(search.folders(entry)[0]), search.data) for entry in entries])
     if costs.min() > limit:
         at = int(costs.argmin())
-        text = f"no candidate has a latency below {1e3 * limit:.3g} ms; the fastest has {1e3 * costs[at]:.3g} ms"
-        return _single(search, entries[at]), [text]
+        notes.append(
+            f"no candidate has a latency below {1e3 * limit:.3g} ms: this is the fastest, with {1e3 * costs[at]:.3g} ms"
+        )
+        value = found.sign * ensemble.mean(found.values[at])
+        return _Made("fastest candidate", *_single(search, entries[at]), value)
     order: list[int] = sorted(np.flatnonzero(costs <= limit).tolist(), key=lambda at: -ensemble.mean(found.values[at]))
     chosen, total, spent = [order[0]], found.scores[:, order[0]], costs[order[0]]
     value = ensemble.mean(found.values[order[0]])
@@ -197,58 +225,10 @@ def _within_latency(
             break
         at = max(tried, key=lambda place: tried[place])
         chosen, total, spent, value = [*chosen, at], total + found.scores[:, at], spent + costs[at], tried[at]
-    if len(chosen) == 1 and spent * search.folds <= limit:
-        return ([bag(search.folders(entries[chosen[0]]))], [_member(entries[chosen[0]], 1.0, search.folds)]), []
-    models = [refit(search, entries[at]) for at in chosen]
-    return (models, [_member(entries[at], 1 / len(chosen), 1) for at in chosen]), []
-
-
-def _student(
-    search: Search, found: ensemble.OutOfFold, choice: ensemble.Choice, name: str
-) -> tuple[TrainedModel, list[str]]:
-    """Return a student of the ensemble, and a sentence about the part of the gain that it keeps."""
-    teacher = found.scores @ choice.weights
-    student: Student = teach(search, teacher, name)
-    best = ensemble.mean(found.values[int(np.argmax(ensemble.best_single(found)))])
-    assert choice.values is not None
-    gain, kept = ensemble.mean(choice.values) - best, found.sign * student.value - best
-    metric, sign = search.settings.metric, found.sign
-    text = (
-        f"student: {metric} {student.value:.4f} on lists on which it was not trained; ensemble "
-        f"{sign * ensemble.mean(choice.values):.4f}, best candidate {sign * best:.4f}"
-    )
-    share = f"; the student keeps {kept / gain:.0%} of the gain over the best candidate" if gain > 0 else ""
-    return student.model, [text + share]
-
-
-def measure_latency(model: TrainedModel, data: Dataset) -> float:
-    """Return the median seconds to score one list of 100 documents on one core.
-
-    Args:
-        model: trained model.
-        data: lists; the first documents are scored, repeated if there are fewer than 100.
-    """
-    rows = np.arange(LATENCY_DOCUMENTS) % len(data.labels)
-    features, offsets = np.array(data.features[rows], dtype=np.float32), np.array([0, LATENCY_DOCUMENTS])
-    with _one_thread():
-        model.score(features, offsets)
-        times = []
-        for _ in range(_REPEATS):
-            begun = time.perf_counter()
-            model.score(features, offsets)
-            times.append(time.perf_counter() - begun)
-    return float(np.median(times))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit PyTorch and libraries with OpenMP to one thread."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
+    form, members = "ensemble within the latency limit", [_member(entries[at], 1 / len(chosen), 1) for at in chosen]
+    if len(chosen) == 1:
+        form = "candidate within the latency limit"
+        if spent * search.folds <= limit:
+            members = [_member(entries[chosen[0]], 1.0, search.folds)]
+            return _Made(form, [bag(search.folders(entries[chosen[0]]))], members, found.sign * value)
+    return _Made(form, [refit(search, entries[at]) for at in chosen], members, found.sign * value)

@@ -1,5 +1,7 @@
 """Train a candidate on all folds but one, score the lists of this fold, and store model, scores and facts."""
 
+import hashlib
+import json
 import time
 import warnings
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ class Fit:
     settings: dict[str, Any]  # settings of the kind, with seed and metric
     folder: str  # folder for the result
     lists: StoredLists
-    stop_at: float | None = None  # time (seconds since 1970) at which the training stops
-    seconds: float | None = None  # maximum duration of the training
+    start_by: float | None = None  # time (seconds since 1970) after which the training is not started
+    stop_at: float | None = None  # time at which the training stops; its result is then not used
+    seconds: float | None = None  # maximum duration of the training; the model that it has then is used
     labels: str | None = None  # file with labels to train on, instead of those of the lists
 
     @property
@@ -35,81 +38,94 @@ class Fit:
         """Unique name."""
         return f"{self.candidate}-{self.fold}"
 
+    @property
+    def key(self) -> str:
+        """Hash of settings, fold, lists and labels: all that the result depends on."""
+        labels = "" if self.labels is None else Path(self.labels).read_bytes().hex()
+        content = json.dumps([self.settings, self.fold, self.lists.folds, self.lists.seed, self.lists.key, labels])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
 
 class FitResult(NamedTuple):
     """Facts about a finished fit."""
 
     seconds: float  # duration of training and scoring
     kept: int  # number of kept epochs or trees
-    stopped: bool  # True if a time limit stopped the training
+    stopped: bool  # True if the maximum duration stopped the training
+    key: str  # hash of all that the result depends on
     error: str | None = None  # message, if the training failed
 
 
 def run_fit(fit: Fit) -> bool:
-    """Run a fit, and write its result. Return False if the time was over before the training began.
+    """Run a fit, and write its result. Return False if there was not enough time.
 
     Args:
         fit: training to run.
     """
     begun = time.time()
-    if fit.stop_at is not None and begun >= fit.stop_at:
+    if fit.start_by is not None and begun >= fit.start_by:
         return False
-    limits = [limit for limit in (fit.stop_at, None if fit.seconds is None else begun + fit.seconds) if limit]
-    stopped = False
+    late = stopped = False
 
     def out_of_time(_: dict[str, Any]) -> bool:
-        nonlocal stopped
-        stopped = stopped or (bool(limits) and time.time() >= min(limits))
-        return stopped
+        nonlocal late, stopped
+        now = time.time()
+        late = fit.stop_at is not None and now >= fit.stop_at
+        stopped = fit.seconds is not None and now - begun >= fit.seconds
+        return late or stopped
 
     folder = Path(fit.folder)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _FACTS).unlink(missing_ok=True)  # an old result for other settings
     train, test = fit.lists.split(fit.fold, None if fit.labels is None else np.load(fit.labels, allow_pickle=False))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a candidate that fails or does not converge is shown as such
             kind = kind_or_default(fit.settings["model"])
             model = kind.fit(fit.settings, train, test, progress=False, callbacks=[out_of_time])
+            if late:
+                return False
             scores = model.score_lists(test)
         if not np.isfinite(scores).all():
             raise ValueError("the scores are not finite")
     except Exception as error:  # errors of frameworks have their own classes; the leaderboard shows the message
-        text = str(error).strip().partition("\n")[0] or type(error).__name__
-        write_failure(folder, text, time.time() - begun)
+        write_failure(fit, str(error).strip().partition("\n")[0] or type(error).__name__, time.time() - begun)
         return True
     model.save(folder / _MODEL)
     np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
-    facts = FitResult(round(time.time() - begun, 4), model.kept, stopped)
+    facts = FitResult(round(time.time() - begun, 4), model.kept, stopped, fit.key)
     write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
     return True
 
 
-def write_failure(folder: Path, message: str, seconds: float = 0.0) -> None:
+def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
     """Write that a fit has failed, so that a search that is resumed does not repeat it.
 
     Args:
-        folder: folder of the fit.
+        fit: training that failed.
         message: one line about the error.
         seconds: duration of the fit.
     """
-    write_json(folder / _FACTS, FitResult(seconds, 0, False, message)._asdict(), seal=True)
+    folder = Path(fit.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / _FACTS, FitResult(seconds, 0, False, fit.key, message)._asdict(), seal=True)
 
 
-def read_result(folder: Path) -> FitResult | None:
-    """Return the facts about a fit; None if it is not finished.
+def read_result(fit: Fit) -> FitResult | None:
+    """Return the facts about a fit; None if it is not finished, or if the folder has the result of other settings.
 
     Args:
-        folder: folder of the fit.
+        fit: the training.
     """
-    path = folder / _FACTS
+    path = Path(fit.folder) / _FACTS
     if not path.is_file():
         return None
     try:
-        return FitResult(**read_json(path))
+        found = FitResult(**read_json(path))
     except TypeError as error:
-        raise ValueError(
-            f"{path} must describe a fit (delete it to run the fit again); got the error {error}"
-        ) from error
+        how = "delete it to run the fit again"
+        raise ValueError(f"{path} must describe a fit ({how}); got the error {error}") from error
+    return found if found.key == fit.key else None
 
 
 def read_scores(folder: Path) -> NDArray[np.float32]:

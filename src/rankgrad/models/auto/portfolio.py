@@ -75,9 +75,10 @@ def candidates(seed: int, installed: Mapping[str, bool]) -> Iterator[Candidate]:
         installed: True or False for each kind of ranker: whether its package is installed.
     """
     known = [entry for entry in PORTFOLIO if installed[kind_or_default(entry["model"]).name]]
-    for number, entry in enumerate(known, 1):
-        yield Candidate(number, dict(entry))
-    number = len(known)
+    for number, entry in enumerate(PORTFOLIO, 1):
+        if entry in known:
+            yield Candidate(number, dict(entry))
+    number = len(PORTFOLIO)
     rng = np.random.default_rng([seed, 1])
     while True:
         for place in rng.permutation(len(known)):
@@ -97,6 +98,12 @@ def missing_packages() -> dict[str, bool]:
             except ImportError:
                 found[kind.name] = False
     return found
+
+
+def missing_notes() -> list[str]:
+    """Return a sentence about each kind of ranker whose package is not installed."""
+    absent = [name for name, found in missing_packages().items() if not found]
+    return [f"{name} is not installed, and not tried: pip install 'rankgrad[trees]'" for name in absent]
 
 
 def _near(entry: Mapping[str, Any], seed: int) -> dict[str, Any]:

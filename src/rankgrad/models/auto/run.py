@@ -1,6 +1,5 @@
 """Run a search from beginning to end: store the lists, train candidates, make the model. A stopped search resumes."""
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,10 +10,10 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
 from rankgrad.data.training_labels import check_labels_differ
 from rankgrad.errors import bad_value
-from rankgrad.lock import locked
+from rankgrad.lock import LOCK, locked
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings, make_model
 from rankgrad.models.auto.search import Entry, Search, SearchSettings
-from rankgrad.models.auto.stored_lists import StoredLists, check_folds
+from rankgrad.models.auto.stored_lists import StoredLists, check_folds, content_hash
 from rankgrad.parallel.process_pool import Runner
 
 SEARCH, RESULT = "search.json", "result.json"
@@ -49,13 +48,14 @@ def run_search(
     check_labels_differ(data)
     data = data.without_numbers()
     folds = check_folds(data, settings.folds)
+    _check_empty(folder)
     with locked(folder, again=True):
+        spent = _resume(folder, settings, content_hash(data))
         lists = StoredLists.write(data, folder / _LISTS, folds, settings.seed)
-        spent = _resume(folder, settings, lists)
         search = Search(settings, lists, folder, runner, begun - spent)
         try:
             for entry in search.run():
-                write_json(folder / SEARCH, _record(settings, lists, time.time() - search.begun), seal=True)
+                write_json(folder / SEARCH, _record(settings, lists.key, time.time() - search.begun), seal=True)
                 if told is not None:
                     told(search, entry)
         except KeyboardInterrupt:
@@ -63,27 +63,35 @@ def run_search(
                 raise
         result = make_model(search, final)
         write_json(folder / RESULT, result.to_json(), seal=True)
-        shutil.rmtree(folder / _LISTS, ignore_errors=True)
+        lists.remove()
     return result
 
 
-def _record(settings: SearchSettings, lists: StoredLists, spent: float) -> dict[str, Any]:
-    return {"settings": asdict(settings), "lists": lists.key, "spent": round(spent, 2)}
+def _record(settings: SearchSettings, key: str, spent: float) -> dict[str, Any]:
+    return {"settings": asdict(settings), "lists": key, "spent": round(spent, 2)}
 
 
-def _resume(folder: Path, settings: SearchSettings, lists: StoredLists) -> float:
+def _check_empty(folder: Path) -> None:
+    """Check that a folder is new, empty, or the folder of a search."""
+    if folder.exists() and not folder.is_dir():
+        bad_value("out", "be a folder", f"{folder}, which is a file")
+    others = [path.name for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
+    if others and SEARCH not in others:
+        bad_value("out", "be a new folder, or the folder of a search", f"{folder}, which contains {min(others)}")
+
+
+def _resume(folder: Path, settings: SearchSettings, key: str) -> float:
     """Check that the folder is new or has a search of the same lists; return the seconds that it has already used."""
     path = folder / SEARCH
     if not path.is_file():
-        write_json(path, _record(settings, lists, 0.0), seal=True)
+        write_json(path, _record(settings, key, 0.0), seal=True)
         return 0.0
     then = read_json(path)
-    if then.get("lists") != lists.key:
+    if then.get("lists") != key:
         must = "be a new folder, or the folder of a search with the same lists"
         bad_value("out", must, f"{folder}, a search with other lists")
     for name in _SAME:
         if (was := then["settings"].get(name)) != (now := getattr(settings, name)):
-            bad_value(
-                "out", f"be a new folder, or the folder of a search with {name} {now}", f"{folder}, a search with {was}"
-            )
+            must = f"be a new folder, or the folder of a search with {name} {now}"
+            bad_value("out", must, f"{folder}, a search with {name} {was}")
     return float(then["spent"]) if settings.seconds is not None else 0.0

@@ -8,7 +8,7 @@ best third is trained on all folds.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.losses import parse_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit, write_failure
@@ -110,11 +111,6 @@ class Search:
         return bool(self._metric.higher_is_better)
 
     @property
-    def missing(self) -> list[str]:
-        """Kinds of rankers whose package is not installed."""
-        return [name for name, found in self._installed.items() if not found]
-
-    @property
     def deadline(self) -> float | None:
         """Time at which the trainings end; the rest of the time is for the ensemble."""
         if self.settings.seconds is None:
@@ -130,24 +126,37 @@ class Search:
         stream = candidates(self.settings.seed, self._installed)
         size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
         trials = self.settings.trials
-        until = None if self.settings.seconds is None else self.begun + _FIRST * self.settings.seconds
         if trials is None:  # with a number of trials, the same decisions are made again, from the same results
             yield from self._restore(stream)
-        for wanted in (min(_LEAST, size) if trials is None else min(size, trials), None):
-            count = self._affordable(size) if wanted is None else wanted
-            new = self._fitting(islice(stream, max(0, count - len(self.entries))))
-            yield from self._train([(entry, 0) for entry in new], until)
+        probed = min(_LEAST, size) if trials is None else min(size, trials)
+        new = self._fitting(islice(stream, max(0, probed - len(self.entries))))
+        yield from self._train([(entry, 0) for entry in new])
+        new = self._fitting(islice(stream, max(0, self._affordable(size) - len(self.entries))))
+        until = None if self.settings.seconds is None else self.begun + _FIRST * self.settings.seconds
+        yield from self._train([(entry, 0) for entry in new], until)
         self._choose_folds()
         while self.left() > 0:
             if pending := self._pending():
-                yield from self._train(
-                    [(entry, fold) for entry in pending for fold in range(1, self.folds)], self.deadline
-                )
+                yield from self._train([(entry, fold) for entry in pending for fold in range(1, self.folds)])
             elif drawn := self._fitting(islice(stream, self._draws())):
-                yield from self._train([(entry, 0) for entry in drawn], self.deadline)
+                yield from self._train([(entry, 0) for entry in drawn])
                 self._drop_all_but_best(drawn)
             else:
                 break
+        if not any(self._began(entry) for entry in self.entries.values()):
+            yield from self._last_resort()
+
+    def _last_resort(self) -> Iterator[Entry]:
+        """Train one candidate for a short time in this process, if no training was finished in the given time."""
+        for entry in self.entries.values():
+            if not entry.note and not entry.fits and self.settings.seconds is not None:
+                run_fit(
+                    replace(self._fit(entry, 0), start_by=None, stop_at=None, seconds=reserve(self.settings.seconds))
+                )
+                if (done := read_result(self._fit(entry, 0))) is not None:
+                    yield self._take(entry, 0, done)
+                if self._began(entry):
+                    return
 
     def _restore(self, stream: Iterator[Candidate]) -> Iterator[Entry]:
         """Yield the entries of all trainings that were finished before the search was stopped.
@@ -155,11 +164,14 @@ class Search:
         Args:
             stream: candidates, from which those of finished trainings are taken.
         """
-        done = [path.name.rpartition("-") for path in self.folder.glob("c*-*") if read_result(path) is not None]
-        last = max((int(name[1:]) for name, _, _ in done), default=0)
-        for entry in self._fitting(islice(stream, last)):
-            folds = sorted(int(fold) for name, _, fold in done if name == entry.candidate.name)
-            yield from self._train([(entry, fold) for fold in folds if fold < self.folds], None)
+        last = max((int(path.name[1:].partition("-")[0]) for path in self.folder.glob("c*-*")), default=0)
+        for candidate in stream if last else ():
+            for entry in self._fitting([candidate]):
+                for fold in range(self.folds):
+                    if (done := self._known(self._fit(entry, fold))) is not None:
+                        yield self._take(entry, fold, done)
+            if candidate.number >= last:
+                break
 
     def _affordable(self, size: int) -> int:
         """Return how many candidates of the portfolio are tried: somewhat more than can be trained on all folds.
@@ -232,7 +244,9 @@ class Search:
             documents, features = self.data.features.shape
             need = (copies + kind.memory(candidate.settings, documents, features, longest)) * self.settings.jobs
             if self.settings.memory is not None and need > self.settings.memory:
-                entry.note = f"left out: needs about {need / 1e9:.1f} GB"
+                entry.note = f"left out: needs about {max(need, 10**6) / 1e9:.3g} GB"
+            elif self.data.weights is not None and not _takes_weights(candidate.loss):
+                entry.note = "left out: its loss takes no weights"
             else:
                 found.append(entry)
         return found
@@ -267,31 +281,45 @@ class Search:
         spent = [fit.seconds for entry in self.entries.values() for fit in entry.fits.values()]
         return float(np.mean(spent)) if spent else 0.0
 
-    def _train(self, wanted: Sequence[tuple[Entry, int]], until: float | None) -> Iterator[Entry]:
-        """Run fits that have no result yet; yield the entry of each fit."""
-        tasks, by_name = [], {}
+    def _fit(self, entry: Entry, fold: int) -> Fit:
+        """Return the training of a candidate with this fold held out."""
+        seeds = np.random.SeedSequence([self.settings.seed, entry.candidate.number, fold]).generate_state(1)
+        settings = {**entry.candidate.settings, "metric": self.settings.metric, "seed": int(seeds[0] % 2**31)}
+        settings = kind_or_default(settings["model"]).on_device(settings, "cpu")
         longest = None if self.settings.seconds is None else self.settings.seconds * self.settings.jobs / _LONGEST
+        folder = str(self._folder(entry, fold))
+        return Fit(entry.candidate.name, fold, settings, folder, self.lists, stop_at=self.deadline, seconds=longest)
+
+    def _known(self, fit: Fit) -> FitResult | None:
+        """Return the result of a fit that need not be repeated: it is finished, or it could not be longer now."""
+        done = read_result(fit)
+        if done is None or not done.stopped or self.left() <= 0:
+            return done
+        return done if fit.seconds is not None and done.seconds >= fit.seconds else None
+
+    def _train(self, wanted: Sequence[tuple[Entry, int]], until: float | None = None) -> Iterator[Entry]:
+        """Run fits that have no result yet; yield the entry of each fit.
+
+        Args:
+            wanted: candidates and folds.
+            until: time after which no fit is started; None for the end of the search.
+        """
+        fits = {}
         for entry, fold in wanted:
-            folder = self._folder(entry, fold)
-            done = read_result(folder)
-            if done is not None and not (done.stopped and self.settings.trials is not None):
+            fit = self._fit(entry, fold)
+            if (done := self._known(fit)) is not None:
                 yield self._take(entry, fold, done)
-                continue
-            seeds = np.random.SeedSequence([self.settings.seed, entry.candidate.number, fold]).generate_state(1)
-            settings = {**entry.candidate.settings, "metric": self.settings.metric, "seed": int(seeds[0] % 2**31)}
-            settings = kind_or_default(settings["model"]).on_device(settings, "cpu")
-            name = f"{entry.candidate.name}-{fold}"
-            fit = Fit(entry.candidate.name, fold, settings, str(folder), self.lists, until, longest)
-            tasks.append(Task(name, run_fit, (fit,)))
-            by_name[name] = (entry, fold)
-        if not tasks or self.left() <= 0:
+            else:
+                fits[fit.name] = (entry, replace(fit, start_by=self.deadline if until is None else until))
+        if not fits or self.left() <= 0:
             return
+        tasks = [Task(name, run_fit, (fit,)) for name, (_, fit) in fits.items()]
         for result in self.runner(tasks, until=self.deadline):
-            entry, fold = by_name[result.task.name]
+            entry, fit = fits[result.task.name]
             if result.error is not None:  # the process died, for example because there was not enough memory
-                write_failure(self._folder(entry, fold), result.error.strip().splitlines()[-1])
-            if (result.value or result.error) and (done := read_result(self._folder(entry, fold))) is not None:
-                yield self._take(entry, fold, done)
+                write_failure(fit, result.error.strip().splitlines()[-1])
+            if (done := read_result(fit)) is not None:
+                yield self._take(entry, fit.fold, done)
 
     def _take(self, entry: Entry, fold: int, result: FitResult) -> Entry:
         """Add the result of a fit to its entry."""
@@ -367,6 +395,10 @@ class Search:
         return self.folder / f"{entry.candidate.name}-{fold}"
 
 
+def _takes_weights(loss: str) -> bool:
+    return loss.startswith("native:") or parse_loss(loss).takes_weights
+
+
 def reserve(seconds: float) -> float:
     """Return the seconds of a search that are kept for the choice of the ensemble and for saving.
 
@@ -413,7 +445,9 @@ def entry_rows(search: Search) -> list[dict[str, Any]]:
                 "interval": None if value is None else [sign * value - 1.96 * error, sign * value + 1.96 * error],
                 "folds": sum(fit.error is None for fit in entry.fits.values()),
                 "seconds": round(entry.seconds, 2),
-                "note": f"failed: {entry.error}" if entry.error else entry.note,
+                "note": f"failed: {entry.error}"
+                if entry.error
+                else entry.note or ("" if entry.fits else "not started"),
                 "settings": entry.candidate.settings,
             }
         )

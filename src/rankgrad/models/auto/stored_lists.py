@@ -1,6 +1,7 @@
 """Divide lists into folds by query, and store them as files that several processes map into memory."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from rankgrad.data.splitting import lists_with_different_labels, query_order
 from rankgrad.errors import bad_value
 
 _ARRAYS = ("features", "labels", "offsets", "qids", "weights")
+_ABOUT = "lists.json"
 _HASHED = 1 << 26  # number of bytes per block
 
 
@@ -39,10 +41,18 @@ class StoredLists:
         """
         folder.mkdir(parents=True, exist_ok=True)
         for name in _ARRAYS:
+            (folder / f"{name}.npy").unlink(missing_ok=True)
             if (values := getattr(data, name)) is not None:
                 np.save(folder / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
-        write_json(folder / "lists.json", {"name": data.name, "feature_names": data.feature_names})
+        write_json(folder / _ABOUT, {"name": data.name, "feature_names": data.feature_names})
         return cls(str(folder), folds, seed, content_hash(data))
+
+    def remove(self) -> None:
+        """Remove the files of the lists, and the folder if it is then empty."""
+        for name in (*(f"{name}.npy" for name in _ARRAYS), _ABOUT):
+            (Path(self.folder) / name).unlink(missing_ok=True)
+        with suppress(OSError):  # the folder has other files
+            Path(self.folder).rmdir()
 
     def read(self) -> Dataset:
         """Return the lists; large arrays are mapped from their files."""
@@ -73,7 +83,7 @@ def _read(stored: StoredLists) -> Dataset:
         for name in _ARRAYS
         if (folder / f"{name}.npy").is_file()
     }
-    about = read_json(folder / "lists.json")
+    about = read_json(folder / _ABOUT)
     names = about["feature_names"]
     return Dataset(**arrays, name=about["name"], feature_names=None if names is None else tuple(names))
 

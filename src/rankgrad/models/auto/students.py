@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.models.auto import ensemble
-from rankgrad.models.auto.fits import Fit, read_result, read_scores, run_fit
+from rankgrad.models.auto.fits import Fit, read_result, run_fit
 from rankgrad.models.auto.portfolio import PORTFOLIO
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default
@@ -24,17 +23,11 @@ LOSS = "listnet:targets=softmax"
 LABELS = 0.5  # weight of the standardised labels, relative to the scores of the teacher
 
 
-class Student(NamedTuple):
-    """A trained student, and its metric on lists on which it was not trained."""
-
-    model: TrainedModel
-    value: float
-
-
-def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> Student:
+def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> TrainedModel:
     """Train a student on the scores of a teacher plus the labels: first with folds, then on all lists.
 
-    The folds give the number of epochs or trees, and the metric of the student.
+    The folds give the number of epochs or trees. The metric of these trainings on their held-out lists is too high,
+    because the teacher's scores of the other lists come from models that were trained on the held-out lists.
 
     Args:
         search: search whose lists are used.
@@ -51,28 +44,20 @@ def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> Student:
     folder = student_folder(search.folder, name)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "labels.npy", labels)
-    tasks, lengths, values = [], [], np.full(len(search.data), np.nan)
-    for fold in range(search.folds):
-        fit = Fit(STUDENT, fold, settings, str(folder / str(fold)), search.lists, labels=str(folder / "labels.npy"))
-        if read_result(folder / str(fold)) is None:
-            tasks.append(Task(fit.name, run_fit, (fit,)))
-    for result in search.runner(tasks):
+    fits = [
+        Fit(STUDENT, fold, settings, str(folder / str(fold)), search.lists, labels=str(folder / "labels.npy"))
+        for fold in range(search.folds)
+    ]
+    new = [fit for fit in fits if (done := read_result(fit)) is None or done.error is not None]
+    for result in search.runner([Task(fit.name, run_fit, (fit,)) for fit in new]):
         if result.error is not None:
             raise RuntimeError(f"training of the student failed:\n{result.error}")
-    for fold in range(search.folds):
-        known = read_result(folder / str(fold))
-        if known is None or known.error is not None:
-            raise RuntimeError(f"training of the student failed: {None if known is None else known.error}")
-        lengths.append(known.kept)
-        mine = search.numbers == fold
-        part = search.data.take(mine)
-        found = ensemble.as_metric(search.settings.metric).measure(
-            read_scores(folder / str(fold)), part.labels, offsets=part.offsets, reduction="none"
-        )
-        values[mine] = np.asarray(found, dtype=np.float64)
-    data = replace(search.data, labels=labels)
-    length: dict[str, Any] = kind.for_length(max(1, int(np.median(lengths))))
-    return Student(kind.fit({**settings, **length}, data, progress=False), ensemble.mean(values))
+    results = [read_result(fit) for fit in fits]
+    for each in results:
+        if each is None or each.error is not None:
+            raise RuntimeError(f"training of the student failed: {None if each is None else each.error}")
+    length = kind.for_length(max(1, int(np.median([each.kept for each in results if each is not None]))))
+    return kind.fit({**settings, **length}, replace(search.data, labels=labels), progress=False)
 
 
 def student_folder(search: Path, name: str) -> Path:
