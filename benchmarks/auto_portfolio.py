@@ -29,7 +29,6 @@ _NETWORK = PORTFOLIO[3]
 LEFT_OUT: tuple[dict[str, Any], ...] = (
     {**_NETWORK, "loss": "approx_ndcg"},
     {**_NETWORK, "loss": "mse"},
-    {**PORTFOLIO[0], "loss": "lambdaloss"},
     {**_NETWORK, "model": "context_aware:width=64,blocks=1,heads=2,feed_forward=64,dropout=0.2", "lr": 0.001},
 )
 

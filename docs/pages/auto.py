@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.experiments.statistics import holm, paired_t
+from rankgrad.models.auto.portfolio import PORTFOLIO
 
 from .templates import fill, table
 
@@ -35,6 +36,7 @@ def page() -> str:
     """Return the page."""
     records = json.loads(lzma.decompress((STUDIES / "auto.json.xz").read_bytes()))
     others = json.loads((STUDIES / "auto-sets.json").read_text())
+    measured = json.loads((TABLES / "auto-portfolio.json").read_text())["rows"]
     searches = [record for record in records if record["system"] == "auto"]
     longest = max(record["search_seconds"] / record["seconds"] for record in searches)
     return fill(
@@ -50,7 +52,9 @@ def page() -> str:
         cells=str(len(searches)),
         longest=f"{longest:.0%}",
         latency=_latency(records),
-        portfolio=_portfolio(json.loads((TABLES / "auto-portfolio.json").read_text())["rows"]),
+        portfolio=_portfolio(measured),
+        left_out=str(sum(not _is_used(row) for row in measured)),
+        optimism=_optimism(measured),
     )
 
 
@@ -191,8 +195,18 @@ def _portfolio(rows: list[dict[str, Any]]) -> str:
         name, _, options = row["model"].partition(":")
         short = ", ".join(options.split(",")[:2])
         numbers = [f"{row[name]['test']:.2f} ({row[name]['seconds']:.0f} s)" for name in sets]
-        made.append([f"{name} {short}".strip(), f"`{row['loss']}`", *numbers, "yes" if row["used"] else "no"])
+        made.append([f"{name} {short}".strip(), f"`{row['loss']}`", *numbers, "yes" if _is_used(row) else "no"])
     return table(["model", "loss", *sets, "used"], made)
+
+
+def _is_used(row: dict[str, Any]) -> bool:
+    return any((entry["model"], entry["loss"]) == (row["model"], row["loss"]) for entry in PORTFOLIO)
+
+
+def _optimism(rows: list[dict[str, Any]]) -> str:
+    """Return the mean difference between held-out lists and test lists, for two data sets."""
+    gaps = {name: np.mean([row[name]["held_out"] - row[name]["test"] for row in rows]) for name in SETS}
+    return " and ".join(f"{gap:.1f} points on {name}" for name, gap in gaps.items())
 
 
 def _others(cells: list[dict[str, Any]]) -> str:

@@ -35,7 +35,7 @@ from rankgrad.models.registry import load
 
 FINAL, BEST = "final model", "best candidate alone"
 IMPORTANCE_SECONDS = 20.0  # the importance of features is left out if it takes longer
-_TAUGHT = "The value of the student is too high: its teacher's scores come from models that were trained on the held-out lists"
+_TAUGHT = "The value of the student is too high, because its teacher was trained on the held-out lists"
 _FORMS = {SINGLE: "best candidate alone", EVEN: "even blend", GREEDY: "greedy blend"}
 _CANDIDATES = 30  # maximum number of candidates in the chart
 _FEATURES = 15  # maximum number of features in the chart

@@ -36,6 +36,7 @@ PORTFOLIO: tuple[dict[str, Any], ...] = (
     {"model": "attsets:widths=64,head=64,dropout=0.3", "loss": "softmax", **_NETWORK},
     {"model": "mlp:widths=256-128,dropout=0.3", "loss": "softmax", **_NETWORK, "preprocess": "log1p,standardise"},
     {"model": _LIGHTGBM.replace("num_leaves=15", "num_leaves=63"), "loss": "native:lambdarank", **_TREES},
+    {"model": _LIGHTGBM, "loss": "lambdaloss", **_TREES},
 )
 
 
