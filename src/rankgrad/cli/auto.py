@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -23,34 +24,28 @@ SEARCH = "search"  # folder of the search, in the folder of the model
 _SHOWN = 15  # number of candidates in the table
 
 
-def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text; a default that Typer shows takes another line."""
-    text = f"{help} (default: {default})" if default else help
-    return typer.Option(*names, help=text, metavar=kind, show_default=False)
-
-
 @with_table_options
 def auto(
     table: TableOptions,
     data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
-    minutes: Annotated[float | None, _option("Duration of the search", "10")] = None,
-    trials: Annotated[int | None, _option("Number of candidates, instead of --minutes; deterministic")] = None,
-    out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
-    fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
-    data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    metric: Annotated[str, _option("Metric that chooses candidates and ensemble", "nDCG@10")] = "nDCG@10",
-    folds: Annotated[int, _option("Folds of cross-validation", "5")] = 5,
-    single: Annotated[bool, _option("Return one model instead of an ensemble", "", None, "--single")] = False,
+    minutes: Annotated[float | None, described("Duration of the search", "10")] = None,
+    trials: Annotated[int | None, described("Number of candidates, instead of --minutes; deterministic")] = None,
+    out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
+    fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
+    data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
+    metric: Annotated[str, described("Metric that chooses candidates and ensemble", "nDCG@10")] = "nDCG@10",
+    folds: Annotated[int, described("Folds of cross-validation", "5")] = 5,
+    single: Annotated[bool, described("Return one model instead of an ensemble", "", None, "--single")] = False,
     max_latency: Annotated[
-        str | None, _option("Largest latency per 100 documents on one core", "", "2ms", "--max-latency")
+        str | None, described("Largest latency per 100 documents on one core", "", "2ms", "--max-latency")
     ] = None,
-    distil: Annotated[str | None, _option("Train one student on the ensemble", "", "mlp|lightgbm")] = None,
-    memory: Annotated[str | None, _option("Memory of all processes", "80% of the free memory", "4GB")] = None,
-    seed: Annotated[int, _option("Random seed", "0")] = 0,
-    jobs: Annotated[int | None, _option("Processes", "one per core")] = None,
-    ray: Annotated[str | None, _option("Run on a Ray cluster: auto or its address", "", "ADDRESS")] = None,
-    overwrite: Annotated[bool, _option("Replace the search in --out", "", None, "--overwrite")] = False,
-    as_json: Annotated[bool, _option("Print the result as JSON", "", None, "--json")] = False,
+    distil: Annotated[str | None, described("Train one student on the ensemble", "", "mlp|lightgbm")] = None,
+    memory: Annotated[str | None, described("Memory of all processes", "80% of the free memory", "4GB")] = None,
+    seed: Annotated[int, described("Random seed", "0")] = 0,
+    jobs: Annotated[int | None, described("Processes", "one per core")] = None,
+    ray: Annotated[str | None, described("Run on a Ray cluster: auto or its address", "", "ADDRESS")] = None,
+    overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
+    as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
     """Try trees, networks and linear rankers with several losses, combine the good ones, save the result.
 

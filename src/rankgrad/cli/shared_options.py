@@ -113,3 +113,9 @@ def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
 
         typer.echo(f"rankgrad: {shown(as_typed(str(error)))}{effect and f'; {effect}'}", err=True)
         raise typer.Exit(1) from None
+
+
+def described(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
+    """Return an option with its default in the help text; a default that Typer shows takes another line."""
+    text = f"{help} (default: {default})" if default else help
+    return typer.Option(*names, help=text, metavar=kind, show_default=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -20,34 +21,28 @@ TRIALS = "trials"  # folder of the trials, in the folder of the model
 _SHOWN = 5  # number of trials in the table
 
 
-def _option(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text; a default that Typer shows takes another line."""
-    text = f"{help} (default: {default})" if default else help
-    return typer.Option(*names, help=text, metavar=kind, show_default=False)
-
-
 @with_table_options
 def tune(
     table: TableOptions,
     data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
-    model: Annotated[str, _option("Ranker; options in its spec are fixed", "mlp")] = "mlp",
-    loss: Annotated[str | None, _option("Loss", "default loss of the model")] = None,
-    budget: Annotated[int, _option("Number of settings to try", "40")] = 40,
-    out: Annotated[Path, _option("Output folder", "runs/best")] = Path("runs/best"),
-    fold: Annotated[int | None, _option("Fold number, for data sets with folds")] = None,
-    data_root: Annotated[str | None, _option("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, _option("Validation share, if needed", "0.2")] = 0.2,
-    epochs: Annotated[int | None, _option("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
-    metric: Annotated[str, _option("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
-    fix: Annotated[list[str] | None, _option("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
+    model: Annotated[str, described("Ranker; options in its spec are fixed", "mlp")] = "mlp",
+    loss: Annotated[str | None, described("Loss", "default loss of the model")] = None,
+    budget: Annotated[int, described("Number of settings to try", "40")] = 40,
+    out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
+    fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
+    data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
+    holdout: Annotated[float, described("Validation share, if needed", "0.2")] = 0.2,
+    epochs: Annotated[int | None, described("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
+    metric: Annotated[str, described("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
+    fix: Annotated[list[str] | None, described("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
     vary: Annotated[
-        list[str] | None, _option("Range of a setting, or choices: model.norm=none|layer", "", "lr=0.01..1", "--vary")
+        list[str] | None, described("Range of a setting, or choices: model.norm=none|layer", "", "lr=0.01..1", "--vary")
     ] = None,
-    seed: Annotated[int, _option("Random seed of the search", "0")] = 0,
-    jobs: Annotated[int | None, _option("Processes", "one per core")] = None,
-    device: Annotated[str, _option("cpu or cuda", "cpu")] = "cpu",
-    overwrite: Annotated[bool, _option("Replace the search in --out", "", None, "--overwrite")] = False,
-    as_json: Annotated[bool, _option("Print the result as JSON", "", None, "--json")] = False,
+    seed: Annotated[int, described("Random seed of the search", "0")] = 0,
+    jobs: Annotated[int | None, described("Processes", "one per core")] = None,
+    device: Annotated[str, described("cpu or cuda", "cpu")] = "cpu",
+    overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
+    as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
     """Try random settings, train the best third of them longer (in two rounds), save the best model.
 
