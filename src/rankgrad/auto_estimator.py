@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad.errors import bad_value
 from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings
+from rankgrad.models.auto.leaderboard import progress_line
 from rankgrad.models.auto.run import run_search
-from rankgrad.models.auto.search import FOLDS, Entry, Search, SearchSettings, progress_line
+from rankgrad.models.auto.search import FOLDS, Entry, Search, SearchSettings
 from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process

@@ -58,7 +58,7 @@ def test_folds_do_not_depend_on_the_order_of_the_lists(lists):
 
 
 def test_candidates_are_valid_and_follow_the_seed():
-    installed = portfolio.missing_packages()
+    installed = portfolio.installed_kinds()
     found = list(itertools.islice(portfolio.candidates(0, installed), 60))
     for candidate in found:
         kind_or_default(candidate.settings["model"]).check({**candidate.settings, "metric": METRIC, "seed": 0})
@@ -401,7 +401,7 @@ def test_results_of_other_settings_are_not_reused(lists, quick, tmp_path):
     """The numbers of candidates do not depend on installed packages, and a result belongs to its settings."""
     with pytest.MonkeyPatch.context() as patch:
         names = {"lightgbm": False, "xgboost": False, "neural": True}
-        patch.setattr("rankgrad.models.auto.search.missing_packages", lambda: names)
+        patch.setattr("rankgrad.models.auto.search.installed_kinds", lambda: names)
         without = searched(lists.train, tmp_path / "a", trials=3)
     assert {row["family"] for row in without.leaderboard} == {"networks"}
     again = searched(lists.train, tmp_path / "a", trials=3)

@@ -41,7 +41,7 @@ class LiveLeaderboard:
             search: the search.
             entry: candidate that was trained.
         """
-        from rankgrad.models.auto.search import progress_line
+        from rankgrad.models.auto.leaderboard import progress_line
 
         done, total = search.trainings()
         limit = search.settings.seconds
@@ -59,7 +59,7 @@ def _table(search: "Search", when: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from rankgrad.models.auto.search import entry_rows
+    from rankgrad.models.auto.leaderboard import entry_rows
 
     limit, (done, total) = search.settings.seconds, search.trainings()
     table = Table(box=None)
@@ -78,7 +78,7 @@ def leaderboard_row(row: dict[str, Any]) -> tuple[str, ...]:
     """Return a row of the leaderboard as text; the number after ± is half of the 95% interval.
 
     Args:
-        row: row of `rankgrad.models.auto.search.entry_rows`.
+        row: row of `rankgrad.models.auto.leaderboard.entry_rows`.
     """
     value = "" if row["value"] is None else f"{row['value']:.4f} ± {(row['interval'][1] - row['interval'][0]) / 2:.4f}"
     numbers = (value, str(row["folds"]), f"{row['seconds']:.1f}")

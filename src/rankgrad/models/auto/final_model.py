@@ -17,8 +17,9 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import read_model
 from rankgrad.models.auto.latency import LATENCY_DOCUMENTS, measure_latency
+from rankgrad.models.auto.leaderboard import entry_rows
 from rankgrad.models.auto.portfolio import missing_notes
-from rankgrad.models.auto.search import Entry, Search, entry_rows
+from rankgrad.models.auto.search import Entry, Search
 from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, teach
 from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel

@@ -87,7 +87,7 @@ def candidates(seed: int, installed: Mapping[str, bool]) -> Iterator[Candidate]:
             yield Candidate(number, _near(known[place], int(rng.integers(2**31))))
 
 
-def missing_packages() -> dict[str, bool]:
+def installed_kinds() -> dict[str, bool]:
     """Return, for each kind of ranker in the portfolio, whether its package is installed."""
     found = {}
     for entry in PORTFOLIO:
@@ -103,7 +103,7 @@ def missing_packages() -> dict[str, bool]:
 
 def missing_notes() -> list[str]:
     """Return a sentence about each kind of ranker whose package is not installed."""
-    absent = [name for name, found in missing_packages().items() if not found]
+    absent = [name for name, found in installed_kinds().items() if not found]
     return [f"{name} is not installed, and not tried: pip install 'rankgrad[trees]'" for name in absent]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from rankgrad.losses import parse_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit, write_failure
-from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, missing_packages
+from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, installed_kinds
 from rankgrad.models.auto.stored_lists import StoredLists
 from rankgrad.models.blend import standardise_columns
 from rankgrad.models.registry import kind_or_default
@@ -103,7 +102,7 @@ class Search:
         self.entries: dict[str, Entry] = {}
         self.learning: list[tuple[float, float]] = []  # seconds, and best value of a complete candidate so far
         self._metric = as_metric(settings.metric)
-        self._installed = missing_packages()
+        self._installed = installed_kinds()
 
     @property
     def higher_is_better(self) -> bool:
@@ -406,53 +405,3 @@ def reserve(seconds: float) -> float:
         seconds: duration of the search.
     """
     return min(max(_RESERVE * seconds, min(_AT_LEAST, seconds / 4)), _AT_MOST)
-
-
-def progress_line(search: Search, entry: Entry) -> str:
-    """Return one line about a candidate after a training.
-
-    Args:
-        search: the search.
-        entry: candidate that was trained.
-    """
-    about = f"{entry.candidate.name} {entry.candidate.model} {entry.candidate.loss}"
-    if entry.error is not None:
-        return f"{about}: failed: {entry.error}"
-    assert entry.values is not None
-    value = ensemble.mean(entry.values) * (1.0 if search.higher_is_better else -1.0)
-    return f"{about}: {search.settings.metric} {value:.4f}, fold {len(entry.fits)} of {search.folds}"
-
-
-def entry_rows(search: Search) -> list[dict[str, Any]]:
-    """Return the leaderboard as JSON values: complete candidates first, best first.
-
-    Args:
-        search: search with at least one finished training.
-    """
-    rows = []
-    sign = 1.0 if search.higher_is_better else -1.0
-    for entry in search.entries.values():
-        known = entry.values[~np.isnan(entry.values)] if entry.values is not None else np.zeros(0)
-        error = float(known.std(ddof=1) / len(known) ** 0.5) if len(known) > 1 else 0.0
-        value = float(known.mean()) if len(known) else None
-        rows.append(
-            {
-                "candidate": entry.candidate.name,
-                "family": entry.candidate.family,
-                "model": entry.candidate.model,
-                "loss": entry.candidate.loss,
-                "value": None if value is None else sign * value,
-                "interval": None if value is None else [sign * value - 1.96 * error, sign * value + 1.96 * error],
-                "folds": sum(fit.error is None for fit in entry.fits.values()),
-                "seconds": round(entry.seconds, 2),
-                "note": f"failed: {entry.error}"
-                if entry.error
-                else entry.note or ("" if entry.fits else "not started"),
-                "settings": entry.candidate.settings,
-            }
-        )
-    complete = search.folds
-    worst = -sign * np.inf
-    return sorted(
-        rows, key=lambda row: (row["folds"] < complete, -sign * (worst if row["value"] is None else row["value"]))
-    )
