@@ -222,7 +222,7 @@ def _others(cells: list[dict[str, Any]]) -> str:
             if found[0] == found[1] == found[2] == 0
             else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}], {_p(found[4])}"
         )
-        forms = ", ".join(dict.fromkeys(FORMS[cell["form"]] for cell in mine))
+        forms = ", ".join(dict.fromkeys(FORMS.get(cell["form"], cell["form"]) for cell in mine))
         queries = sum(len(cell["values"]["auto"]) for cell in mine)
         shown = [f"{mean(folds['auto']):.2f}{share}", f"{mean(folds['best']):.2f}", f"{mean(folds['single']):.2f}"]
         rows.append([_label(name), str(queries), *shown, best, gap, forms])
