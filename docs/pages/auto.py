@@ -211,7 +211,7 @@ def _optimism(rows: list[dict[str, Any]]) -> str:
 
 def _others(cells: list[dict[str, Any]]) -> str:
     rows = []
-    for name in dict.fromkeys(cell["data"] for cell in cells):
+    for name in _names(cells):
         mine = [cell for cell in cells if cell["data"] == name]
         folds = {key: [np.array([cell["values"][key]]) for cell in mine] for key in mine[0]["values"]}
         found = compare(folds["auto"], folds["best"])
@@ -230,6 +230,16 @@ def _others(cells: list[dict[str, Any]]) -> str:
     return table([*heads, "`auto` minus best candidate", "form"], rows)
 
 
+def _names(cells: list[dict[str, Any]]) -> list[str]:
+    """Return the names of the data sets; generated lists are in the order of their number."""
+
+    def key(name: str) -> tuple[str, int]:
+        kind, _, number = name.partition("-")
+        return kind, int(number) if number.isdigit() else 0
+
+    return sorted({cell["data"] for cell in cells}, key=key)
+
+
 def _label(name: str) -> str:
     if name.startswith("generated-"):
         return f"generated, {name.partition('-')[2]} training lists"
@@ -238,7 +248,7 @@ def _label(name: str) -> str:
 
 def _other_findings(cells: list[dict[str, Any]]) -> list[str]:
     worse, shares = [], []
-    for name in dict.fromkeys(cell["data"] for cell in cells):
+    for name in _names(cells):
         mine = [cell for cell in cells if cell["data"] == name]
         folds = {key: [np.array([cell["values"][key]]) for cell in mine] for key in mine[0]["values"]}
         difference, *_, t = compare(folds["auto"], folds["best"])
