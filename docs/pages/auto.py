@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ FORMS = {"single": "best candidate", "even": "even blend", "greedy": "greedy sel
 RIVALS = ("lambdamart", "flaml")
 SETS = ("OHSUMED", "MQ2008")
 Values = NDArray[np.float64]
+Gaps = dict[tuple[int, str], dict[str, tuple[float, ...]]]  # seconds and data set -> competitor -> comparison
 Folds = list[Values]  # for each fold, values of all queries, (seeds, queries)
 
 
@@ -37,6 +39,7 @@ def page() -> str:
     records = json.loads(lzma.decompress((STUDIES / "auto.json.xz").read_bytes()))
     others = json.loads((STUDIES / "auto-sets.json").read_text())
     measured = json.loads((TABLES / "auto-portfolio.json").read_text())["rows"]
+    gaps = _gaps(records)
     searches = [record for record in records if record["system"] == "auto"]
     longest = max(record["search_seconds"] / record["seconds"] for record in searches)
     return fill(
@@ -44,8 +47,8 @@ def page() -> str:
         setting=_setting(records),
         table=_table(records),
         rounds=f"{ROUNDS:,}",
-        differences=_differences(records),
-        findings="\n".join(f"- {line}" for line in _findings(records)),
+        differences=_differences(gaps),
+        findings="\n".join(f"- {line}" for line in _findings(records, gaps)),
         trials=str(others["facts"]["trials"]),
         others=_others(others["cells"]),
         other_findings="\n".join(f"- {line}" for line in _other_findings(others["cells"])),
@@ -77,22 +80,29 @@ def mean(folds: Folds) -> float:
 
 def compare(first: Folds, second: Folds) -> tuple[float, float, float, float, float]:
     """Return the difference in points, its interval, and p values of the bootstrap and of a paired t-test."""
-    rng = np.random.default_rng(0)
     gaps = [a - b for a, b in zip(first, second, strict=True)]  # (seeds, queries) per fold
     queries = sum(gap.shape[1] for gap in gaps)
     # A round draws the queries of all folds together, and the seeds of each fold.
-    counts = rng.multinomial(queries, np.full(queries, 1 / queries), size=ROUNDS)
-    drawn, start = np.zeros(ROUNDS), 0
-    for gap in gaps:
+    counts, drawn, start = _drawn_queries(queries), np.zeros(ROUNDS), 0
+    for fold, gap in enumerate(gaps):
         seeds, size = gap.shape
+        rng = np.random.default_rng([1, fold])
         weights = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=ROUNDS) / seeds  # (rounds, seeds)
-        drawn += ((weights @ gap) * counts[:, start : start + size]).sum(axis=1)
+        drawn += (weights * (counts[:, start : start + size] @ gap.T)).sum(axis=1)
         start += size
     drawn /= queries
     low, high = np.quantile(drawn, [0.025, 0.975])
     p = min(1.0, 2 * (1 + min((drawn <= 0).sum(), (drawn >= 0).sum())) / (ROUNDS + 1))
     a, b = (np.concatenate([fold.mean(axis=0) for fold in folds]) for folds in (first, second))
     return 100 * float((a - b).mean()), 100 * float(low), 100 * float(high), float(p), float(paired_t(a, b).p)
+
+
+@lru_cache
+def _drawn_queries(queries: int) -> Values:
+    """Return how often each query is drawn in each round of the bootstrap, `(rounds, queries)`."""
+    drawn = np.random.default_rng(0).integers(queries, size=(ROUNDS, queries), dtype=np.int32)
+    rows = np.arange(ROUNDS, dtype=np.int64)[:, None] * queries
+    return np.bincount((rows + drawn).ravel(), minlength=ROUNDS * queries).reshape(ROUNDS, queries).astype(np.float64)
 
 
 def _setting(records: list[dict[str, Any]]) -> str:
@@ -117,9 +127,9 @@ def _table(records: list[dict[str, Any]]) -> str:
     return table(["system", *(f"{data}, {seconds} s" for seconds, data in columns)], rows)
 
 
-def _gaps(records: list[dict[str, Any]]) -> dict[tuple[int, str], dict[str, tuple[float, ...]]]:
+def _gaps(records: list[dict[str, Any]]) -> Gaps:
     """Return the comparisons with the competitors: by seconds and data set, both data sets pooled last."""
-    found: dict[tuple[int, str], dict[str, tuple[float, ...]]] = {}
+    found: Gaps = {}
     for seconds in sorted({record["seconds"] for record in records}):
         for data in (*SETS, "both"):
             sets = SETS if data == "both" else (data,)
@@ -135,9 +145,9 @@ def _gaps(records: list[dict[str, Any]]) -> dict[tuple[int, str], dict[str, tupl
     return found
 
 
-def _differences(records: list[dict[str, Any]]) -> str:
+def _differences(gaps: Gaps) -> str:
     rows = []
-    for (seconds, data), row in _gaps(records).items():
+    for (seconds, data), row in gaps.items():
         name = "both, pooled" if data == "both" else data
         shown = [_gap(row[rival]) for rival in ("lambdamart", "flaml", "lambdamart_all")]
         rows.append([f"{name}, {seconds} s", *shown])
@@ -154,8 +164,8 @@ def _p(p: float) -> str:
     return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".")
 
 
-def _findings(records: list[dict[str, Any]]) -> list[str]:
-    gaps, lines = _gaps(records), []
+def _findings(records: list[dict[str, Any]], gaps: Gaps) -> list[str]:
+    lines = []
     for (seconds, data), row in gaps.items():
         ahead = [rival for rival in RIVALS if row[rival][0] > 0 and row[rival][3] < 0.05]
         behind = [rival for rival in RIVALS if row[rival][0] < 0 and row[rival][3] < 0.05]

@@ -138,15 +138,15 @@ def test_the_time_limit_holds(lists, quick, tmp_path):
 
 
 def test_a_search_with_a_time_limit_resumes(lists, quick, tmp_path):
-    first = searched(lists.train, tmp_path / "a", trials=None, seconds=2.0)
+    first = searched(lists.train, tmp_path / "a", trials=None, seconds=1.5)
     began = time.time()
-    again = searched(lists.train, tmp_path / "a", trials=None, seconds=2.0)  # the time is already used
+    again = searched(lists.train, tmp_path / "a", trials=None, seconds=1.5)  # the time is already used
     assert time.time() - began < 2.0
     assert (again.folds, len(again.leaderboard)) == (first.folds, len(first.leaderboard))
     assert {row["candidate"] for row in first.leaderboard if row["folds"] == 2} == {
         row["candidate"] for row in again.leaderboard if row["folds"] == 2
     }
-    more = searched(lists.train, tmp_path / "a", trials=None, seconds=3.5)
+    more = searched(lists.train, tmp_path / "a", trials=None, seconds=2.5)
     assert len(more.leaderboard) > len(first.leaderboard)
 
 
