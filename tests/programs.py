@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -44,7 +45,8 @@ class Program:
         return self.process.exitcode
 
     def send_signal(self, number):
-        os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has already ended, as in `subprocess.Popen`
+            os.kill(self.pid, number)
 
     def communicate(self, timeout=None):
         """What it prints, once neither the program nor a process that it started can write any more."""
