@@ -109,10 +109,10 @@ def test_members_and_forms_are_those_of_the_result(search, study):
     [
         (SINGLE, (2,), {SINGLE: 0.5}, "mean of the fold models of c1 mlp, mse (2 models)", "only one candidate"),
         (SINGLE, (2,), {SINGLE: 0.5, EVEN: 0.4}, "mean of the fold models of c1 mlp, mse (2 models)",
-         "The best candidate alone was clearly better than the even blend"),
+         "The best candidate was clearly better than the even blend"),
         (EVEN, (2,), {SINGLE: 0.5, EVEN: 0.5}, "mean of the fold models of c1 mlp, mse (2 models)", "one member"),
-        (GREEDY, (2, 2), {EVEN: 0.4, GREEDY: 0.5}, "greedy blend of 2 candidates (4 models)",
-         "The greedy blend was clearly better than the even blend"),
+        (GREEDY, (2, 2), {EVEN: 0.4, GREEDY: 0.5}, "greedy selection of 2 candidates (4 models)",
+         "The greedy selection was clearly better than the even blend"),
         ("single model", (1,), {}, "single model (mlp, mse)", "given to the search as an option"),
         ("ensemble with a latency limit", (1, 1), {}, "ensemble with a latency limit, 2 candidates (2 models)",
          "given to the search as an option"),

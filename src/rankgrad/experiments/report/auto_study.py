@@ -25,7 +25,7 @@ from rankgrad.experiments.report.training_study import recorded_means
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import Field, PlainTable
 from rankgrad.metrics import parse_metric
-from rankgrad.models.auto.ensemble import EVEN, GREEDY, SINGLE
+from rankgrad.models.auto.ensemble import EVEN, FORMS
 from rankgrad.models.auto.final_model import LATENCY_DOCUMENTS
 from rankgrad.models.auto.saved_search import SavedSearch
 from rankgrad.models.auto.stored_lists import joined
@@ -36,7 +36,6 @@ from rankgrad.models.registry import load
 FINAL, BEST = "final model", "best candidate alone"
 IMPORTANCE_SECONDS = 20.0  # the importance of features is left out if it takes longer
 _TAUGHT = "The value of the student is too high, because its teacher was trained on the held-out lists"
-_FORMS = {SINGLE: "best candidate alone", EVEN: "even blend", GREEDY: "greedy blend"}
 _CANDIDATES = 30  # maximum number of candidates in the chart
 _FEATURES = 15  # maximum number of features in the chart
 _SHUFFLES = 3  # number of shuffles of each feature, if there is enough time
@@ -180,8 +179,8 @@ def _form(result: Mapping[str, Any]) -> str:
     members, form = result["members"], result["form"]
     models = _count(sum(member["models"] for member in members), "model")
     if len(members) > 1:
-        return f"{f'{_FORMS[form]} of' if form in _FORMS else f'{form},'} {len(members)} candidates ({models})"
-    if form in _FORMS or members[0]["models"] > 1:
+        return f"{f'{form} of' if form in FORMS else f'{form},'} {len(members)} candidates ({models})"
+    if form in FORMS or members[0]["models"] > 1:
         return f"mean of the fold models of {_called(members[0])} ({models})"
     return f"{form} ({members[0]['model']}, {members[0]['loss']})"
 
@@ -220,7 +219,7 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     """Yield sentences about the choice of the form."""
     nested, form = result["nested"], result["form"]
     if len(nested) > 1:
-        values = ", ".join(f"{_FORMS[name]} {value:.4f}" for name, value in nested.items())
+        values = ", ".join(f"{name} {value:.4f}" for name, value in nested.items())
         yield f"Nested check, {shown} of each form of ensemble on lists that did not choose it: {values}."
     if form == EVEN and len(result["members"]) == 1:
         yield "All other candidates are clearly worse than the best one, so the even blend has one member."
@@ -228,7 +227,7 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
         clearly = "clearly better (outside a 95% interval of the difference)"
         yield f"The even blend is chosen unless another form is {clearly}; none was."
     elif form in nested and len(nested) > 1:
-        yield f"The {_FORMS[form]} was clearly better than the even blend (outside a 95% interval of the difference)."
+        yield f"The {form} was clearly better than the even blend (outside a 95% interval of the difference)."
     elif form in nested:
         yield "There was only one candidate to choose from."
     else:
@@ -381,7 +380,7 @@ def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
     rows = []
     for form, value in result["nested"].items():
         chosen = "chosen" if form == result["form"] else ""
-        rows.append((Field(_FORMS[form]), Field(f"{value:.4f}", value), Field(chosen)))
+        rows.append((Field(form), Field(f"{value:.4f}", value), Field(chosen)))
     notes = (
         "Members and weights of each form were chosen on some of the lists, and measured on the other lists",
         "The even blend is chosen unless another form is clearly better: outside a 95% interval of the difference",
