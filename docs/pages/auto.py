@@ -184,7 +184,7 @@ def _findings(records: list[dict[str, Any]], gaps: Gaps) -> list[str]:
         assert folds is not None
         kept = (mean(folds) - base) / (whole - base)
         lines.append(f"OHSUMED, {short} s: the student `{student}` keeps {kept:.0%} of the gain over LambdaMART.")
-    forms = [FORMS[record["form"]] for record in records if record["system"] == "auto"]
+    forms = [FORMS.get(record["form"], record["form"]) for record in records if record["system"] == "auto"]
     counts = ", ".join(f"{form} {forms.count(form)}" for form in dict.fromkeys(forms))
     lines.append(f"Form of the ensemble in {len(forms)} searches: {counts}.")
     return lines

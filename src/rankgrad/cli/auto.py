@@ -33,12 +33,14 @@ def auto(
     out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    metric: Annotated[str, described("Metric that chooses", "nDCG@10")] = "nDCG@10",
+    metric: Annotated[str, described("Metric that chooses candidates and ensemble", "nDCG@10")] = "nDCG@10",
     folds: Annotated[int, described("Folds of cross-validation", "5")] = 5,
     single: Annotated[bool, described("Return one model, no ensemble", "", None, "--single")] = False,
-    max_latency: Annotated[str | None, described("Latency per 100 documents", "", "2ms", "--max-latency")] = None,
+    max_latency: Annotated[
+        str | None, described("Largest latency per 100 documents on one core", "", "2ms", "--max-latency")
+    ] = None,
     distil: Annotated[str | None, described("Train one student on the ensemble", "", "mlp|lightgbm")] = None,
-    memory: Annotated[str | None, described("Memory", "80% of the free part", "4GB")] = None,
+    memory: Annotated[str | None, described("Memory of all processes", "80% of the free memory", "4GB")] = None,
     seed: Annotated[int, described("Random seed", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
