@@ -269,8 +269,11 @@ def test_the_nested_check_measures_lists_that_did_not_choose():
 
 
 def test_a_metric_of_which_lower_values_are_better(lists, quick, tmp_path):
-    higher = searched(lists.train, tmp_path / "a", metric="nDCG@10")
-    assert higher.leaderboard[0]["value"] == max(row["value"] for row in higher.leaderboard if row["folds"] == 2)
+    result = searched(lists.train, tmp_path / "a", metric="ARP", final=final_model.FinalSettings(single=True))
+    complete = [row["value"] for row in result.leaderboard if row["folds"] == 2]
+    assert result.leaderboard[0]["value"] == min(complete) < max(complete)
+    assert result.members[0]["candidate"] == result.leaderboard[0]["candidate"]
+    assert all(value > 0 for value in (*complete, *result.nested.values()))
 
 
 # Forms of the final model
