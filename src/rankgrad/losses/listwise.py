@@ -59,7 +59,7 @@ def listnet(
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
 
-    For binary labels, the loss is an upper bound of -log MRR and of -log NDCG.
+    With `targets="sum"`, the loss is an upper bound of -log MRR and of -log NDCG (docs/bounds.md).
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
