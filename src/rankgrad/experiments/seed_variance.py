@@ -48,7 +48,8 @@ class RunValues:
     """
 
     values: Array  # (seeds, queries); NaN in all seeds for a skipped query
-    folds: NDArray[Any] | None = None  # fold of each query, (queries,); None: all queries are in one fold
+    folds: Any = None  # fold of each query, (queries,); None: all queries are in one fold
+    queries: NDArray[np.str_] | None = None  # query ids, (queries,), to check that rows have the same queries; or None
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values, dtype=np.float64)
@@ -71,7 +72,7 @@ class RunValues:
             parts.setdefault(run.cell.fold, []).append(run)
         if len({len(part) for part in parts.values()}) != 1:
             bad_value("runs", "have the same number of seeds in every fold", [len(part) for part in parts.values()])
-        columns, folds = [], []
+        columns, folds, queries = [], [], []
         for place, (_, part) in enumerate(sorted(parts.items(), key=lambda item: item[0] or 0)):
             part = sorted(part, key=lambda run: run.cell.seed)
             names = np.sort(part[0].queries)  # rows may list the queries in different orders
@@ -80,7 +81,8 @@ class RunValues:
                     bad_value("runs", "have the same queries with every seed", f"other queries in {run.cell}")
             columns.append([run.values(metric)[np.argsort(run.queries, kind="stable")] for run in part])
             folds += [place] * len(names)
-        return cls(np.concatenate(columns, axis=1), np.asarray(folds))
+            queries.append(names)
+        return cls(np.concatenate(columns, axis=1), np.asarray(folds), np.concatenate(queries))
 
     @property
     def seeds(self) -> int:
@@ -105,7 +107,6 @@ class RunValues:
     @cached_property
     def runs(self) -> "_Runs":
         """Effects of the training runs, and their variance."""
-        assert self.folds is not None
         values, folds = self.values[:, self.used], self.folds[self.used]
         kept = [values[:, folds == fold] for fold in np.unique(folds)]
         shares = np.array([part.shape[1] for part in kept]) / values.shape[1]
@@ -121,7 +122,7 @@ class RunValues:
             part_observed = (effect**2).sum() / (self.seeds - 1)
             observed += share**2 * part_observed / self.seeds
             noise += share**2 * part_noise / self.seeds
-            squares += (share**2 * part_observed / self.seeds) ** 2 / (self.seeds - 1)
+            squares += (share**2 * part_observed / self.seeds) ** 2 / (self.seeds + 1)  # unbiased: E[x^2] > E[x]^2
         return _Runs(shares, effects, observed, noise, squares)
 
 
@@ -248,7 +249,7 @@ def all_pairs(
     places = [(i, j) for i in range(count) for j in range(i)]
     for i, j in places:
         found = compare_runs(rows[i], rows[j], test=test, level=level)
-        comparisons[i][j], comparisons[j][i] = found, _swapped(found)
+        comparisons[i][j], comparisons[j][i] = found, swapped(found)
     adjusted = np.ones((count, count))
     p = [one.p for i, j in places if (one := comparisons[i][j]) is not None]
     for (i, j), value in zip(places, statistics.adjust(p, correction).tolist(), strict=True):
@@ -258,11 +259,13 @@ def all_pairs(
 
 def _differences(a: RunValues, b: RunValues) -> Array:
     """Return the difference of the query means, `(used queries,)`."""
+    if a.queries is not None and b.queries is not None and not np.array_equal(a.queries, b.queries):
+        lacking = sorted(set(a.queries.tolist()) ^ set(b.queries.tolist())) or ["in another order"]
+        bad_value("a and b", "have the same queries", f"{lacking[0]!r} in only one of them")
     if a.values.shape[1] != b.values.shape[1]:
         bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
     if not np.array_equal(a.used, b.used):
         bad_value("a and b", "be NaN for the same queries", "other queries")
-    assert a.folds is not None and b.folds is not None
     if not np.array_equal(a.folds, b.folds):
         bad_value("a and b", "have the same folds", "other folds")
     return a.query_means - b.query_means
@@ -329,6 +332,7 @@ def _randomisation(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int)
     return (reached + 1) / (rounds + 1)
 
 
-def _swapped(found: RunComparison) -> RunComparison:
+def swapped(found: RunComparison) -> RunComparison:
+    """Return the comparison of b with a, from that of a with b."""
     low, high = found.interval
     return replace(found, difference=-found.difference, interval=(-high, -low), seeds=found.seeds[::-1])
