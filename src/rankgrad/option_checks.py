@@ -30,7 +30,8 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
     """Check that each option has the type that the parameter of `taker` requires, and return the options.
 
     The type is the annotation of the parameter. `what` is the name of `taker` in errors. A number is converted to text
-    if the annotation is text. If the annotation is `Any`, the value must have the type of the default.
+    if the annotation accepts text and no number. If the annotation is `Any`, the value must have the type of the
+    default.
 
     Example:
         >>> def loss(scores, *, sigma: float = 1.0, scheme: str = "ndcg2"): ...
@@ -44,9 +45,10 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
     parameters, fitted = inspect.signature(taker).parameters, {}
     for name, value in options.items():
         kinds = _kinds(parameters[name])
-        if str in kinds and isinstance(value, bool | int | float | list):
-            value = "-".join(map(str, value)) if isinstance(value, list) else str(value)
-        if not any(_is(kind, value) for kind in kinds):
+        taken = any(_is(kind, value) for kind in kinds)
+        if not taken and str in kinds and isinstance(value, bool | int | float | list):
+            value, taken = "-".join(map(str, value)) if isinstance(value, list) else str(value), True
+        if not taken:
             bad_value(f"{name} of {what}", f"be {_words(kinds)}", show(value))
         fitted[name] = value
     return fitted

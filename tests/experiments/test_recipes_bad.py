@@ -46,7 +46,7 @@ BAD = {
     "no data": (recipe(data=None), "data: value must be a list with at least one entry (data sets); got None"),
     "refit": (recipe(refit="both"), "refit: refit must be one of 'none', 'train+validation'; got 'both'"),
     "spread": (recipe(spread="sd"), "spread: spread must be one of 'deviation', 'interval'; got 'sd'"),
-    "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'randomisation'; got 'z'"),
+    "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'bootstrap', 'randomisation'; got 'z'"),
     "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the name of a loss; got 'a'; did"),
     "answers": (recipe(answers="smoothi-table"), "answers: published table must be a known name; got 'smoothi-table'"),
     "fixed": (

@@ -286,6 +286,26 @@ def test_gumbel_trains_the_parameters_of_its_loss():
     assert all(parameter.grad is not None and parameter.grad != 0 for parameter in loss.parameters())
 
 
+@pytest.mark.parametrize("layout", ["padded", "flat"])
+def test_drawn_gammas_are_new_in_each_call_and_the_same_for_a_seed(layout):
+    lists = {"mask": torch.tensor([[True, True, True], [True, True, False]])} if layout == "padded" else {}
+    lists = lists or {"offsets": torch.tensor([0, 3, 5])}
+    scores, labels = torch.tensor([[2.0, 1.0, 3.0], [0.0, 1.0, 0.0]]), torch.tensor([[1, 0, 2], [1, 0, 0]])
+    if layout == "flat":
+        scores, labels = scores.flatten()[:5], labels.flatten()[:5]
+    drawn = losses.parse_loss("xe_ndcg:gamma=drawn")
+    assert losses.parse_loss("xe_ndcg:gamma=0.5").options == {"gamma": 0.5}  # a number stays a number
+    torch.manual_seed(3)
+    first, second = (drawn(scores, labels, reduction="none", **lists) for _ in range(2))
+    torch.manual_seed(3)
+    for found in (first, second):
+        gamma = torch.rand(scores.shape)
+        assert torch.equal(losses.xe_ndcg(scores, labels, gamma=gamma, reduction="none", **lists), found)
+    assert not torch.equal(first, second)
+    with backend("fused"), pytest.raises(ValueError, match="'fused', which has no kernel for gamma='drawn'"):
+        drawn(scores, labels, **lists)
+
+
 def test_every_metric_meets_every_operator():
     kinds = [
         kind

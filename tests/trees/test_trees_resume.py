@@ -142,6 +142,7 @@ def test_resumed_to_more_trees_it_goes_on(framework, tmp_path):
     [
         ("lightgbm", {"loss": "softmax", "smooth": "drawn"}),
         ("lightgbm", {"loss": "softmax:gumbel=2"}),
+        ("lightgbm", {"loss": "xe_ndcg:gamma=drawn"}),
         ("xgboost", {"loss": "listnet", "smooth": "drawn"}),
         ("lightgbm", {"loss": "native:lambdarank", "boosting": "dart"}),
     ],

@@ -18,6 +18,8 @@ from rankgrad.losses.pairwise import has_order
 from rankgrad.losses.unpadded import UnpaddedLists
 from rankgrad.relax.optimal_transport import least_scale
 
+DRAWN = "drawn"  # value of an option for which each call draws random numbers
+
 
 def softmax(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
@@ -84,7 +86,7 @@ def xe_ndcg(
     scores: Any,
     labels: Any,
     *,
-    gamma: Any = 0.0,
+    gamma: float | str | Tensor = 0.0,
     mask: Any = None,
     offsets: Any = None,
     weights: Any = None,
@@ -97,7 +99,8 @@ def xe_ndcg(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        gamma: a number in [0, 1], or a tensor with the shape of `labels` (the paper draws new numbers in each step).
+        gamma: a number in [0, 1], the same for all documents. `"drawn"`: as in the paper, each call draws a new number
+            in [0, 1) for each document, from PyTorch's default generator. Or a tensor with the shape of `labels`.
 
     Example:
         >>> xe_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), gamma=1.0)
@@ -112,16 +115,28 @@ def xe_ndcg(
             return loss
         gammas: Tensor | float = gamma
     else:
-        fused("xe_ndcg", lists, reduction, ListwiseOptions(), lacking="a tensor as gamma")
-        gamma = torch.as_tensor(gamma)
-        if not gamma.is_nested and gamma.shape != lists.given.scores.shape:
-            must = f"be a number or have the shape of scores, {tuple(lists.given.scores.shape)}"
-            bad_value("gamma", must, tuple(gamma.shape))
-        gammas = as_lists(gamma, labels, mask=mask, offsets=offsets).scores.to(lists.scores.dtype)
+        lacking = f"gamma={gamma!r}" if isinstance(gamma, str) else "a tensor as gamma"
+        fused("xe_ndcg", lists, reduction, ListwiseOptions(), lacking=lacking)
+        gammas = _gammas(gamma, lists)
     top = _top(lists.labels)
     # Both terms are divided by 2^max(y), which cancels in the distribution: large labels cannot overflow.
     mass = torch.where(lists.mask, torch.exp2(lists.labels - top) - gammas * torch.exp2(-top), 0.0)
     return lists.reduce(_cross_entropy(lists, _distribution(_weighted(lists, mass))), reduction, has_relevant(lists))
+
+
+def _gammas(gamma: Any, lists: Lists) -> Tensor:
+    """Return the gamma of each document for `xe_ndcg`, `(..., n)`: drawn numbers, or the values of a tensor."""
+    given = lists.given
+    if isinstance(gamma, str):
+        if gamma != DRAWN:
+            bad_value("gamma", f"be a number, {DRAWN!r} or a tensor", repr(gamma))
+        gamma = torch.rand(given.scores.shape, dtype=given.scores.dtype, device=given.scores.device)
+    gamma = torch.as_tensor(gamma)
+    if gamma.is_nested:
+        gamma = gamma.values()
+    if gamma.shape != given.scores.shape:
+        bad_value("gamma", f"be a number or have the shape of scores, {tuple(given.scores.shape)}", tuple(gamma.shape))
+    return as_lists(gamma, given.labels, mask=given.mask, offsets=given.offsets).scores.to(given.scores.dtype)
 
 
 def poly1_softmax(

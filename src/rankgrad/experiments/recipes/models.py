@@ -28,6 +28,7 @@ class RecipeModel(NamedTuple):
     settings: dict[str, Any]
     losses: Losses | None = None  # losses that replace those of the recipe; None for the recipe's losses
     search: dict[str, Any] | None = None  # search space that replaces the recipe's; None for the recipe's search space
+    seeds: tuple[int, ...] | None = None  # seeds that replace those of the data set; None for those of the data set
 
     @property
     def kind(self) -> RankerKind:
@@ -42,12 +43,12 @@ class RecipeModel(NamedTuple):
 
 
 def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Read the rankers of a recipe by name; a value is `{model: spec, ...}`, optionally with `losses` and `search`."""
+    """Read the rankers of a recipe; a value is `{model: spec, ...}` and may have `losses`, `search` and `seeds`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
         settings = problems.mapping(here, entry)
-        separate = {key: settings.pop(key) for key in ("losses", "search") if key in settings}
+        separate = {key: settings.pop(key) for key in ("losses", "search", "seeds") if key in settings}
         spec = {"model": settings.get("model")}
         settings = problems.settings(here, settings, without=("loss",), ranker=spec)
         with problems.at(here):
@@ -61,8 +62,14 @@ def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, Re
         search = (
             read_search_space(f"{here}.search", separate["search"], problems, ranker) if "search" in separate else None
         )
-        found[label] = RecipeModel(settings, tried, search)
+        seeds = read_seeds(f"{here}.seeds", separate["seeds"], problems) if "seeds" in separate else None
+        found[label] = RecipeModel(settings, tried, search, seeds)
     return found
+
+
+def read_seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
+    """Read a list of random seeds."""
+    return tuple(problems.whole_number(path, seed, least=0) for seed in problems.distinct_entries(path, value, "seeds"))
 
 
 def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER) -> Losses:

@@ -8,6 +8,7 @@ from rankgrad.errors import bad_type, bad_value, mistyped, one_of
 from rankgrad.experiments.recipes import models
 from rankgrad.experiments.recipes.data_sets import RecipeData, known_benchmark
 from rankgrad.experiments.recipes.errors import RecipeProblems
+from rankgrad.experiments.seed_variance import TESTS
 from rankgrad.experiments.statistics import CORRECTIONS
 from rankgrad.experiments.tables import published
 from rankgrad.metrics import parse_metric
@@ -24,10 +25,10 @@ SPREAD = ("deviation", "interval")
 class Significance:
     """Settings of a recipe's significance tests."""
 
-    test: str = "t"  # t or randomisation
+    test: str = "t"  # t, bootstrap or randomisation; see `rankgrad.experiments.seed_variance`
     correction: str = "none"  # none, bonferroni or holm
     level: float = 0.05  # a difference is significant if its p-value is below this level
-    against: str = "best"  # row that all others are compared with: best, or the name of a loss
+    against: str = "best"  # best: all pairs are tested; name of a loss: all rows against the row with this loss
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -104,14 +105,10 @@ def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
     return ""
 
 
-def _seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
-    return tuple(problems.whole_number(path, seed, least=0) for seed in problems.distinct_entries(path, value, "seeds"))
-
-
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
     """Read the data sets of a recipe; an entry without folds or without seeds has those of the recipe."""
     sources: list[RecipeData] = []
-    usual = _seeds("seeds", given.get("seeds", [0]), problems)
+    usual = models.read_seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.distinct_entries("data", given.get("data"), "data sets")):
         path = f"data[{place}]"
         values = {"name": entry} if isinstance(entry, str) else problems.mapping(path, entry)
@@ -134,7 +131,7 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
             name=str(name),
             binary=values.get("binary") is True,
             folds=_folds(f"{path}.folds" if "folds" in values else "folds", values, given, folds, problems),
-            seeds=_seeds(f"{path}.seeds", values["seeds"], problems) if "seeds" in values else usual,
+            seeds=models.read_seeds(f"{path}.seeds", values["seeds"], problems) if "seeds" in values else usual,
             settings=problems.settings(f"{path}.settings", values.get("settings"), without=("model", "loss")),
             models=named["models"],
             losses=named["losses"],
@@ -174,7 +171,7 @@ def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significa
     given = problems.known_keys("tests", problems.mapping("tests", value), Significance.__dataclass_fields__)
     tests = Significance(**given)
     with problems.at("tests"):
-        one_of("test", tests.test, ("t", "randomisation"))
+        one_of("test", tests.test, TESTS)
     with problems.at("tests"):
         one_of("correction", tests.correction, CORRECTIONS)
     with problems.at("tests"):

@@ -44,6 +44,10 @@ class ModelLossPair(NamedTuple):
     recipe_model: RecipeModel
     variants: tuple[LossVariant, ...]
 
+    def seeds(self, source: RecipeData) -> tuple[int, ...]:
+        """Return the seeds of this row on a data set."""
+        return self.recipe_model.seeds or source.seeds
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -139,7 +143,7 @@ class Recipe:
     @property
     def final_count(self) -> int:
         """Number of final cells of the recipe, from which the table is computed."""
-        return sum(len(source.folds) * len(source.seeds) * len(self.rows(source)) for source in self.data)
+        return sum(len(source.folds) * len(row.seeds(source)) for source in self.data for row in self.rows(source))
 
     @property
     def cell_count(self) -> int:
@@ -204,7 +208,7 @@ class Recipe:
         """
         known = {run.cell.key: run for run in chosen}
         cells = []
-        for source, group in self._groups():
+        for seeds, group in self._groups():
             picked, settings = group[0], {}
             if self._is_choice(group):
                 run = next((known[cell.key] for cell in group if cell.key in known), None)
@@ -212,7 +216,7 @@ class Recipe:
                     continue
                 picked = run.cell
                 settings = kind_of(picked.settings["model"]).for_length(run.epoch) if self.refit else {}
-            for seed in source.seeds:
+            for seed in seeds:
                 final = {**picked.settings, **settings, "seed": seed}
                 cells.append(replace(picked, settings=final, metrics=self.metrics, stage="final", refit=self.refit))
         return cells
@@ -220,11 +224,14 @@ class Recipe:
     def _is_choice(self, group: list[Cell]) -> bool:
         return len(group) > 1 or self.refit
 
-    def _groups(self) -> Iterator[tuple[RecipeData, list[Cell]]]:
-        """Yield the tuning cells of each data set, fold, ranker and loss; all losses have the same drawn settings."""
+    def _groups(self) -> Iterator[tuple[tuple[int, ...], list[Cell]]]:
+        """Yield the seeds and the tuning cells of each data set, fold, ranker and loss.
+
+        All losses have the same drawn settings.
+        """
         for source in self.data:
-            first = {"seed": source.seeds[0], "metric": self.choose}
             for fold, row in product(source.folds, self.rows(source)):
+                first = {"seed": row.seeds(source)[0], "metric": self.choose}
                 search, kind = row.recipe_model.searched(self.search), row.recipe_model.kind
                 shared = {**self.settings, **source.settings, **first} if kind.shares_settings else first
                 trials = enumerate(draws(search, self.trials, self.search_seed))
@@ -234,7 +241,7 @@ class Recipe:
                     kept = _without_defaults(settings, kind.defaults, search)
                     where = source.name, source.binary, fold, row.model, row.loss, variant.variant
                     group.append(Cell(*where, kept, (self.choose,), "tune", False, trial))
-                yield source, group
+                yield row.seeds(source), group
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:

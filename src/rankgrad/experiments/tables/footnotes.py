@@ -80,19 +80,25 @@ def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
     columns = [[row.entries[name] for row in table.rows if row.entries[name].p is not None] for name in table.metrics]
     if not any(columns):
         return
-    kind = "paired t-test" if tests.test == "t" else "randomisation test"
+    kind = {"t": "t-test", "bootstrap": "bootstrap test"}.get(tests.test, "randomisation test")
     queries = _span(sorted({entry.queries for column in columns for entry in column}), "query", "queries")
-    averaged = ", whose values are averaged over seeds" if len(table.seeds) > 1 else ""
-    best = tests.against == "best"
-    reference = "the best row, which was chosen by the same values" if best else f"{tests.against}"
-    same = " (rows of one model)" if len({row.model for row in table.rows}) > 1 else ""
-    comparisons = _span(sorted({len(column) for column in columns}), "comparison", "comparisons")
+    runs = "queries and training runs are random" if len(table.seeds) > 1 else "only queries are random"
+    same = " of one model" if len({row.model for row in table.rows}) > 1 else ""
+    compared = _span(sorted({entry.comparisons for column in columns for entry in column}), "comparison", "comparisons")
     corrected = "not corrected" if tests.correction == "none" else f"{tests.correction.capitalize()}'s correction"
-    marks = "† worse" if best else "▲ better, ▼ worse"
-    yield (
-        f"p: {kind} over {queries}{averaged}, against {reference}{same}; {corrected} for {comparisons} per column; "
-        f"{marks} at {tests.level:g}"
-    )
+    if tests.against == "best":
+        pairs, marks = f"all pairs of rows{same}, shown against the best row", "† worse than another row"
+    else:
+        pairs, marks = f"rows{same} against {tests.against}", "▲ better, ▼ worse"
+    marks = f"{marks} at {tests.level:g}"
+    yield f"p: {kind} over {queries} ({runs}), {pairs}; {corrected} for {compared} per column; {marks}"
+    first = [entry.detectable for entry in columns[0] if entry.detectable is not None]
+    if first:
+        least, most = (f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
+        what = f"a true difference of {least} to {most} in {table.short(table.metrics[0])}" if least != most else least
+        yield f"Detectable: one uncorrected test finds {what} with 80% power"
+    if len(table.seeds) < 2:
+        yield "One seed: the tests compare these trained models; a training with another seed may differ"
 
 
 def _missing(table: "Table", tests: "Significance") -> Iterator[str]:

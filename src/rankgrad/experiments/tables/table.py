@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from rankgrad.data.evaluation import conventions_of
 from rankgrad.errors import bad_value, one_of
 from rankgrad.experiments import statistics
 from rankgrad.experiments.recipes.data_sets import RecipeData
+from rankgrad.experiments.seed_variance import RunComparison, RunValues, compare_runs, swapped
 from rankgrad.experiments.tables import published
 from rankgrad.experiments.tables.footnotes import footnotes, short
 from rankgrad.metrics import parse_metric
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from rankgrad.experiments.runs.results import CellResult, Results
 
 WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # marks of the papers on SmoothI (the first) and LambdaLoss@K
-_ROUNDS = 1000  # number of bootstrap samples
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class TableEntry:
     spread: float | None = None  # of the means over folds: standard deviation over seeds, or half of the interval
     best: bool = False  # True for the best row among those with the same model
     difference: float | None = None  # mean over queries of the difference from the reference row
-    interval: tuple[float, float] | None = None  # 95% bootstrap interval of the difference
+    interval: tuple[float, float] | None = None  # interval of the difference, with confidence 1 - level of the tests
+    detectable: float | None = None  # smallest difference that the test finds with 80% power
     p: float | None = None  # p-value of the test against the reference row
     adjusted: float | None = None  # p-value after adjustment for all comparisons of the column
+    comparisons: int = 0  # number of comparisons for which the p-value is adjusted
     mark: str = ""  # mark of significance
     printed: float | None = None  # number of the paper
     gap: float | None = None  # mean - printed
@@ -114,6 +117,7 @@ class _Line:
 
     model: str
     loss: str
+    seeds: tuple[int, ...]
     runs: dict[tuple[int | None, int], "CellResult"] = field(default_factory=dict)
 
 
@@ -126,8 +130,9 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     """Compute the table of one data set: one row per model and loss, one number per metric.
 
     A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and
-    is neither tested nor compared. Rows are tested against the best row with the same model, or against the row
-    with the loss in `tests.against` of the recipe. p-values are adjusted for all comparisons of a column. Rows that
+    is neither tested nor compared. All pairs of rows with the same model are tested, or, if the recipe names a loss in
+    `tests.against`, all rows against the row with this loss. Queries and training runs count as random (see
+    `rankgrad.experiments.seed_variance`). p-values are adjusted for all comparisons of a column. Rows that
     only the paper has are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
 
     Args:
@@ -146,7 +151,7 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
     columns = {}
     for name in names:
         found = [_entry(line, name, source, recipe.spread) for line in lines]
-        columns[name] = found if recipe.form else _tested(lines, found, name, recipe.tests, source.folds)
+        columns[name] = found if recipe.form else _tested(lines, found, name, recipe.tests)
     tried, losses = _trials(results, recipe, data), {row[:2]: row.variants for row in recipe.rows(source)}
     rows = []
     for place, line in enumerate(lines):
@@ -176,19 +181,18 @@ def _recipe(results: "Results") -> "Recipe":
 
 def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Line]:
     """Return the rows of the recipe with their runs."""
-    lines = {(row.model, row.loss): _Line(row.model, row.loss) for row in recipe.rows(source)}
+    lines = {(row.model, row.loss): _Line(row.model, row.loss, row.seeds(source)) for row in recipe.rows(source)}
     for run in results.final():
         cell = run.cell
         line = lines.get((cell.model, cell.loss))
-        shown = cell.label == source.label and cell.fold in source.folds and cell.seed in source.seeds
-        if line is not None and shown:
+        if line is not None and cell.label == source.label and cell.fold in source.folds and cell.seed in line.seeds:
             line.runs[cell.fold, cell.seed] = run
     return list(lines.values())
 
 
 def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEntry:
     """Compute the entry of a row for a metric; tests are added later."""
-    folds, seeds = source.folds, source.seeds
+    folds, seeds = source.folds, line.seeds
     means, counted = {}, {}
     for place, run in line.runs.items():
         values = run.values(metric)
@@ -208,36 +212,51 @@ def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEn
     )
 
 
-def _tested(
-    lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance", folds: Sequence[int | None]
-) -> list[TableEntry]:
+def _tested(lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance") -> list[TableEntry]:
     """Return the entries of a column; mark the best rows, and add the tests against the reference rows."""
     higher = parse_metric(metric).higher_is_better
-    column, pairs = list(column), {}
+    column = list(column)
+    values = {i: RunValues.of([*line.runs.values()], metric) for i, line in enumerate(lines) if column[i].complete}
+    found: dict[tuple[int, int], RunComparison] = {}
+    references: dict[int, int] = {}  # reference row of each row
     for places in _blocks(lines, column):
         best = (max if higher else min)(column[i].mean or 0.0 for i in places)
         for i in places:
             column[i] = replace(column[i], best=column[i].mean == best)
-        chosen = [i for i in places if (column[i].best if tests.against == "best" else lines[i].loss == tests.against)]
-        for i in places:
-            if chosen and i != chosen[0]:
-                ours, reference = (_per_query(lines[j], metric, folds) for j in (i, chosen[0]))
-                pairs[i] = statistics.align(*ours, *reference)
-    test = statistics.paired_t if tests.test == "t" else statistics.randomisation
-    found = {i: test(*pair) for i, pair in pairs.items()}
-    adjusted = statistics.adjust([one.p for one in found.values()], tests.correction).tolist()
-    for (i, one), p in zip(found.items(), adjusted, strict=True):
-        better = (one.difference > 0) == higher
-        marks = ("", WORSE_THAN_BEST) if tests.against == "best" else (BETTER, WORSE)
+        named = [i for i in places if (column[i].best if tests.against == "best" else lines[i].loss == tests.against)]
+        if named:
+            references |= {i: named[0] for i in places if i != named[0]}
+            pairs = combinations(places, 2) if tests.against == "best" else ((i, named[0]) for i in places)
+            found |= {(i, j): compare_runs(values[i], values[j], **_options(tests)) for i, j in pairs if i != j}
+    found |= {(j, i): swapped(one) for (i, j), one in found.items()}
+    once = [pair for pair in found if pair[0] < pair[1]]
+    p = dict(zip(once, statistics.adjust([found[pair].p for pair in once], tests.correction).tolist(), strict=True))
+    p |= {(j, i): value for (i, j), value in p.items()}
+
+    def significant(i: int, j: int, better: bool) -> bool:
+        return p[i, j] < tests.level and ((found[i, j].difference > 0) == higher) == better
+
+    for i, reference in references.items():
+        one = found[i, reference]
+        if tests.against == "best":
+            mark = WORSE_THAN_BEST if any(significant(a, b, False) for a, b in found if a == i) else ""
+        else:
+            mark = BETTER if significant(i, reference, True) else WORSE if significant(i, reference, False) else ""
         column[i] = replace(
             column[i],
             difference=one.difference,
-            interval=statistics.bootstrap(statistics.differences(*pairs[i]), rounds=_ROUNDS),
+            interval=one.interval,
+            detectable=one.detectable,
             p=one.p,
-            adjusted=p,
-            mark=marks[0 if better else 1] if p < tests.level else "",
+            adjusted=p[i, reference],
+            comparisons=len(once),
+            mark=mark,
         )
     return column
+
+
+def _options(tests: "Significance") -> dict[str, Any]:
+    return {"test": tests.test, "level": tests.level}
 
 
 def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]:
@@ -246,15 +265,6 @@ def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]
         places = [i for i, line in enumerate(lines) if line.model == model and column[i].complete]
         if places:
             yield places
-
-
-def _per_query(line: _Line, metric: str, folds: Sequence[int | None]) -> tuple[Any, Any]:
-    """Return the query ids of all folds, and the mean over seeds of each query."""
-    parts = []
-    for fold in folds:
-        runs = [run for (of, _), run in sorted(line.runs.items(), key=lambda item: item[0][1]) if of == fold]
-        parts.append(statistics.over_seeds([run.queries for run in runs], [run.values(metric) for run in runs]))
-    return statistics.over_folds([queries for queries, _ in parts], [values for _, values in parts])
 
 
 def _with_published(entry: TableEntry, recipe: "Recipe", data: str, line: _Line, metric: str) -> TableEntry:

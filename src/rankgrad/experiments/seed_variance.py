@@ -1,0 +1,341 @@
+r"""Compare rankers that were trained with several seeds: queries and training runs are both random samples.
+
+The value of query q (in fold f) for the run with seed s of one row is modelled as
+
+.. math:: v_{sq} = \mu_q + u_{fs} + e_{sq}
+
+:math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. If the
+values of a query are averaged over seeds and only the queries count as random, :math:`u_{fs}` is forgotten: the same
+loss, trained with other seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa`
+measures how often). Here the variance of a difference of two rows has three parts: that of the means of the queries,
+and that of the runs of each row. All tests use it:
+
+- `"t"`: Student's t with the degrees of freedom of Satterthwaite;
+- `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
+- `"randomisation"`: the signs of the differences of the queries and of the effects of the runs are drawn at random.
+
+With one seed per row, the effect of a run cannot be estimated: the tests are about these trained models only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value, one_of
+from rankgrad.experiments import statistics
+
+if TYPE_CHECKING:
+    from rankgrad.experiments.runs.results import CellResult
+
+Array = NDArray[np.float64]
+
+TESTS = ("t", "bootstrap", "randomisation")
+POWER = 0.8  # power for which the detectable difference is computed
+_NUMBERS = 4_000_000  # maximum number of values in memory at a time
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """Values of one row per seed and query; all rows of a comparison have the same queries in the same order.
+
+    Example:
+        >>> RunValues([[0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]], folds=[1, 1, 2, 2]).mean
+        0.575
+    """
+
+    values: Array  # (seeds, queries); NaN in all seeds for a skipped query
+    folds: NDArray[Any] | None = None  # fold of each query, (queries,); None: all queries are in one fold
+    queries: NDArray[np.str_] | None = None  # query ids, (queries,), to check that rows have the same queries; or None
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.ndim != 2 or 0 in values.shape:
+            bad_value("values", "have one value per seed and query, (seeds, queries)", values.shape)
+        skipped = np.isnan(values)
+        if (skipped.any(axis=0) != skipped.all(axis=0)).any():
+            bad_value("values", "be NaN for the same queries with every seed", "other values")
+        folds = np.zeros(values.shape[1], dtype=np.int64) if self.folds is None else np.asarray(self.folds)
+        if folds.shape != values.shape[1:]:
+            bad_value("folds", f"have one fold per query, {values.shape[1:]}", folds.shape)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "folds", folds)
+
+    @classmethod
+    def of(cls, runs: Sequence["CellResult"], metric: str) -> "RunValues":
+        """Collect the values of a row from the results of its final cells; every fold has the same number of seeds."""
+        parts: dict[Any, list[CellResult]] = {}
+        for run in runs:
+            parts.setdefault(run.cell.fold, []).append(run)
+        if len({len(part) for part in parts.values()}) != 1:
+            bad_value("runs", "have the same number of seeds in every fold", [len(part) for part in parts.values()])
+        columns, folds, queries = [], [], []
+        for place, (_, part) in enumerate(sorted(parts.items(), key=lambda item: item[0] or 0)):
+            part = sorted(part, key=lambda run: run.cell.seed)
+            names = np.sort(part[0].queries)  # rows may list the queries in different orders
+            for run in part:
+                if not np.array_equal(np.sort(run.queries), names):
+                    bad_value("runs", "have the same queries with every seed", f"other queries in {run.cell}")
+            columns.append([run.values(metric)[np.argsort(run.queries, kind="stable")] for run in part])
+            folds += [place] * len(names)
+            queries.append(names)
+        return cls(np.concatenate(columns, axis=1), np.asarray(folds), np.concatenate(queries))
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds and queries that are not skipped."""
+        return float(np.nanmean(self.values)) if not np.isnan(self.values).all() else 0.0
+
+    @cached_property
+    def used(self) -> NDArray[np.bool_]:
+        """True for the queries that are not skipped, `(queries,)`."""
+        return ~np.isnan(self.values[0])
+
+    @cached_property
+    def query_means(self) -> Array:
+        """Mean over seeds of each query that is not skipped, `(used queries,)`."""
+        return self.values[:, self.used].mean(axis=0)
+
+    @cached_property
+    def runs(self) -> "_Runs":
+        """Effects of the training runs, and their variance."""
+        assert self.folds is not None
+        values, folds = self.values[:, self.used], self.folds[self.used]
+        kept = [values[:, folds == fold] for fold in np.unique(folds)]
+        shares = np.array([part.shape[1] for part in kept]) / values.shape[1]
+        means = np.array([part.mean(axis=1) for part in kept])  # (folds, seeds)
+        effects = means - means.mean(axis=1, keepdims=True)
+        if self.seeds < 2:
+            return _Runs(shares, effects, 0.0, 0.0, 0.0)
+        observed = noise = squares = 0.0
+        for share, part, effect in zip(shares, kept, effects, strict=True):
+            rest = part - part.mean(axis=0) - effect[:, None]  # (seeds, queries)
+            # The observed variance of a run's mean is that of its effect plus that of the rest, over its queries.
+            part_noise = (rest**2).sum() / ((self.seeds - 1) * max(part.shape[1] - 1, 1)) / part.shape[1]
+            part_observed = (effect**2).sum() / (self.seeds - 1)
+            observed += share**2 * part_observed / self.seeds
+            noise += share**2 * part_noise / self.seeds
+            squares += (share**2 * part_observed / self.seeds) ** 2 / (self.seeds + 1)  # unbiased: E[x^2] > E[x]^2
+        return _Runs(shares, effects, observed, noise, squares)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Effects of the training runs of one row."""
+
+    shares: Array  # share of the queries per fold, (folds,)
+    effects: Array  # mean of each run minus the mean of its fold, (folds, seeds)
+    observed: float  # part of the variance of the row's mean that is observed between runs, noise included
+    noise: float  # part of `observed` that the rest e explains
+    squares: float  # term of Satterthwaite's degrees of freedom
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Difference between two rows, with the uncertainty from queries and from training runs.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> a, b = (RunValues(rng.normal(mean, 0.1, (5, 100))) for mean in (0.55, 0.5))
+        >>> found = compare_runs(a, b)
+        >>> found.p < 0.001, found.interval[0] > 0
+        (True, True)
+    """
+
+    difference: float  # mean of a - b
+    error: float  # standard error of the difference
+    freedom: float  # degrees of freedom of the standard error
+    interval: tuple[float, float]  # interval of the difference, with confidence 1 - level
+    p: float  # p-value, two-sided
+    queries: int  # number of queries
+    seeds: tuple[int, int]  # number of seeds of each row
+    level: float = 0.05
+
+    @property
+    def detectable(self) -> float:
+        """Smallest true difference that the test finds with 80% power at the level."""
+        from scipy.stats import t
+
+        return float(self.error * (t.ppf(1 - self.level / 2, self.freedom) + t.ppf(POWER, self.freedom)))
+
+    def power(self, difference: float) -> float:
+        """Probability that the test finds a true difference of this size at the level."""
+        from scipy.stats import nct, t
+
+        if self.error == 0:
+            return 1.0 if difference else self.level
+        bound, shift = t.ppf(1 - self.level / 2, self.freedom), abs(difference) / self.error
+        return float(nct.sf(bound, self.freedom, shift) + nct.cdf(-bound, self.freedom, shift))
+
+
+def compare_runs(
+    a: RunValues, b: RunValues, *, test: str = "t", level: float = 0.05, rounds: int = 10_000, seed: int = 0
+) -> RunComparison:
+    """Test the difference between two rows that have the same queries; the numbers of seeds may differ.
+
+    Args:
+        a, b: values of the rows.
+        test: one of `TESTS`; the interval of the randomisation test is that of the t-test.
+        level: level of the test; the interval has confidence `1 - level`.
+        rounds, seed: number of rounds and random seed of the bootstrap and the randomisation test.
+    """
+    one_of("test", test, TESTS)
+    d = _differences(a, b)
+    difference, n = float(d.mean()) if len(d) else 0.0, len(d)
+    error, freedom = _standard_error(d, a, b)
+    found = RunComparison(difference, error, freedom, (difference, difference), 1.0, n, (a.seeds, b.seeds), level)
+    if n < 2 or error == 0:
+        return found if difference == 0 or n < 2 else replace(found, p=0.0)
+    from scipy.stats import t
+
+    half = error * float(t.ppf(1 - level / 2, freedom))
+    interval = (difference - half, difference + half)
+    if test == "t":
+        return replace(found, interval=interval, p=float(2 * t.sf(abs(difference) / error, freedom)))
+    if test == "randomisation":
+        return replace(found, interval=interval, p=_randomisation(d, a, b, rounds, seed))
+    drawn = _bootstrap(d, a, b, rounds, seed)  # studentised
+    low, high = np.quantile(drawn, [level / 2, 1 - level / 2]).tolist()
+    p = (int((np.abs(drawn) >= abs(difference) / error).sum()) + 1) / (rounds + 1)
+    return replace(found, interval=(difference - high * error, difference - low * error), p=p)
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """Comparisons of all pairs of rows, with adjusted p-values."""
+
+    comparisons: list[list[RunComparison | None]]  # row i minus row j; None on the diagonal
+    adjusted: Array  # p-values after adjustment for all pairs, (rows, rows); 1 on the diagonal
+    level: float = 0.05
+    higher_is_better: bool = True
+
+    def beaten(self, row: int) -> list[int]:
+        """Return the rows that are significantly better than a row."""
+        found = []
+        for other in range(len(self.adjusted)):
+            one = self.comparisons[other][row]
+            better = one is not None and (one.difference > 0) == self.higher_is_better
+            if better and self.adjusted[other, row] < self.level:
+                found.append(other)
+        return found
+
+    @property
+    def leading(self) -> list[int]:
+        """Indices of the rows that no other row beats significantly: the leading group."""
+        return [row for row in range(len(self.adjusted)) if not self.beaten(row)]
+
+
+def all_pairs(
+    rows: Sequence[RunValues],
+    *,
+    test: str = "t",
+    correction: str = "holm",
+    level: float = 0.05,
+    higher_is_better: bool = True,
+) -> AllPairs:
+    """Compare every row with every other row, and adjust the p-values for all pairs.
+
+    Because all pairs are tested, a sentence about the best row is valid even if it is chosen by the same values.
+    """
+    count = len(rows)
+    comparisons: list[list[RunComparison | None]] = [[None] * count for _ in range(count)]
+    places = [(i, j) for i in range(count) for j in range(i)]
+    for i, j in places:
+        found = compare_runs(rows[i], rows[j], test=test, level=level)
+        comparisons[i][j], comparisons[j][i] = found, swapped(found)
+    adjusted = np.ones((count, count))
+    p = [one.p for i, j in places if (one := comparisons[i][j]) is not None]
+    for (i, j), value in zip(places, statistics.adjust(p, correction).tolist(), strict=True):
+        adjusted[i, j] = adjusted[j, i] = value
+    return AllPairs(comparisons, adjusted, level, higher_is_better)
+
+
+def _differences(a: RunValues, b: RunValues) -> Array:
+    """Return the difference of the query means, `(used queries,)`."""
+    if a.queries is not None and b.queries is not None and not np.array_equal(a.queries, b.queries):
+        lacking = sorted(set(a.queries.tolist()) ^ set(b.queries.tolist())) or ["in another order"]
+        bad_value("a and b", "have the same queries", f"{lacking[0]!r} in only one of them")
+    if a.values.shape[1] != b.values.shape[1]:
+        bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
+    if not np.array_equal(a.used, b.used):
+        bad_value("a and b", "be NaN for the same queries", "other queries")
+    assert a.folds is not None
+    assert b.folds is not None
+    if not np.array_equal(a.folds, b.folds):
+        bad_value("a and b", "have the same folds", "other folds")
+    return a.query_means - b.query_means
+
+
+def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]:
+    """Return the standard error of the mean of `d`, and its degrees of freedom."""
+    n = len(d)
+    if n < 2:
+        return 0.0, 1.0
+    queries = float(d.var(ddof=1)) / n
+    runs = max(a.runs.observed + b.runs.observed - a.runs.noise - b.runs.noise, 0.0)
+    variance = queries + runs
+    if variance == 0:
+        return 0.0, float(n - 1)
+    squares = queries**2 / (n - 1) + (a.runs.squares + b.runs.squares if runs else 0.0)
+    return variance**0.5, variance**2 / squares
+
+
+def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
+    """Return shares of folds and effects of runs of each row, scaled to the variance without noise and unbiased."""
+    observed = a.runs.observed + b.runs.observed
+    kept = max(observed - a.runs.noise - b.runs.noise, 0.0) / observed if observed else 0.0
+    return [
+        (row.runs.shares, row.runs.effects * (kept * row.seeds / (row.seeds - 1)) ** 0.5)
+        for row in (a, b)
+        if row.seeds > 1 and kept
+    ]
+
+
+def _bootstrap(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int) -> Array:
+    """Return the studentised differences of the bootstrap samples, `(rounds,)`."""
+    generator, n = np.random.default_rng(seed), len(d)
+    effects = _scaled_effects(a, b)
+    found, block = [], max(1, _NUMBERS // n)
+    for start in range(0, rounds, block):
+        some = min(block, rounds - start)
+        drawn = d[generator.integers(n, size=(some, n))]
+        shift, variance = drawn.mean(axis=1) - d.mean(), drawn.var(axis=1, ddof=1) / n
+        for shares, effect in effects:
+            folds, seeds = effect.shape
+            places = generator.integers(seeds, size=(some, folds, seeds))
+            runs = np.take_along_axis(np.broadcast_to(effect, places.shape), places, axis=2)
+            shift += runs.mean(axis=2) @ shares
+            variance += runs.var(axis=2, ddof=1) / seeds @ shares**2
+        found.append(shift / np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny)))
+    return np.concatenate(found)
+
+
+def _randomisation(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int) -> float:
+    """Return the p-value of the randomisation test."""
+    generator, n = np.random.default_rng(seed), len(d)
+    reached, block = 0, max(1, _NUMBERS // n)
+    terms = [d / n]
+    for shares, effect in _scaled_effects(a, b):
+        terms.append((shares[:, None] * effect / effect.shape[1]).ravel())
+    every = np.concatenate(terms)
+    bound = abs(d.mean()) - np.abs(every).sum() * len(every) * np.finfo(np.float64).eps
+    for start in range(0, rounds, block):
+        some = min(block, rounds - start)
+        drawn = generator.integers(256, size=(some, -(-len(every) // 8)), dtype=np.uint8)
+        signs = np.unpackbits(drawn, axis=1, count=len(every)).astype(np.float64)
+        reached += int((np.abs(every.sum() - 2 * (signs @ every)) >= bound).sum())
+    return (reached + 1) / (rounds + 1)
+
+
+def swapped(found: RunComparison) -> RunComparison:
+    """Return the comparison of b with a, from that of a with b."""
+    low, high = found.interval
+    return replace(found, difference=-found.difference, interval=(-high, -low), seeds=found.seeds[::-1])
