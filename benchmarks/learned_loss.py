@@ -35,8 +35,9 @@ Expected:
 4. A mismatch of the discount costs little, and only with the linear ranker.
 5. `chosen` is as good as `held out, judge`.
 
-Tests: each loss against `fixed`, for each judge, kind of data, ranker and number of lists, with lists and seeds both
-random, and Holm's correction over all losses and judges of one kind, ranker and number of lists.
+Tests: each loss against `fixed`, for each judge, kind of data, ranker and number of lists, with test lists and seeds
+both random, and Holm's correction over all losses and judges of one kind, ranker and number of lists. A seed has the
+same training lists and initial weights for all losses, so a test is over the differences per seed and test list.
 
 Set in pilot runs with other seeds (`PILOT`, `unequal`), after these expectations were written: the learning rates, the
 rate of the scalars, the number of steps, and how unequal the noise is (with less, even the best order of the standard
@@ -429,7 +430,9 @@ def joined(cells: list[StudyCell], out: Path) -> dict[str, Any]:
             if not np.isnan(scalars).any():
                 row["learned"] = np.round(np.median(scalars, 0), 3).tolist()
             if not np.array_equal(values[:, i, j], values[:, 0, j]):
-                test = compare_runs(RunValues(values[:, i, j]), RunValues(values[:, 0, j]))
+                # A seed has the same lists and initial weights for all losses: the test is over differences per seed.
+                gaps = RunValues(values[:, i, j] - values[:, 0, j])
+                test = compare_runs(gaps, RunValues(np.zeros_like(gaps.values)))
                 row |= {"difference": -test.difference, "interval": [-test.interval[1], -test.interval[0]]}
                 row |= {"p": test.p, "detectable": test.detectable}
             rows.append(row)
