@@ -35,10 +35,10 @@ def experiment(
         list[str] | None,
         typer.Option("--set", help="Setting, such as encoder=DIR; repeatable.", metavar="name=value"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/RECIPE).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Number of processes (default: one per core).", metavar="<int>", min=1)
+        int | None, typer.Option(help="Processes (default: one per core).", metavar="<int>", min=1)
     ] = None,
     threads: Annotated[
         int,
@@ -49,10 +49,16 @@ def experiment(
             show_default=False,
         ),
     ] = 1,
-    ray: Annotated[str | None, typer.Option(help="Run on Ray: auto, or the address of a cluster.")] = None,
+    ray: Annotated[str | None, typer.Option(help="Ray: auto, or the address of a cluster.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; replaces the recipe's device.")] = None,
-    cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.")] = None,
+    cache: Annotated[str | None, typer.Option(help="Folder of memory-mapped data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Also write a small OUT.summary.xz.")
+    ] = False,
+    aa: Annotated[
+        bool, typer.Option("--aa", help="Compare rows with themselves (A/A check).")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished cells again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
@@ -70,6 +76,7 @@ def experiment(
     from rankgrad.experiments import load_recipe
     from rankgrad.experiments.runs.results import PACKED, read_results, unpack
     from rankgrad.experiments.runs.results import pack as write_packed
+    from rankgrad.experiments.runs.summary import SUMMARY, read_summary, write_summary
     from rankgrad.experiments.tables.table import table
 
     if quick and smoke:
@@ -84,14 +91,22 @@ def experiment(
     folder = out or Path("results") / (Path(recipe).stem + (f"-{form}" if form else ""))
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))
+    short = folder.with_name(folder.name + SUMMARY)
+    if aa and short.is_file() and not folder.exists() and not packed.is_file():
+        _print_aa(read_summary(short), only, as_json)
+        return
     part = _present(whole.only(*only) if only else whole, data_root)
     if packed.is_file() and not folder.exists():
         console.print(f"resuming from {packed}", markup=False)
         unpack(packed, folder)
     pool = _pool(ray, jobs, threads)
     failed = _run(console, whole, part, folder, pool, (data_root, device, cache), overwrite)
-    made = [table(read_results(folder), source.label) for source in part.data]
-    if as_json:
+    if summary or aa:
+        write_summary(read_results(folder), short)
+    made = [] if aa else [table(read_results(folder), source.label) for source in part.data]
+    if aa:
+        _print_aa(read_summary(short), [source.label for source in part.data], as_json)
+    elif as_json:
         failures = {str(cell): error.strip().splitlines()[-1] for cell, error in failed}
         print_json({"results": folder, "tables": [each.to_dict() for each in made], "failed": failures})
     else:
@@ -102,6 +117,8 @@ def experiment(
     if pack:
         count = write_packed(folder, packed)
         console.print(f"packed:  {packed}, {count} results, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
+    if summary or aa:
+        console.print(f"summary: {short}, {short.stat().st_size / 1e6:.2f} MB", markup=False)
     console.print(f"results: {folder}", markup=False)
     console.print(f"next:    rankgrad report {shlex.quote(str(folder))} --out report.html", markup=False)
     if failed:
@@ -177,6 +194,41 @@ def _line(step: Any) -> str:
     found = step.result.test or step.result.validation
     name, value = next(iter(found.items()))
     return f"{step.cell}: {name} {value:.4f}, {step.result.seconds:.1f} s"
+
+
+def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
+    """Print the false positives of each test, per data set and over all data sets."""
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from rankgrad.cli.json_output import print_json
+    from rankgrad.cli.terminal_text import screen
+    from rankgrad.experiments.aa_check import LEVEL, SPLITS, aa_check
+
+    wanted = {label.lower() for label in only or ()}
+    rows = [row for row in summary.rows if not wanted or row.data.lower() in wanted]
+    by_data = {
+        label: [row.values for row in rows if row.data == label] for label in dict.fromkeys(r.data for r in rows)
+    }
+    groups = {**by_data, **({"all": [row.values for row in rows]} if len(by_data) > 1 else {})}
+    found = {label: aa_check(values) for label, values in groups.items()}
+    if as_json:
+        print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
+        return
+    table = Table(title=f"A/A check, {summary.metric}: share of cases without a difference with p <= {LEVEL}")
+    for head in ("data", "test", "real seeds", "cases", f"drawn ({SPLITS:,})", "95% interval"):
+        table.add_column(head)
+    for label, check in found.items():
+        if not check.rows:
+            table.add_row(label, "no row with at least four seeds")
+        for test in check.real if check.rows else ():
+            real, drawn = check.real[test], check.drawn[test]
+            low, high = drawn.interval
+            rates = f"{real.rate:.1%}", f"{real.cases:,}", f"{drawn.rate:.1%}", f"{low:.1%} to {high:.1%}"
+            table.add_row(label, test, *rates)
+        table.add_section()
+    screen(highlight=False, soft_wrap=True).print(table)
 
 
 def _again(overwrite: bool) -> str:

@@ -48,7 +48,7 @@ class RunValues:
     """
 
     values: Array  # (seeds, queries); NaN in all seeds for a skipped query
-    folds: NDArray[Any] | None = None  # fold of each query, (queries,); None: all queries are in one fold
+    folds: Any = None  # fold of each query, (queries,); None: all queries are in one fold
     queries: NDArray[np.str_] | None = None  # query ids, (queries,), to check that rows have the same queries; or None
 
     def __post_init__(self) -> None:
@@ -107,7 +107,6 @@ class RunValues:
     @cached_property
     def runs(self) -> "_Runs":
         """Effects of the training runs, and their variance."""
-        assert self.folds is not None
         values, folds = self.values[:, self.used], self.folds[self.used]
         kept = [values[:, folds == fold] for fold in np.unique(folds)]
         shares = np.array([part.shape[1] for part in kept]) / values.shape[1]
@@ -267,8 +266,6 @@ def _differences(a: RunValues, b: RunValues) -> Array:
         bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
     if not np.array_equal(a.used, b.used):
         bad_value("a and b", "be NaN for the same queries", "other queries")
-    assert a.folds is not None
-    assert b.folds is not None
     if not np.array_equal(a.folds, b.folds):
         bad_value("a and b", "have the same folds", "other folds")
     return a.query_means - b.query_means

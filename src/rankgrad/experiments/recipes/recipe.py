@@ -169,6 +169,10 @@ class Recipe:
             found += [ModelLossPair(label, loss, model, variants) for loss, variants in losses.items()]
         return found
 
+    def trials_of(self, row: ModelLossPair) -> list[dict[str, Any]]:
+        """Return the settings that are tried for each variant of a row: the drawn combinations of its search space."""
+        return draws(row.recipe_model.searched(self.search), self.trials, self.search_seed)
+
     def cells_to_tune(self) -> list[Cell]:
         """Return the tuning cells of the recipe.
 
@@ -234,7 +238,7 @@ class Recipe:
                 first = {"seed": row.seeds(source)[0], "metric": self.choose}
                 search, kind = row.recipe_model.searched(self.search), row.recipe_model.kind
                 shared = {**self.settings, **source.settings, **first} if kind.shares_settings else first
-                trials = enumerate(draws(search, self.trials, self.search_seed))
+                trials = enumerate(self.trials_of(row))
                 group = []
                 for variant, (trial, drawn) in product(row.variants, trials):
                     settings = {**shared, **row.recipe_model.settings, **variant.settings, **drawn}

@@ -1,0 +1,135 @@
+"""Measure how often a test finds a difference between a row and itself: the A/A check of an experiment.
+
+The seeds of a row are divided into two halves, which are compared as if they were two rows. There is no difference to
+find, so a test at level 0.05 should be significant in 5% of the cases. Two kinds of cases are used:
+
+- all divisions of the real seeds of each row. They are few runs used many times, so the rate is not exact;
+- drawn rows, whose variances (of training runs, and of the rest per query) are estimated from the real row.
+
+Two tests that count only queries as random are measured for comparison: they average over seeds first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from rankgrad.experiments import statistics
+from rankgrad.experiments.seed_variance import TESTS, RunValues, compare_runs
+
+SPLITS = 2000  # number of drawn cases
+LEVEL = 0.05
+_ROUNDS = 399  # of the bootstrap and the randomisation test
+_MOST = 126  # maximum number of divisions per row: all divisions of ten seeds
+
+
+@dataclass(frozen=True)
+class FalsePositives:
+    """Number of significant results of one test among cases without a difference."""
+
+    found: int
+    cases: int
+
+    @property
+    def rate(self) -> float:
+        """Share of the cases that are significant."""
+        return self.found / self.cases if self.cases else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the rate with confidence 95% (Wilson), for independent cases."""
+        if not self.cases:
+            return 0.0, 1.0
+        z, n, p = 1.96, self.cases, self.rate
+        middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+        return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+
+
+@dataclass(frozen=True)
+class AACheck:
+    """False positives per test: for the divisions of real seeds, and for drawn rows."""
+
+    real: Mapping[str, FalsePositives]
+    drawn: Mapping[str, FalsePositives]
+    rows: int  # number of rows with at least four seeds
+    seeds: tuple[int, ...]  # numbers of seeds of these rows
+    level: float = LEVEL
+
+
+def aa_check(rows: Iterable[RunValues], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0) -> AACheck:
+    """Compare rows with themselves: halves of their seeds, and `splits` drawn pairs of rows.
+
+    Args:
+        rows: values of rows; rows with fewer than four seeds are left out.
+        splits: number of drawn pairs; the rows take turns.
+        level: level of the tests.
+        seed: random seed.
+    """
+    known = [row for row in rows if row.seeds >= 4]
+    generator = np.random.default_rng(seed)
+    return AACheck(
+        real=_count((halves for row in known for halves in _halves(row)), level),
+        drawn=_count((_drawn(known[place % len(known)], generator) for place in range(splits if known else 0)), level),
+        rows=len(known),
+        seeds=tuple(sorted({row.seeds for row in known})),
+        level=level,
+    )
+
+
+def _tests() -> dict[str, Callable[[RunValues, RunValues, int], float]]:
+    """Return the p-value of each test as a function of two rows and a random seed."""
+
+    def with_runs(test: str) -> Callable[[RunValues, RunValues, int], float]:
+        return lambda a, b, seed: compare_runs(a, b, test=test, rounds=_ROUNDS, seed=seed).p
+
+    found = {test: with_runs(test) for test in TESTS}
+    found["t, queries only"] = lambda a, b, seed: statistics.paired_t(a.query_means, b.query_means).p
+    found["randomisation, queries only"] = lambda a, b, seed: (
+        statistics.randomisation(a.query_means, b.query_means, _ROUNDS, seed).p
+    )
+    return found
+
+
+def _count(pairs: Iterable[tuple[RunValues, RunValues]], level: float) -> dict[str, FalsePositives]:
+    tests, cases = _tests(), 0
+    found = dict.fromkeys(tests, 0)
+    for cases, (a, b) in enumerate(pairs, start=1):
+        for name, test in tests.items():
+            found[name] += test(a, b, cases) <= level
+    return {name: FalsePositives(number, cases) for name, number in found.items()}
+
+
+def _halves(row: RunValues) -> Iterator[tuple[RunValues, RunValues]]:
+    """Yield the divisions of a row's seeds into two halves; of an odd number, one seed is left out."""
+    half, found = row.seeds // 2, 0
+    for first in combinations(range(row.seeds), half):
+        rest = [seed for seed in range(row.seeds) if seed not in first]
+        for second in combinations(rest, half):
+            if first < second and found < _MOST:  # each division once
+                found += 1
+                yield _part(row, first), _part(row, second)
+
+
+def _part(row: RunValues, seeds: Any) -> RunValues:
+    return RunValues(row.values[list(seeds)], row.folds)
+
+
+def _drawn(row: RunValues, generator: np.random.Generator) -> tuple[RunValues, RunValues]:
+    """Draw two rows with the variances of a real row; each has half of its seeds."""
+    values, folds = row.values[:, row.used], row.folds[row.used]
+    names, places = np.unique(folds, return_inverse=True)
+    means = np.array([values[:, folds == name].mean(axis=1) for name in names])  # (folds, seeds)
+    effects = means - means.mean(axis=1, keepdims=True)
+    rest = values - values.mean(axis=0) - effects.T[:, places]
+    spread = np.sqrt((rest**2).sum(axis=0) / (row.seeds - 1))  # per query
+    noise = np.array([np.mean(spread[folds == name] ** 2) / (folds == name).sum() for name in names])
+    variance = max(float(((effects**2).sum(axis=1) / (row.seeds - 1) - noise).mean()), 0.0)
+
+    def one() -> RunValues:
+        seeds = row.seeds // 2
+        runs = generator.normal(0, variance**0.5, (seeds, len(names)))[:, places]
+        return RunValues(values.mean(axis=0) + runs + generator.normal(size=(seeds, len(spread))) * spread, folds)
+
+    return one(), one()
