@@ -199,15 +199,14 @@ def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
 
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.terminal_text import screen
-    from rankgrad.experiments.aa_check import LEVEL, SPLITS, aa_check
+    from rankgrad.experiments.aa_check import LEVEL, SPLITS, aa_checks
 
     wanted = {label.lower() for label in only or ()}
     rows = [row for row in summary.rows if not wanted or row.data.lower() in wanted]
     by_data = {
         label: [row.values for row in rows if row.data == label] for label in dict.fromkeys(r.data for r in rows)
     }
-    groups = {**by_data, **({"all": [row.values for row in rows]} if len(by_data) > 1 else {})}
-    found = {label: aa_check(values) for label, values in groups.items()}
+    found = aa_checks(by_data)
     if as_json:
         print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
         return
