@@ -153,6 +153,9 @@ def test_a_packed_file_holds_the_results_and_is_gone_on_from(whole, tmp_path):
     assert go(RECIPE, tmp_path / "b", lambda tasks: iter(()) if not tasks else pytest.fail("done again")) == []
     pack(tmp_path / "b", tmp_path / "b.tar.xz")
     assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+    pack(whole, tmp_path / "short.tar.xz", history=False)
+    for run, short in zip(read_results(whole).cells, read_results(tmp_path / "short.tar.xz").cells, strict=True):
+        assert short.history == (run.history if run.cell.stage == "final" and run.cell.seed == 0 else [])
     pack(whole, tmp_path / "c.tar.xz", scores=True)
     assert len(read_results(tmp_path / "c.tar.xz").final()[0].scores) == len(load(TINY).test.labels)
     (tmp_path / "bad.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:500])

@@ -45,7 +45,11 @@ class ModelLossPair(NamedTuple):
     variants: tuple[LossVariant, ...]
 
     def seeds(self, source: RecipeData) -> tuple[int, ...]:
-        """Return the seeds of this row on a data set."""
+        """Return the seeds of this row on a data set.
+
+        Args:
+            source: entry of `Recipe.data`.
+        """
         return self.recipe_model.seeds or source.seeds
 
 
@@ -170,7 +174,11 @@ class Recipe:
         return found
 
     def trials_of(self, row: ModelLossPair) -> list[dict[str, Any]]:
-        """Return the settings that are tried for each variant of a row: the drawn combinations of its search space."""
+        """Return the settings that are tried for each variant of a row: the drawn combinations of its search space.
+
+        Args:
+            row: ranker with a loss.
+        """
         return draws(row.recipe_model.searched(self.search), self.trials, self.search_seed)
 
     def cells_to_tune(self) -> list[Cell]:

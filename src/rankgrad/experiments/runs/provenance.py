@@ -11,7 +11,12 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version."""
+    """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version.
+
+    The environment variable `RANKGRAD_COMMIT` replaces it, for a copy of the files without their history.
+    """
+    if given := os.environ.get("RANKGRAD_COMMIT"):
+        return given
     package = Path(__file__).parent.parent
     released = f"version {versions().get('rankgrad', 'unknown')}"
     try:

@@ -157,10 +157,13 @@ def read_cell_result(cell: Cell, folder: Path) -> CellResult | None:
     return _read_result_file(path) if path.is_file() else None
 
 
-def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False) -> int:
+def pack(
+    folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores: bool = False, history: bool = True
+) -> int:
     """Write all results of a folder to one small `.tar.xz` file, which `unpack` reads.
 
-    Values per query become float32. Scores are left out by default. Equal results give equal files.
+    Values per query become float32. Scores are left out by default. Without `history`, only the final runs with the
+    first seed keep their learning curves. Equal results give equal files.
 
     Returns:
         Number of results.
@@ -172,6 +175,8 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str], *, scores
         members[RECIPE] = (folder / RECIPE).read_bytes()
     for key in keys:
         record = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="utf-8"))
+        if not history and (record["cell"]["stage"] != "final" or record["cell"]["settings"].get("seed", 0)):
+            record["history"] = []
         members[f"{CELLS}/{key}.json"] = json.dumps(record, separators=(",", ":")).encode()
         if (folder / CELLS / f"{key}.npz").is_file():
             path = folder / CELLS / f"{key}.npz"
