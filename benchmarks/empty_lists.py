@@ -45,12 +45,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import rankgrad as rg  # noqa: E402
+import rankgrad as rg
 
 GAMMA = 0.5
 SEEDS, REPLICATES = 10, 15
