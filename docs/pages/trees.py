@@ -5,6 +5,7 @@ from typing import Any
 
 from rankgrad.trees import hessians
 
+from . import smooth_ablation
 from .comparisons import HEAD, LEVEL, adjusted, cells, phrase
 from .measurements import read
 from .templates import fill, paragraph, table
@@ -20,7 +21,12 @@ def page() -> str:
     """Return the page."""
     losses, tuned, rounds = read("trees-losses"), read("trees-mq2008"), read("tree-rounds")
     return fill(
-        "trees", second_derivatives=_second_derivatives(), **_losses(losses), **_tuned(tuned), **_rounds(rounds)
+        "trees",
+        second_derivatives=_second_derivatives(),
+        **_losses(losses),
+        **smooth_ablation.values(),
+        **_tuned(tuned),
+        **_rounds(rounds),
     )
 
 
