@@ -12,6 +12,7 @@ from pathlib import Path
 from pages import (
     architecture,
     auto,
+    bounds,
     data,
     empty_lists,
     learndcg,
@@ -81,6 +82,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "trees.md": trees.page(),
         "empty-lists.md": empty_lists.page(),
         "auto.md": auto.page(),
+        "bounds.md": bounds.page(),
         "text.md": text_page.page(),
         "text-study.md": text_study.page(),
         "learndcg.md": learndcg.page(),

@@ -10,7 +10,7 @@ Two tests that count only queries as random are measured for comparison: they av
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -31,6 +31,9 @@ class FalsePositives:
 
     found: int
     cases: int
+
+    def __add__(self, other: "FalsePositives") -> "FalsePositives":
+        return FalsePositives(self.found + other.found, self.cases + other.cases)
 
     @property
     def rate(self) -> float:
@@ -58,11 +61,34 @@ class AACheck:
     level: float = LEVEL
 
 
-def aa_check(rows: Iterable[RunValues], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0) -> AACheck:
+def aa_checks(
+    groups: Mapping[str, Iterable[RunValues]], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0
+) -> dict[str, AACheck]:
+    """Check the rows of each data set, and, if there are several data sets, all rows together as `"all"`.
+
+    Args:
+        groups: rows of each data set.
+        splits, level, seed: arguments of `aa_check`.
+    """
+    known = {name: list(rows) for name, rows in groups.items()}
+    found = {name: aa_check(rows, splits=splits, level=level, seed=seed) for name, rows in known.items()}
+    if len(found) > 1:
+        every = aa_check(
+            [row for rows in known.values() for row in rows], splits=splits, level=level, seed=seed, real=False
+        )
+        real = {test: sum((check.real[test] for check in found.values()), FalsePositives(0, 0)) for test in every.real}
+        found["all"] = replace(every, real=real)
+    return found
+
+
+def aa_check(
+    rows: Iterable[RunValues], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0, real: bool = True
+) -> AACheck:
     """Compare rows with themselves: halves of their seeds, and `splits` drawn pairs of rows.
 
     Args:
         rows: values of rows; rows with fewer than four seeds are left out.
+        real: False leaves out the divisions of the real seeds.
         splits: number of drawn pairs; the rows take turns.
         level: level of the tests.
         seed: random seed.
@@ -70,7 +96,7 @@ def aa_check(rows: Iterable[RunValues], *, splits: int = SPLITS, level: float = 
     known = [row for row in rows if row.seeds >= 4]
     generator = np.random.default_rng(seed)
     return AACheck(
-        real=_count((halves for row in known for halves in _halves(row)), level),
+        real=_count((halves for row in known if real for halves in _halves(row)), level),
         drawn=_count((_drawn(known[place % len(known)], generator) for place in range(splits if known else 0)), level),
         rows=len(known),
         seeds=tuple(sorted({row.seeds for row in known})),
