@@ -14,6 +14,7 @@ from pages import (
     auto,
     bounds,
     data,
+    empty_lists,
     leaderboard,
     learndcg,
     learndcg_findings,
@@ -58,6 +59,7 @@ def build(docs: Path) -> None:
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
     drawn |= learndcg.pictures() | {ARCHITECTURE: architecture.picture()}
+    drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +81,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "trees.md": trees.page(),
+        "empty-lists.md": empty_lists.page(),
         "auto.md": auto.page(),
         "bounds.md": bounds.page(),
         "leaderboard.md": leaderboard.page(),
@@ -108,7 +111,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    pictures += [f"figures/{name}.svg" for name in learndcg.PICTURES]
+    pictures += [f"figures/{name}.svg" for name in (*learndcg.PICTURES, empty_lists.PICTURE)]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")

@@ -158,6 +158,36 @@ def test_smoothed_targets_are_labels_that_spare_no_document(name):
     assert (objective(name).derivatives(np.array([1.0, -1.0]), np.zeros(2), np.array([0, 2]))[0] == 0).all()
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothed_losses_are_xe_ndcg_that_keeps_lists_without_a_relevant_document(gamma, weighted):
+    scores, labels, offsets, weights = made(3, lengths=(4, 1, 9, 5))
+    labels[offsets[2] : offsets[3]] = 0  # the third list has no relevant document
+    weights = weights if weighted else None
+    plain = objective(partial(losses.xe_ndcg, gamma=gamma)).derivatives(scores, labels, offsets, weights)
+    rows = np.repeat(np.arange(4) != 2, np.diff(offsets))
+    assert (plain[0][~rows] == 0).all()
+    heavy = (2**labels - gamma) * (1.0 if weights is None else weights)
+    sums = np.repeat(np.add.reduceat(heavy, offsets[:-1]), np.diff(offsets))
+    for name, factor in (("listnet", np.ones_like(sums)), ("softmax", sums)):
+        smoothed = objective(name, smooth=gamma).derivatives(scores, labels, offsets, weights)
+        for found, expected in zip(smoothed, plain, strict=True):
+            np.testing.assert_allclose(found[rows], (factor * expected)[rows], rtol=1e-7, atol=1e-9)
+        # In the third list, the target of each document is its weight, divided by the sum in listnet.
+        chances = np.exp(scores[~rows]) / np.exp(scores[~rows]).sum()
+        pulled = factor[~rows] * (chances - heavy[~rows] / max(heavy[~rows].sum(), 1e-30))
+        np.testing.assert_allclose(smoothed[0][~rows], pulled if gamma < 1 else 0.0, rtol=1e-7, atol=1e-9)
+
+
+def test_drawn_targets_are_those_of_xe_ndcg_with_a_gamma_per_document():
+    scores, labels, offsets, _ = made(4, lengths=(6, 8))
+    labels[offsets[:-1]] = 2  # every list has a relevant document
+    gamma = torch.tensor(np.random.default_rng(5).random(len(labels)))
+    expected = autograd(partial(losses.xe_ndcg, gamma=gamma), scores, labels, offsets, None)
+    smoothed, _ = objective("listnet", smooth="drawn", seed=5).derivatives(scores, labels, offsets)
+    np.testing.assert_allclose(smoothed, expected, rtol=1e-7, atol=1e-9)
+
+
 def test_drawn_targets_are_new_each_round_and_the_same_for_a_seed():
     scores, labels, offsets, _ = made()
     first, same, other = (objective("softmax", smooth="drawn", seed=seed) for seed in (1, 1, 2))
