@@ -100,13 +100,13 @@ def partitioned(lists: Lists) -> Tensor:
     outside = ahead.clamp(max=0.0)
     low, high = _integration_bounds(groups, ahead.detach(), some)
     dtype, device = ahead.dtype, ahead.device
-    nodes = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * torch.tensor(
+    nodes = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * torch.as_tensor(
         ABSCISSAS, dtype=dtype, device=device
     )
     factors = torch.where(some[..., None], _log_factor(nodes, ahead[..., None], outside[..., None]), 0.0)  # (..., n, K)
     group = groups.first[..., None].expand(factors.shape)
     heights = nodes - nodes.exp() + torch.zeros_like(factors).scatter_add(-2, group, factors)
-    heights = heights + torch.tensor(NODE_WEIGHTS, dtype=dtype, device=device).log()
+    heights = heights + torch.as_tensor(NODE_WEIGHTS, dtype=dtype, device=device).log()
     begins = some & (groups.first == torch.arange(ahead.shape[-1], device=device))
     inside = torch.where(begins, heights.logsumexp(-1) + ((high - low) / 2).log(), 0.0)
     return -(groups.mean_weights() * (inside + outside)).sum(-1)
