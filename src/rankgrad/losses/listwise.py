@@ -249,7 +249,7 @@ def listmle(
         lists, ties = shuffled(lists, _noise(lists, noise)), "position"
     elif noise is not None:
         bad_value("noise", "be None if ties is not 'random'", f"noise and {ties!r}")
-    lacking = f"ties={ties!r} on a GPU" if lists.given.scores.is_cuda and ties in ("efron", "exact") else None
+    lacking = "ties='exact' on a GPU" if ties == "exact" and lists.given.scores.is_cuda else None
     options = ListwiseOptions(ties=Ties[ties.upper()])
     if (loss := fused("listmle", lists, reduction, options, lacking=lacking)) is not None:
         return loss
