@@ -28,9 +28,20 @@ def page(when: dict[str, Advice]) -> str:
         "which-loss",
         unit=", ".join(f"{times['softmax'][shape]['ms']:.2g} ms at {shape}" for shape in shapes),
         setting=measured["setting"],
+        listmle_first=_first("ListMLE"),
         table=table(head, rows),
         papers="\n".join(facts),
     )
+
+
+def _first(loss: str) -> str:
+    """Return the number of rankers with which a loss has the highest mean on MQ2008, as "0 of 4"."""
+    found = read("study-learndcg-rq3")["tables"][0]
+    best: dict[str, tuple[float, str]] = {}
+    for row in found["rows"]:
+        entry = row["entries"]["nDCG(empty='one')@10"]["mean"], row["loss"]
+        best[row["model"]] = max(entry, best.get(row["model"], entry))
+    return f"{sum(name == loss for _, name in best.values())} of {len(best)}"
 
 
 def _ratio(cell: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ CASES = {
     "softsort_ndcg": losses.softsort_ndcg,
     "smooth_ndcg": losses.smooth_ndcg,
     "listmle": losses.listmle,
+    "listmle efron": functools.partial(losses.listmle, ties="efron"),
     "softmax": losses.softmax,
 }
 every_case = pytest.mark.parametrize("loss", CASES.values(), ids=CASES)

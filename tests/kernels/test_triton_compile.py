@@ -29,6 +29,9 @@ LOSSES = {
     "learndcg": losses.LearnDCG(discount="curved"),
     "listmle": losses.listmle,
     "listmle in order": lambda *lists, **told: losses.listmle(*lists, ties="position", **told),
+    "listmle efron": lambda scores, *lists, **told: losses.listmle(
+        scores, *lists, ties="efron", weights=torch.ones_like(scores), **told
+    ),
     "neural_ndcg": losses.neural_ndcg,
     "neural_ndcg transposed": lambda *lists, **told: losses.neural_ndcg(*lists, transposed=True, **told),
     "p_listmle": losses.p_listmle,

@@ -99,16 +99,13 @@ def partitioned(lists: Lists) -> Tensor:
     # Documents far behind have the factor e^(z + a_i). So e^a_i is taken out of the integral.
     outside = ahead.clamp(max=0.0)
     low, high = _integration_bounds(groups, ahead.detach(), some)
-    dtype, device = ahead.dtype, ahead.device
-    nodes = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * torch.tensor(
-        ABSCISSAS, dtype=dtype, device=device
-    )
+    unit, share = (torch.as_tensor(each, dtype=ahead.dtype, device=ahead.device) for each in (ABSCISSAS, NODE_WEIGHTS))
+    nodes = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * unit
     factors = torch.where(some[..., None], _log_factor(nodes, ahead[..., None], outside[..., None]), 0.0)  # (..., n, K)
     group = groups.first[..., None].expand(factors.shape)
     heights = nodes - nodes.exp() + torch.zeros_like(factors).scatter_add(-2, group, factors)
-    heights = heights + torch.tensor(NODE_WEIGHTS, dtype=dtype, device=device).log()
-    begins = some & (groups.first == torch.arange(ahead.shape[-1], device=device))
-    inside = torch.where(begins, heights.logsumexp(-1) + ((high - low) / 2).log(), 0.0)
+    begins = some & (groups.first == torch.arange(ahead.shape[-1], device=ahead.device))
+    inside = torch.where(begins, (heights + share.log()).logsumexp(-1) + ((high - low) / 2).log(), 0.0)
     return -(groups.mean_weights() * (inside + outside)).sum(-1)
 
 

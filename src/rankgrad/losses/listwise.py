@@ -222,16 +222,18 @@ def listmle(
     .. math:: \ell(s, y) = \sum_i w_{\pi_i} (\log D_i - s_{\pi_i}), \quad D_i = \sum_{j \ge i} e^{s_{\pi_j}}, \quad
               \pi \text{ sorts } y \text{ downwards}
 
-    For a tie group S of d documents, G and R are the sums of :math:`e^{s_j}` over S and over all lower labels.
+    Let S be a group of d tied documents with mean weight w_S. G and R are the sums of e^s over S and all lower labels.
+    Breslow and Efron replace D for the document at place l = 0, ..., d - 1 of S. The exact form has one term per S:
+
+    .. math:: D_{\text{Breslow}} = G + R, \quad D_{\text{Efron}} = \bigl(1 - \tfrac{l}{d}\bigr) G + R, \quad
+              \ell_{\text{exact}} = -\sum_S w_S \log \int_0^1 \prod_{i \in S} \bigl(1 - u^{e^{s_i} / R}\bigr) du
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        ties: treatment of equal labels. `"together"`: :math:`D = G + R` for all of S (Breslow's likelihood).
-            `"position"`: the formula above, ties in input order. Use it if the input order is a ranking.
-            `"random"`: ties in random order, drawn in each call, as in allRank.
-            `"efron"`: :math:`D = (1 - l/d) G + R` for l = 0, ..., d - 1, all with the mean weight of S.
-            `"exact"`: :math:`\ell = -\sum_S \bar w_S \log \int_0^1 \prod_{i \in S} (1 - u^{e^{s_i}/R}) du`. The integral
-            is the probability that S precedes all lower labels (Ma et al.).
+        ties: treatment of equal labels. `"together"`: Breslow's likelihood. `"position"`: the first formula, ties in
+            input order; use it if the input order is a ranking. `"random"`: ties in random order, drawn in each call,
+            as in allRank. `"efron"`: Efron's likelihood; all D of S have the weight w_S. `"exact"`: the probability of
+            all orders that agree with the labels.
         noise: with `ties="random"`, numbers in the shape of `scores`: of tied documents, the highest number is first.
             None to draw them with PyTorch's default generator.
 
@@ -240,8 +242,8 @@ def listmle(
         tensor(3.5345)
 
     References:
-        Xia et al., "Listwise Approach to Learning to Rank", ICML 2008.
-        Ma et al., "Learning-to-Rank with Partitioned Preference", AISTATS 2021.
+        Xia et al., "Listwise Approach to Learning to Rank", ICML 2008. Ma et al., "Learning-to-Rank with Partitioned
+        Preference", AISTATS 2021.
     """
     one_of("ties", ties, ("together", "position", "random", "efron", "exact"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
@@ -249,7 +251,7 @@ def listmle(
         lists, ties = shuffled(lists, _noise(lists, noise)), "position"
     elif noise is not None:
         bad_value("noise", "be None if ties is not 'random'", f"noise and {ties!r}")
-    lacking = f"ties={ties!r} on a GPU" if lists.given.scores.is_cuda and ties in ("efron", "exact") else None
+    lacking = "ties='exact' on a GPU" if ties == "exact" and lists.given.scores.is_cuda else None
     options = ListwiseOptions(ties=Ties[ties.upper()])
     if (loss := fused("listmle", lists, reduction, options, lacking=lacking)) is not None:
         return loss

@@ -41,6 +41,7 @@ class RowSummary:
     chosen: tuple[Mapping[str, Any], ...]  # searched settings that validation chose, per fold
     trials: int  # number of settings tried per fold
     seconds: float  # mean seconds of training per run
+    epoch_seconds: float  # median of the seconds per epoch over the runs; 0 if it is not known
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def write_summary(results: Results, file: str | os.PathLike[str]) -> int:
                     "chosen": [_searched(recipe, part[0]) for part in ordered],
                     "trials": len(recipe.trials_of(row)) * len(row.variants),
                     "seconds": round(float(np.mean([run.seconds for run in runs])), 3),
+                    "epoch_seconds": round(float(np.median([run.epoch_seconds for run in runs])), 5),
                 }
             )
             blocks.append(found)
@@ -152,6 +154,7 @@ def _row(row: Mapping[str, Any], stored: NDArray[np.uint16]) -> RowSummary:
     folds = np.repeat(np.arange(len(row["folds"])), row["folds"])
     means = {name: np.asarray(numbers) for name, numbers in row["means"].items()}
     rest = {name: row[name] for name in ("data", "model", "loss", "trials", "seconds")}
+    rest["epoch_seconds"] = row.get("epoch_seconds", 0.0)  # summaries of early versions do not have it
     return RowSummary(values=RunValues(values, folds), means=means, chosen=tuple(row["chosen"]), **rest)
 
 

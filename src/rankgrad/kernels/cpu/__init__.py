@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.kernels import fork_check
+from rankgrad.kernels import fork_check, quadrature
 from rankgrad.kernels.numba_cache import folder_of, keep
 
 _config: Any = numba.config
@@ -27,8 +27,8 @@ _config: Any = numba.config
 FASTMATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
-# One folder for all kernels, because they share helpers.
-_FOLDER = folder_of("kernels", sorted(Path(__file__).parent.glob("*.py")))
+# One folder for all kernels, because they share helpers. Numbers of `quadrature` are constants in the compiled code.
+_FOLDER = folder_of("kernels", [*sorted(Path(__file__).parent.glob("*.py")), Path(quadrature.__file__)])
 _one_at_a_time = threading.Lock()
 
 

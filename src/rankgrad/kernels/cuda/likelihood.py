@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rankgrad.kernels.cuda import Layout, list_bounds, present, rows
 from rankgrad.kernels.cuda.recorded_launches import allocate, launch
+from rankgrad.kernels.options import Ties
 
 ROWS, COLUMNS = 32, 64
 TILE, WIDEST = 1024, 2048  # documents per tile: TILE if the length of lists is not known, otherwise at most WIDEST
@@ -38,12 +39,14 @@ def plackett_luce(
     gradient: bool,
     mask: Tensor | None,
     position_aware: bool,
-    together: bool,
+    ties: Ties,
 ) -> None:
     """Launch the kernels that compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
 
-    If `together`, documents with equal labels are chosen together. Otherwise they are ordered by position.
+    `ties` is the treatment of equal labels: by position, or with the likelihood of Breslow or Efron.
     """
+    efron = ties == Ties.EFRON
+    together = efron or ties == Ties.TOGETHER
     scores, labels = given[:2]
     length = layout.n if layout.padded else layout.documents // max(layout.lists, 1)
     if length <= COUNTED:
@@ -55,12 +58,15 @@ def plackett_luce(
     # Results of the scan from the front, and the ends of groups of equal labels.
     extra = layout.documents if together and gradient else 0
     until, share = allocate(scores, extra), allocate(scores, extra)
-    ends = allocate(scores, layout.documents if together and (gradient or position_aware) else 0, dtype=torch.int32)
+    ends_needed = together and (gradient or position_aware or efron)
+    ends = allocate(scores, layout.documents if ends_needed else 0, dtype=torch.int32)
+    heavies = allocate(scores, layout.documents if efron and constants["WEIGHTED"] else 0)
+    parts = allocate(scores, layout.documents if efron and gradient else 0)
     tile = min(triton.next_power_of_2(max(layout.n, 16)), WIDEST) if layout.padded else TILE
     launch(
         _likelihood, layout.list_grid(),
-        *given, *filled, order, top, rest, until, share, ends,
-        POSITION_AWARE=position_aware, TOGETHER=together, GRADIENT=gradient, TILE=tile,
+        *given, *filled, order, top, rest, until, share, ends, heavies, parts,
+        POSITION_AWARE=position_aware, TOGETHER=together, EFRON=efron, GRADIENT=gradient, TILE=tile,
         num_warps=4 if tile <= 1024 else 8, **constants,
     )  # fmt: skip
 
@@ -146,6 +152,12 @@ def _more(a, b):
 
 
 @triton.jit
+def _segment(begins_a, total_a, begins_b, total_b):
+    """Return the sum since the last beginning of a segment, for a scan."""
+    return begins_a | begins_b, tl.where(begins_b > 0, total_b, total_a + total_b)
+
+
+@triton.jit
 def _nothing(scores):
     """Return the top of an empty sum of exponentials.
 
@@ -180,15 +192,18 @@ def _choice_weights(
 @triton.jit
 def _likelihood(
     scores, labels, weights, mask, offsets, documents, lists, n, values, signal, slopes, order, tops, rests,
-    untils, shares, ends,
+    untils, shares, ends, heavies, parts,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
-    POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
+    POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, EFRON: tl.constexpr, GRADIENT: tl.constexpr,
+    TILE: tl.constexpr,
 ):  # fmt: skip
     """Compute the value and the slopes of ListMLE or p-ListMLE for a list.
 
     The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
     up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
-    equal labels, and a document uses the chances up to the last document of its group.
+    equal labels, and a document uses the chances up to the last document of its group. If `EFRON`, each choice leaves
+    out a larger part of the group's sum. `heavies` and `parts` are sums over groups: of the weights, up to the first
+    document, and of the parts of the chances that are left out, up to the last document.
     """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
@@ -211,7 +226,7 @@ def _likelihood(
 
     value = tl.full([], 0.0, scores.dtype.element_ty)
     after_top, after_rest = _nothing(scores), value
-    after_end = count - 1
+    after_end, after_heavy = count - 1, value
     for tile in range(tiles):
         rank = (tiles - 1 - tile) * TILE + tl.arange(0, TILE)
         inside = rank < count
@@ -228,7 +243,7 @@ def _likelihood(
         if not TOGETHER:
             v = _choice_weights(weights, i, rank, rank * 0 + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
             value += tl.sum(tl.where(inside, v * (tl.log(tl.where(inside, rest, 1.0)) + (top - s)), 0.0))
-        elif GRADIENT or POSITION_AWARE:
+        elif GRADIENT or POSITION_AWARE or EFRON:
             y = tl.load(labels + i, mask=inside, other=0)
             below = tl.load(order + start + rank + 1, mask=rank + 1 < count, other=0)
             differs = (tl.load(labels + below, mask=rank + 1 < count, other=0) != y) | (rank + 1 >= count)
@@ -236,6 +251,12 @@ def _likelihood(
             until = tl.minimum(until, after_end)
             tl.store(ends + start + rank, until, mask=inside)
             after_end = tl.sum(tl.where(first, until, 0))
+            if EFRON and WEIGHTED:
+                heavy = tl.load(weights + i, mask=inside, other=0).to(s.dtype)
+                ended, heavy = tl.associative_scan(((differs & inside).to(tl.int32), heavy), 0, _segment, reverse=True)
+                heavy = tl.where(ended > 0, heavy, heavy + after_heavy)
+                tl.store(heavies + start + rank, heavy, mask=inside)
+                after_heavy = tl.sum(tl.where(first, heavy, 0.0))
         after_top, after_rest = tl.sum(tl.where(first, top, 0.0)), tl.sum(tl.where(first, rest, 0.0))
     tl.store(signal + l, ordered.to(tl.uint8))
     if not TOGETHER:
@@ -245,7 +266,7 @@ def _likelihood(
 
     tl.debug_barrier()  # wait for the sums that other threads of this program store
     until_top, until_rest = _nothing(scores), value * 0.0
-    until_first = count * 0
+    until_first, until_part = count * 0, value * 0.0
     for tile in range(tiles):
         rank = tile * TILE + tl.arange(0, TILE)
         inside = rank < count
@@ -260,16 +281,34 @@ def _likelihood(
             at = tl.associative_scan(tl.where(differs & (rank > 0), rank, 0), 0, _more)
             at = tl.maximum(at, until_first)
             until_first = tl.sum(tl.where(end_of_tile, at, 0))
-            if POSITION_AWARE:
+            if POSITION_AWARE or EFRON:
                 until = tl.load(ends + start + rank, mask=inside, other=0)
         v = _choice_weights(weights, i, at, until - at + 1, inside, last, ordered, WEIGHTED, POSITION_AWARE)
         top = tl.load(tops + start + at, mask=inside, other=0.0)
         rest = tl.load(rests + start + at, mask=inside, other=1.0)
+        mean = v
+        if EFRON:
+            size = tl.where(inside, until - at + 1, 1).to(s.dtype)
+            part = tl.where(inside, rank - at, 0).to(s.dtype) / size
+            some = inside & (until + 1 < count)
+            below_top = tl.load(tops + start + until + 1, mask=some, other=0.0)
+            below = tl.load(rests + start + until + 1, mask=some, other=0.0)
+            rest = (1.0 - part) * rest + part * below * tl.exp(tl.where(some, below_top - top, 0.0))
+            if WEIGHTED:
+                mean = tl.load(heavies + start + at, mask=inside, other=0.0) / size
+                mean = tl.where(inside, tl.where(ordered, mean, 0.0), 0.0)
         if TOGETHER:
-            value += tl.sum(tl.where(inside, v * (tl.log(rest) + (top - s)), 0.0))
+            terms = mean * tl.log(tl.where(inside, rest, 1.0)) + v * (top - s)
+            value += tl.sum(tl.where(inside, terms, 0.0))
         if GRADIENT:
+            rest = tl.where(inside, rest, 1.0)
+            if EFRON:
+                began, left = tl.associative_scan(((rank == at).to(tl.int32), mean * part / rest), 0, _segment)
+                left = tl.where(began > 0, left, left + until_part)
+                tl.store(parts + start + rank, left, mask=inside)
+                until_part = tl.sum(tl.where(end_of_tile, left, 0.0))
             top = tl.where(inside, -top, _nothing(scores))
-            top, rest = tl.associative_scan((top, v / rest), 0, _join)
+            top, rest = tl.associative_scan((top, mean / rest), 0, _join)
             top, rest = _join(top, rest, until_top, until_rest)
             if TOGETHER:
                 tl.store(untils + start + rank, top, mask=inside)
@@ -293,6 +332,9 @@ def _likelihood(
         until = tl.load(ends + start + rank, mask=inside, other=0)
         top = tl.load(untils + start + until, mask=inside, other=0.0)
         rest = tl.load(shares + start + until, mask=inside, other=0.0)
+        if EFRON:
+            # The tops never increase, so the top of all chances is that of the last group.
+            rest -= tl.load(parts + start + until, mask=inside, other=0.0)
         slope = tl.load(slopes + i, mask=inside, other=0.0) + tl.exp(tl.where(inside, s + top, 0.0)) * rest
         tl.store(slopes + i, slope, mask=inside)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from rankgrad.kernels.cuda import Layout, list_bounds, own, present, split
 from rankgrad.kernels.cuda.likelihood import plackett_luce, unique_softmax
 from rankgrad.kernels.cuda.recorded_launches import allocate, as_bytes, launch
-from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
+from rankgrad.kernels.options import ListwiseOptions, Targets
 
 SOFTMAX, LISTNET, LISTNET_EXP, XE_NDCG, POLY1 = range(5)
 _CODES = {"softmax": SOFTMAX, "listnet": LISTNET, "xe_ndcg": XE_NDCG, "poly1_softmax": POLY1}
@@ -44,8 +44,7 @@ def run(
     filled = (values, as_bytes(signal, scores), slopes)
     constants = {"MASKED": mask is not None, "WEIGHTED": weights is not None, **layout.constants()}
     if name in ("listmle", "p_listmle"):
-        together = options.ties == Ties.TOGETHER
-        plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle", together)
+        plackett_luce(layout, given, filled, constants, gradient, mask, name == "p_listmle", options.ties)
     elif name == "unique_softmax":
         unique_softmax(layout, given, filled, constants, gradient)
     else:
