@@ -12,6 +12,7 @@ from pathlib import Path
 from pages import (
     architecture,
     auto,
+    claims,
     data,
     learndcg,
     learndcg_findings,
@@ -84,6 +85,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "neural_loss.md": neural_loss.page(),
         "mq2008-study.md": mq2008_study.page(),
         "learndcg-findings.md": learndcg_findings.page(),
+        "claims.md": claims.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}
 
