@@ -1,10 +1,12 @@
-"""LearnDCG's scalars on MQ2008: `python benchmarks/learndcg.py noise|curves|cost [--root DIR] [--json FILE]`.
+"""LearnDCG's scalars on MQ2008: `python benchmarks/learndcg.py noise|frozen|curves|cost [--root DIR] [--json FILE]`.
 
-`noise`: b_d of the published form, computed as in the paper, where only rounding moves it. `curves`: the scalars over
-the epochs, trained jointly and with held-out lists. `cost`: seconds per epoch of each, in one run.
+`noise`: b_d of the published form, computed as in the paper, where only rounding moves it; at two learning rates.
+`frozen`: the loss of a trained ranker whose scores do not change, for several values of the scalars. `curves`: the
+scalars over the epochs, trained jointly and with held-out lists. `cost`: seconds per epoch of each, in one run.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 from pathlib import Path
@@ -17,6 +19,7 @@ from torch import Tensor
 
 import rankgrad as rg
 from rankgrad.lists import as_lists
+from rankgrad.parallel.process_pool import Pool, Task
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 from rankgrad.training.batch_loading import DeviceData
 from rankgrad.training.batch_schedule import BatchSchedule
@@ -25,6 +28,16 @@ SCALARS = ("gain_base", "discount_base", "alpha")
 # Learning rate and batch size of the paper; the scalars have a larger rate, to move far enough in these epochs.
 RUN = {"model": "mlp:widths=64-32", "lr": 1e-3, "loss_lr": 1e-2, "batch_size": 32, "epochs": 100, "patience": None}
 EVERY = 5  # number of epochs between two points of a curve
+# Two walks of b_d. The second has the rate of the paper and its number of steps: 100 epochs of 6,000 lists (WEB10K), in
+# batches of 32.
+WALKS = ({"loss_lr": 1e-2, "steps": 1_500}, {"loss_lr": 1e-3, "steps": 18_750})
+POINTS = 20  # number of points of a walk
+SETS = ("MQ2008", "OHSUMED")
+FROZEN = {  # values of each scalar while the two others keep their initial values
+    "gain_base": (2.0, 1.5, 1.1, 1.01),
+    "alpha": (1.0, 2.0, 4.0),
+    "discount_base": (2.0, 4.0, 8.0),
+}
 LOSSES = {
     "fixed": "learndcg:learn=none",
     "joint, printed discount": "learndcg",
@@ -38,41 +51,97 @@ NDCG = "nDCG@10"
 def main() -> None:
     """Measure, print, and write with --json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("noise", "curves", "cost"))
-    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008")
+    parser.add_argument("what", choices=("noise", "frozen", "curves", "cost"))
+    parser.add_argument("--root", default="../shared/data", help="folder of MQ2008 and OHSUMED")
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes; only for noise")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    facts = {**setting(), **MEASURES[options.what](options.root, options.seeds)}
+    more = {"jobs": options.jobs} if options.what == "noise" else {}
+    facts = {**setting(), **MEASURES[options.what](options.root, options.seeds, **more)}
     if options.json:
         options.json.write_text(json.dumps(facts, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
 
 
-def noise(root: str, seeds: int) -> dict[str, Any]:
-    """Measure curves of b_d with the ratio computed naively in float32, and the size of its gradient."""
+def noise(root: str, seeds: int, jobs: int = 1) -> dict[str, Any]:
+    """Measure walks of b_d with the ratio computed naively in float32, and the size of its gradient."""
+    tasks = [
+        Task(f"{place} {seed}", walk, (root, seed, settings))
+        for place, settings in reversed([*enumerate(WALKS)])
+        for seed in range(seeds)
+    ]
+    found: dict[tuple[int, int], Any] = {}
+    with Pool(jobs) as pool:
+        for done in pool.run(tasks):
+            if done.error:
+                raise RuntimeError(done.error)
+            place, seed = map(int, done.task.name.split())
+            found[place, seed] = done.value
+            curve = done.value["discount_base"]
+            print(f"{WALKS[place]}, seed {seed}: b_d {min(curve):.3f} to {max(curve):.3f}, at the end {curve[-1]:.3f}")
+    walks = []
+    for place, settings in enumerate(WALKS):
+        rows = [found[place, seed] for seed in range(seeds)]
+        size = statistics.median(row.pop("gradient") for row in rows)
+        print(f"{settings}: median size of the gradient of b_d's parameter: {size:.1e}")
+        walks.append({**settings, "gradient": size, "rows": rows})
+    return {"run": RUN, "walks": walks}
+
+
+def walk(root: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Measure one walk of b_d: its values at equal distances, and the median size of the gradient of its parameter."""
+    torch.set_num_threads(1)
     data = rg.data.load("MQ2008", fold=1, root=root).train
     source = DeviceData(data, rg.data.Preprocessing.parse("standardise").fit(data), None, torch.device("cpu"))
-    rows, sizes = [], []
-    for seed in range(seeds):
-        torch.manual_seed(seed)
-        ranker, loss = rg.rankers.build("mlp", features=data.features.shape[1], widths=[64, 32]), Naive()
-        groups = [{"params": [*ranker.parameters()]}, {"params": [*loss.parameters()], "lr": RUN["loss_lr"]}]
-        optimiser = torch.optim.Adam(groups, lr=RUN["lr"])
-        schedule = BatchSchedule(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
-        curve = [2.0]
-        for epoch in range(RUN["epochs"]):
-            for batch in source.batches(schedule.steps(epoch)):
-                optimiser.zero_grad()
-                scores = ranker(batch.features, batch.offsets, width=batch.width)
-                loss(scores, batch.labels, offsets=batch.offsets).backward()
-                sizes.append(abs(float(loss.raw_discount.grad)))
-                optimiser.step()
-            curve.append(loss.learned()["discount_base"])
-        rows.append({"seed": seed, "discount_base": _thin(curve)})
-        print(f"seed {seed}: b_d ends at {curve[-1]:.3f}, between {min(curve):.3f} and {max(curve):.3f}", flush=True)
-    print(f"median size of the gradient of b_d's parameter: {statistics.median(sizes):.1e}")
-    return {"run": RUN, "every": EVERY, "gradient": statistics.median(sizes), "rows": rows}
+    torch.manual_seed(seed)
+    ranker, loss = rg.rankers.build("mlp", features=data.features.shape[1], widths=[64, 32]), Naive()
+    groups = [{"params": [*ranker.parameters()]}, {"params": [*loss.parameters()], "lr": settings["loss_lr"]}]
+    optimiser = torch.optim.Adam(groups, lr=RUN["lr"])
+    schedule = BatchSchedule(np.asarray(data.labels), np.asarray(data.offsets), seed, RUN["batch_size"])
+    curve, sizes, between = [2.0], [], settings["steps"] // POINTS
+    batches = (batch for epoch in itertools.count() for batch in source.batches(schedule.steps(epoch)))
+    for step, batch in enumerate(itertools.islice(batches, settings["steps"]), start=1):
+        optimiser.zero_grad()
+        scores = ranker(batch.features, batch.offsets, width=batch.width)
+        loss(scores, batch.labels, offsets=batch.offsets).backward()
+        sizes.append(abs(float(loss.raw_discount.grad)))
+        optimiser.step()
+        if step % between == 0:
+            curve.append(round(loss.learned()["discount_base"], 4))
+    return {"seed": seed, "discount_base": curve, "gradient": statistics.median(sizes)}
+
+
+def frozen(root: str, seeds: int) -> dict[str, Any]:
+    """Measure the surrogate of training lists for several values of each scalar; the scores do not change."""
+    rows, every = [], []
+    for name in SETS:
+        for fold in range(1, 6):
+            data = rg.data.load(name, fold=fold, root=root)
+            for seed in range(seeds):
+                run = {**RUN, "patience": 20, "batch_size": 32 if name == "MQ2008" else 8}
+                settings = rg.training.Settings(**run, loss=LOSSES["fixed"], seed=seed, device="cpu")
+                model = rg.training.train(settings, data.train, data.validation)
+                scores = model.score(data.train.features, data.train.offsets)
+                for scalar, values in FROZEN.items():
+                    surrogate = [_surrogate(scores, data.train, {scalar: value}) for value in values]
+                    every.append({"data": name, "scalar": scalar, "surrogate": surrogate})
+        for scalar, values in FROZEN.items():
+            runs = [each["surrogate"] for each in every if (each["data"], each["scalar"]) == (name, scalar)]
+            means = [round(statistics.mean(column), 5) for column in zip(*runs, strict=True)]
+            rises = sum(run[-1] > run[0] for run in runs)
+            rows.append({"data": name, "scalar": scalar, "values": values, "surrogate": means})
+            rows[-1] |= {"runs": len(runs), "higher at the end": rises}
+            shown = ", ".join(f"{value:g}: {mean:.3f}" for value, mean in zip(values, means, strict=True))
+            print(f"{name}, {scalar}: {shown}; higher at the end in {rises} of {len(runs)} runs", flush=True)
+    return {"run": RUN, "seeds": seeds, "rows": rows}
+
+
+def _surrogate(scores: Any, lists: Any, scalars: dict[str, float]) -> float:
+    """Return the smooth NDCG of LearnDCG with the curved discount: the mean over the lists with a relevant document."""
+    loss = rg.losses.LearnDCG(discount="curved", **scalars)
+    with torch.no_grad():
+        return -float(loss(torch.as_tensor(scores), torch.as_tensor(np.asarray(lists.labels)), offsets=lists.offsets))
 
 
 class Naive(rg.losses.LearnDCG):
@@ -133,7 +202,7 @@ def _thin(curve: list[float]) -> list[float]:
     return [round(value, 4) for value in curve[::EVERY]]
 
 
-MEASURES = {"noise": noise, "curves": curves, "cost": cost}
+MEASURES = {"noise": noise, "frozen": frozen, "curves": curves, "cost": cost}
 
 if __name__ == "__main__":
     main()

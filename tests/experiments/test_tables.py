@@ -1,6 +1,7 @@
 """Tables of experiments: their numbers and their notes."""
 
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -243,14 +244,42 @@ def test_variants_are_said():
     made = table(results, "MQ2008")
     assert [row.trials for row in made.rows] == [(2,), (2,)]
     assert made.rows[1].variants == ("lambdaloss@1", "lambdaloss@5")
-    assert not any("not equal" in note for note in made.notes)
-    (note,) = [note for note in made.notes if "variants" in note]
-    assert note.startswith(
-        "LambdaLoss: the best of 2 variants of the loss, each tuned in the same way, chosen by nDCG@10"
-    )
+    # Two settings and two variants are four tries.
+    assert "Tuning is not equal: 4 settings for LambdaLoss (MLP)" in made.notes
     few = table(run(recipe(losses=study.raw["losses"], search={}, trials=1)), "MQ2008")
-    assert "Tuning: none; settings are those of the recipe" in few.notes
-    assert any("the best of 2 variants" in note for note in few.notes)
+    assert "Tuning is not equal: 2 settings for LambdaLoss (MLP)" in few.notes
+
+
+def tuned_with(results, value_of):
+    """The same results with other validation values of the settings, and the final runs of what is then chosen."""
+    study = results.recipe
+    tuned = [replace(run, validation={study.choose: value_of(run.cell)}) for run in results.tuned()]
+    values = {(run.cell.fold, run.cell.loss, run.cell.seed): run for run in results.final()}
+    cells = study.final_cells(study.chosen(tuned))
+    return Results(study, [*tuned, *(replace(values[each.fold, each.loss, each.seed], cell=each) for each in cells)])
+
+
+def test_how_often_a_variant_was_chosen_is_said():
+    losses = {"Fixed": {"variants": ["rmse:levels=3", "mse"]}, "Learned": {"variants": ["listnet", "softmax"]}}
+    results, better = run(recipe(losses=losses)), {"rmse:levels=3": 0.1, "mse": 0.3, "listnet": 0.5, "softmax": 0.3}
+    made = table(tuned_with(results, lambda cell: better[cell.variant] + 0.01 * cell.trial), "MQ2008")
+    assert [row.chosen for row in made.rows] == [("mse", "mse"), ("listnet", "listnet")]
+    often = "Number of times that validation chose each variant, over folds and models: "
+    assert f"{often}Fixed: mse 2, rmse:levels=3 0; Learned: listnet 2, softmax 0" in made.notes
+    # Two of the four settings of each row belong to a variant that was never chosen.
+    assert any(note.endswith("Without them: 2 settings for Fixed (MLP), Learned (MLP)") for note in made.notes)
+    signs = {1: 1, 2: -1}
+    mixed = tuned_with(results, lambda cell: signs[cell.fold] * better[cell.variant] + 0.01 * cell.trial)
+    made = table(mixed, "MQ2008")
+    assert f"{often}Fixed: rmse:levels=3 1, mse 1; Learned: listnet 1, softmax 1" in made.notes
+    assert not any("Without them" in note for note in made.notes)
+
+
+def test_a_setting_without_effect_does_not_count():
+    results = tuned_with(run(recipe()), lambda cell: 0.5 if cell.loss == "Softmax" else 0.1 * cell.trial)
+    made = table(results, "MQ2008")
+    assert {row.loss: row.effective for row in made.rows} == {"LambdaLoss": 2, "ApproxNDCG": 2, "Softmax": 1}
+    assert any(note.endswith("Without them: 1 setting for Softmax (MLP)") for note in made.notes)
 
 
 def test_results_as_they_are_read(tmp_path):

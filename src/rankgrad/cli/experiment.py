@@ -37,9 +37,7 @@ def experiment(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder (default: results/RECIPE).")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes (default: one per core).", metavar="<int>", min=1)
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (default: one per core).", metavar="<int>", min=1)] = None,
     threads: Annotated[
         int,
         typer.Option(
@@ -53,12 +51,8 @@ def experiment(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; replaces the recipe's device.")] = None,
     cache: Annotated[str | None, typer.Option(help="Folder of memory-mapped data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Also write a small OUT.summary.xz.")
-    ] = False,
-    aa: Annotated[
-        bool, typer.Option("--aa", help="Compare rows with themselves (A/A check).")
-    ] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Also write a small OUT.summary.xz.")] = False,
+    aa: Annotated[bool, typer.Option("--aa", help="Compare rows with themselves (A/A check).")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished cells again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
@@ -101,9 +95,10 @@ def experiment(
         unpack(packed, folder)
     pool = _pool(ray, jobs, threads)
     failed = _run(console, whole, part, folder, pool, (data_root, device, cache), overwrite)
+    results = read_results(folder)
     if summary or aa:
-        write_summary(read_results(folder), short)
-    made = [] if aa else [table(read_results(folder), source.label) for source in part.data]
+        write_summary(results, short)
+    made = [] if aa else [table(results, source.label) for source in part.data]
     if aa:
         _print_aa(read_summary(short), [source.label for source in part.data], as_json)
     elif as_json:

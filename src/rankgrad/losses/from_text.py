@@ -20,7 +20,7 @@ from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms,
 # Ways to train the parameters of a loss: together with the ranker, or by the metric on lists that are held out.
 ADAPTS = ("joint", "heldout")
 # Arguments that are given with the lists, not in the spec.
-LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+LISTS = ("scores", "labels", "mask", "offsets", "weights", "noise", "reduction")
 # Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
 KNOWN: dict[str, Callable[..., Any]] = {}
 

@@ -1,7 +1,7 @@
 r"""Compute the gradient of a held-out metric with respect to the parameters of a loss, through one step of the ranker.
 
 Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch, and H the
-negative NDCG of a held-out batch, computed from sharp soft ranks. A step of the ranker is
+negative metric of a held-out batch, computed from sharp soft ranks. A step of the ranker is
 :math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
 
 .. math:: \frac{d}{d\varphi} H(w'(\varphi)) = -\frac{d}{d\varphi} \bigl\langle r \odot \nabla H(w'),\,
@@ -43,11 +43,11 @@ def heldout_gradient(
     heldout: Batch,
     heldout_lists: int,
     add: Callable[[Tensor], Tensor] = lambda value: value,
+    goal: Callable[..., Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Return the hypergradient: the derivative of H with respect to each parameter of the loss, through one step.
 
-    H is the negative NDCG of the held-out batch. The ranker is evaluated without dropout. The result also contains
-    frozen parameters.
+    The ranker is evaluated without dropout. The result also contains frozen parameters.
 
     Args:
         ranker: ranker with the weights w' after the step.
@@ -57,14 +57,15 @@ def heldout_gradient(
         batch, heldout: training batch and held-out batch, which contain only the lists of this process.
         lists, heldout_lists: numbers of lists of these two batches in all processes together.
         add: function that sums a tensor over all processes.
+        goal: the loss H of the held-out lists; None for the negative NDCG with sigmoid ranks.
     """
     training = ranker.training
     ranker.eval()
     try:
         trained = [weight for weight in ranker.parameters() if weight.requires_grad]
         scores = ranker(heldout.features, heldout.offsets, width=heldout.width)
-        goal = approx_ndcg(scores, heldout.labels, offsets=heldout.offsets, temperature=TEMPERATURE, reduction="none")
-        slopes = torch.autograd.grad(goal.sum() / heldout_lists, trained, allow_unused=True, materialize_grads=True)
+        values = (goal or ndcg_goal)(scores, heldout.labels, offsets=heldout.offsets, reduction="none")
+        slopes = torch.autograd.grad(values.sum() / heldout_lists, trained, allow_unused=True, materialize_grads=True)
         along = [add(slope) * each for slope, each in zip(slopes, scale, strict=True)]
         scores, moves = _moves(ranker, before, along, batch)
     finally:
@@ -72,6 +73,11 @@ def heldout_gradient(
     shift = _SHIFT / torch.cat([moves.abs(), moves.new_full((1,), _TINY)]).max()  # a process may have no documents
     ahead, behind = (_by_parameters(loss, scores + way * shift * moves, batch) for way in (1, -1))
     return {name: add((behind[name] - slope) / (2 * shift * lists)) for name, slope in ahead.items()}
+
+
+def ndcg_goal(scores: Tensor, labels: Tensor, *, offsets: Tensor, reduction: str) -> Tensor:
+    """Compute the negative NDCG with sharp sigmoid ranks: the loss H of held-out lists with `adapt=heldout`."""
+    return approx_ndcg(scores, labels, offsets=offsets, temperature=TEMPERATURE, reduction=reduction)
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from rankgrad.metrics import parse_metric
 if TYPE_CHECKING:
     from rankgrad.experiments.recipes.reader import Significance
     from rankgrad.experiments.recipes.recipe import Recipe
-    from rankgrad.experiments.tables.table import Table
+    from rankgrad.experiments.tables.table import Table, TableRow
 
 
 def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
@@ -61,19 +61,45 @@ def _averaged(table: "Table", kind: str) -> str:
 
 def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
     ours = [row for row in table.rows if any(entry.wanted for entry in row.entries.values())]
-    usual, _ = Counter(row.trials for row in ours).most_common(1)[0]
+    tried = [tuple(trials * max(1, len(row.variants)) for trials in row.trials) for row in ours]
+    usual, _ = Counter(tried).most_common(1)[0]
     where = "" if table.folds == (None,) else " on each fold"
-    chosen = f"chosen by {recipe.choose} on validation with seed {table.seeds[0]}"
-    if {row.trials for row in ours} == {(1,)}:
+    if set(tried) == {(1,)}:
         yield "Tuning: none; settings are those of the recipe"
-    else:
-        yield f"Tuning: {_span(usual)} tried for each row{where}, {chosen}"
-    if odd := [f"{_span(row.trials)} for {row.loss} ({row.model})" for row in ours if row.trials != usual]:
+        return
+    variants = ", variants of the loss included" if any(row.variants for row in ours) else ""
+    chosen = f"chosen by {recipe.choose} on validation with seed {table.seeds[0]}"
+    yield f"Tuning: {_span(usual)} tried for each row{where}{variants}, {chosen}"
+    if odd := [f"{_span(each)} for {_row(row)}" for row, each in zip(ours, tried, strict=True) if each != usual]:
         yield f"Tuning is not equal: {', '.join(odd)}"
-    for count in sorted({len(row.variants) for row in ours if row.variants}):
-        losses = dict.fromkeys(row.loss for row in ours if len(row.variants) == count)
-        best = f"the best of {_count(count, 'variant')} of the loss, each tuned in the same way"
-        yield f"{', '.join(losses)}: {best}, {chosen}"
+    yield from _chosen_variants(ours)
+    fewer: dict[int, list[str]] = {}
+    for row, each in zip(ours, tried, strict=True):
+        if row.effective < each[0]:
+            fewer.setdefault(row.effective, []).append(_row(row))
+    if fewer:
+        counts = "; ".join(f"{_span((count,))} for {', '.join(rows)}" for count, rows in sorted(fewer.items()))
+        why = "a variant that validation never chose, or a setting with the same validation values as another"
+        yield f"Some settings had no effect ({why}). Without them: {counts}"
+
+
+def _chosen_variants(rows: Sequence["TableRow"]) -> Iterator[str]:
+    """Yield how often validation chose each variant of a loss, over the folds of all models."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row.variants:
+            found = counts.setdefault(row.loss, Counter(dict.fromkeys(row.variants, 0)))
+            found.update(row.chosen)
+    if counts:
+        losses = [
+            f"{loss}: {', '.join(f'{variant} {count}' for variant, count in found.most_common())}"
+            for loss, found in counts.items()
+        ]
+        yield f"Number of times that validation chose each variant, over folds and models: {'; '.join(losses)}"
+
+
+def _row(row: "TableRow") -> str:
+    return f"{row.loss} ({row.model})"
 
 
 def _tested(table: "Table", tests: "Significance") -> Iterator[str]:

@@ -62,7 +62,8 @@ class TableRow:
     entries: Mapping[str, TableEntry]  # numbers by metric
     trials: tuple[int, ...] = (1,)  # numbers of settings tried per fold and variant, without duplicates
     variants: tuple[str, ...] = ()  # variants of the loss, from which validation chose
-    chosen: tuple[str, ...] = ()  # variants that validation chose, over all folds
+    chosen: tuple[str, ...] = ()  # variant that validation chose, one per fold
+    effective: int = 1  # number of settings, over all variants, that can matter; see `_effective`
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,11 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
         if not recipe.form:
             entries = {name: _with_published(entry, recipe, data, line, name) for name, entry in entries.items()}
         variants = [each.variant for each in losses[line.model, line.loss] if each.variant is not None]
-        chosen = {run.cell.variant for run in line.runs.values() if run.cell.variant is not None}
+        folds = {fold: run.cell.variant for (fold, _), run in line.runs.items() if run.cell.variant is not None}
+        chosen = tuple(folds[fold] for fold in source.folds if fold in folds)
         trials = tried.get((line.model, line.loss), (1,))
-        rows.append(TableRow(line.model, line.loss, entries, trials, tuple(variants), tuple(sorted(chosen))))
+        effective = _effective(results, recipe, data, line, chosen)
+        rows.append(TableRow(line.model, line.loss, entries, trials, tuple(variants), chosen, effective))
     if not recipe.form:
         rows += _only_published(recipe, data, names, {(line.model, line.loss) for line in lines})
     conventions = {name: conventions_of(parse_metric(name), source.has_texts) for name in names}
@@ -299,6 +302,22 @@ def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, 
     for cell in wanted:
         counts.setdefault((cell.model, cell.loss), set()).add(found[cell.group, cell.variant])
     return {row: tuple(sorted(numbers)) for row, numbers in counts.items()}
+
+
+def _effective(results: "Results", recipe: "Recipe", data: str, line: _Line, chosen: Sequence[str]) -> int:
+    """Return the number of tried settings that can matter for a row.
+
+    A variant that validation never chose is left out. Settings with the same validation values on all folds count once.
+    """
+    values: dict[Any, list[tuple[str, float | None]]] = {}
+    for run in results.tuned():
+        cell = run.cell
+        if (cell.label, cell.model, cell.loss) == (data, line.model, line.loss) and (
+            cell.variant in chosen or not chosen
+        ):
+            fold = (str(cell.fold), run.validation.get(recipe.choose))
+            values.setdefault((cell.variant, cell.trial), []).append(fold)
+    return max(1, len({tuple(sorted(folds)) for folds in values.values()}))
 
 
 def _plain(value: Any) -> Any:
