@@ -13,6 +13,7 @@ from pages import (
     architecture,
     auto,
     bounds,
+    claims,
     data,
     empty_lists,
     leaderboard,
@@ -91,6 +92,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "neural_loss.md": neural_loss.page(),
         "mq2008-study.md": mq2008_study.page(),
         "learndcg-findings.md": learndcg_findings.page(),
+        "claims.md": claims.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}
 
