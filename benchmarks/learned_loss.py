@@ -441,7 +441,17 @@ def joined(cells: list[StudyCell], out: Path) -> dict[str, Any]:
             {"kind": kind, "ranker": ranker, "lists": lists, "seeds": len(files), "rows": rows, "judge - chosen": pairs}
         )
     protocol = {"steps": STEPS, "batch": BATCH, "loss_lr": LOSS_LR, "test_lists": TEST_LISTS, "draws": DRAWS}
-    return {**setting(), **protocol, "seconds": round(seconds), "tables": tables}
+    orders = {kind: order_costs(kind) for kind in dict.fromkeys(cell.kind for cell in cells)}
+    return {**setting(), **protocol, "seconds": round(seconds), "orders": orders, "tables": tables}
+
+
+def order_costs(kind: str) -> dict[str, float]:
+    """Return the regret of the best order of the standard NDCG, by judge."""
+    shared, found = test_lists(kind)[1], {}
+    for judge in JUDGES:
+        best, standard = (judged(judge, shared[name], shared[judge.name]) for name in (judge.name, STANDARD.name))
+        found[judge.name] = round(float((best - standard).mean()), 6)
+    return found
 
 
 def compared(mine: Any, other: Any) -> dict[str, Any]:
