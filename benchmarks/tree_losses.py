@@ -39,7 +39,8 @@ SMOOTHED = {
     "listnet, smooth=0.5": Run("listnet", (NATIVE, "listnet"), more={"smooth": 0.5}),
     "listnet, smooth=drawn": Run("listnet", (NATIVE, "listnet"), more={"smooth": "drawn"}),
 }
-TARGETS = {**SMOOTHED, "xe_ndcg": Run("xe_ndcg", (NATIVE,))}
+DRAWN = "xe_ndcg:gamma=drawn"
+TARGETS = {**SMOOTHED, "xe_ndcg": Run("xe_ndcg", (NATIVE,)), DRAWN: Run(DRAWN, (NATIVE,))}
 SAME = {
     "native:lambdarank": Run("native:lambdarank"),
     "lambdarank": Run("lambdarank", ("native:lambdarank",)),
@@ -81,9 +82,12 @@ def main() -> None:
             results = [[found[data, fold, seed][name] for fold in FOLDS] for seed in seeds]
             values = np.stack([np.concatenate([run["values"] for run in seed]) for seed in results])
             every[name] = values, [*chain(*results)]
+        folds = np.repeat(FOLDS, [len(found[data, fold, 0]["softmax"]["values"]) for fold in FOLDS])
         tables = {"same": SAME, "sets": SMOOTHED, "learned": LEARNED} if data == "MQ2008" else {"sets": SMOOTHED}
         rows += [
-            {"table": table, "data": data, **each} for table in tables for each in table_rows(tables[table], every)
+            {"table": table, "data": data, **each}
+            for table in tables
+            for each in table_rows(tables[table], every, folds)
         ]
     for each in rows:
         print("  ".join(f"{key}: {value}" for key, value in each.items()), flush=True)
@@ -93,7 +97,7 @@ def main() -> None:
         options.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
 
 
-def table_rows(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, Any]]:
+def table_rows(table: dict[str, Run], every: dict[str, Any], folds: Any) -> list[dict[str, Any]]:
     """Return a row per run and rival: the mean, its spread over seeds, the difference, and the final scalars."""
     rows = []
     for name, run in table.items():
@@ -108,8 +112,8 @@ def table_rows(table: dict[str, Run], every: dict[str, Any]) -> list[dict[str, A
             each: [round(v, 3) for v in (min(all_), float(np.mean(all_)), max(all_))] for each, all_ in scalars.items()
         }
         for rival in run.rivals or (None,):
-            tested = {} if rival is None else {"against": rival, **against(values, every[rival][0])}
-            line = {key: round(float(v), 4) if isinstance(v, float) else v for key, v in {**row, **tested}.items()}
+            tested = {} if rival is None else {"against": rival, **against(values, every[rival][0], folds)}
+            line = {key: round(float(v), 6) if isinstance(v, float) else v for key, v in {**row, **tested}.items()}
             rows.append({**line, "learned": learned} if learned else line)
     return rows
 

@@ -61,7 +61,8 @@ def main() -> None:
         for row in found[keys[0]]
     }
     empty = every.pop("empty")[0]
-    rows = list(table(every, empty))
+    folds = np.repeat(FOLDS, [len(found[fold, 0]["empty"]) for fold in FOLDS])
+    rows = list(table(every, empty, folds))
     for row in rows:
         print("  ".join(f"{key}: {value}" for key, value in row.items()), flush=True)
     if options.json:
@@ -82,25 +83,30 @@ def run_all(cell: Callable[..., dict[str, Any]], keys: list[Any], options: argpa
     return found
 
 
-def table(every: dict[str, Any], empty: Any) -> Iterator[dict[str, Any]]:
+def table(every: dict[str, Any], empty: Any, folds: Any) -> Iterator[dict[str, Any]]:
     """Yield a row per ranker and rival: the mean under both conventions, the spread over seeds, and the difference."""
     for what, values in every.items():
         by_seed = 100 * values.mean(1)
         row = {"what": what, "empty zero": by_seed.mean(), "empty one": by_seed.mean() + 100 * empty.mean()}
         row["spread"] = by_seed.std(ddof=1) if len(by_seed) > 1 else 0.0
         for rival in RIVALS.get(what, [RIVAL]) or [None]:
-            full = row if rival is None else {**row, "against": rival, **against(values, every[rival])}
-            yield {key: round(float(v), 4) if isinstance(v, float | np.floating) else v for key, v in full.items()}
+            full = row if rival is None else {**row, "against": rival, **against(values, every[rival], folds)}
+            yield {key: round(float(v), 6) if isinstance(v, float | np.floating) else v for key, v in full.items()}
 
 
-def against(values: Any, other: Any) -> dict[str, float]:
-    """Compare two rankers over queries; the value of a query is its mean over seeds, which are not extra queries."""
-    from rankgrad.experiments.statistics import bootstrap, paired_t, randomisation
+def against(values: Any, other: Any, folds: Any) -> dict[str, float]:
+    """Compare two rankers, in percent; queries and training runs are both random.
 
-    mine, theirs = values.mean(0), other.mean(0)
-    low, high = bootstrap(mine - theirs)
-    found = {"difference": 100 * float((mine - theirs).mean()), "low": 100 * low, "high": 100 * high}
-    return found | {"p, t": paired_t(mine, theirs).p, "p, randomisation": randomisation(mine, theirs).p}
+    Args:
+        values, other: values of the two rankers, `(seeds, queries)`.
+        folds: fold of each query, `(queries,)`.
+    """
+    from rankgrad.experiments.seed_variance import RunValues, compare_runs
+
+    found = compare_runs(RunValues(values, folds), RunValues(other, folds))
+    low, high = found.interval
+    parts = {"difference": found.difference, "low": low, "high": high, "detectable": found.detectable}
+    return {**{name: 100 * part for name, part in parts.items()}, "p": found.p}
 
 
 def versions() -> dict[str, str]:

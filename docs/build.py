@@ -12,6 +12,7 @@ from pathlib import Path
 from pages import (
     architecture,
     auto,
+    bounds,
     data,
     learndcg,
     learndcg_findings,
@@ -78,6 +79,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "scale.md": scale.page(),
         "trees.md": trees.page(),
         "auto.md": auto.page(),
+        "bounds.md": bounds.page(),
         "text.md": text_page.page(),
         "text-study.md": text_study.page(),
         "learndcg.md": learndcg.page(),

@@ -65,7 +65,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"k": 2, "sigma": 2.0},
     ],
     "list_ap": [{}, {"bins": 4}, {"threshold": 1.0}],
-    "listmle": [{}, {"ties": "position"}],
+    "listmle": [{}, {"ties": "position"}, {"ties": "efron"}, {"ties": "exact"}],
     "listnet": [{}, {"targets": "softmax"}],
     "margin_mse": [{}],
     "mse": [{}],
@@ -195,7 +195,7 @@ def _named(name: str, options: dict[str, Any], extras: tuple[str, ...] = ()) -> 
 
 def _ties(name: str, options: dict[str, Any]) -> Any:
     if name in ("listmle", "p_listmle"):
-        return "labels" if options.get("ties") == "position" else None
+        return "labels" if options.get("ties") in ("position", "random") else None
     return _rank_based(name, options)
 
 
@@ -287,6 +287,8 @@ NAMED = [
     *(_named(name, options) for name, choices in OPTIONS.items() for options in choices),
     *(_named(name, choices[-1], ("weights",)) for name, choices in OPTIONS.items() if _takes_weights(name)),
     _named("xe_ndcg", {}, ("gamma", "weights")),
+    _named("listmle", {"ties": "random"}, ("noise", "weights")),
+    _named("listmle", {"ties": "efron"}, ("weights",)),
 ]
 GUMBEL = [
     _gumbel("approx_ndcg", {}, 1.0),

@@ -4,6 +4,7 @@ One function for each member of `rankgrad.losses.__all__`, of the same name. A l
 """
 
 import functools
+import itertools
 import math
 import statistics
 
@@ -136,7 +137,14 @@ def listnet(scores, labels, targets="sum", weights=None):
 
 
 @_signal("different")
-def listmle(scores, labels, weights=None, ties="together"):
+def listmle(scores, labels, weights=None, ties="together", noise=None):
+    if ties == "random":
+        by_noise = sorted(range(len(labels)), key=lambda i: -noise[i])
+        scores, labels = [scores[i] for i in by_noise], [labels[i] for i in by_noise]
+        weights = [weights[i] for i in by_noise] if weights else weights
+        ties = "position"
+    if ties in ("efron", "exact"):
+        return sum(_tie_group(scores, labels, _ones(weights, labels), y, ties) for y in set(labels))
     return _plackett_luce(scores, labels, weights, lambda place, n: 1.0, ties)
 
 
@@ -381,6 +389,27 @@ def _plackett_luce(scores, labels, weights, factor, ties):
             count = statistics.fmean(factor(p + 1, n) for p, j in enumerate(order) if labels[j] == labels[i])
         total -= count * w[i] * log_softmax([scores[j] for j in (i, *rivals)])[0]
     return total
+
+
+def _tie_group(scores, labels, weights, y, ties):
+    """The part of the documents with label y in Efron's likelihood or in the exact one."""
+    group = [math.exp(s) for s, z in zip(scores, labels, strict=True) if z == y]
+    below = sum(math.exp(s) for s, z in zip(scores, labels, strict=True) if z < y)
+    w, d = [w for w, z in zip(weights, labels, strict=True) if z == y], len(group)
+    if ties == "exact":
+        return -statistics.fmean(w) * math.log(all_first(group, below))
+    chosen = sum(w_i * math.log(e) for w_i, e in zip(w, group, strict=True))
+    return statistics.fmean(w) * sum(math.log(sum(group) * (1 - l / d) + below) for l in range(d)) - chosen
+
+
+def all_first(group, below):
+    """The probability that a group is chosen before all others, whose powers have the sum `below`: over all orders."""
+    chance = {frozenset(): 1.0}  # of each set of documents of the group to be the first ones
+    for size in range(1, len(group) + 1):
+        for members in map(frozenset, itertools.combinations(range(len(group)), size)):
+            left = {i: sum(group[j] for j in range(len(group)) if j not in members - {i}) + below for i in members}
+            chance[members] = sum(chance[members - {i}] * group[i] / left[i] for i in members)
+    return chance[frozenset(range(len(group)))]
 
 
 def _at_ranks(scores, values, k, alpha, delta):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLACE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
-UNWRAPPED = re.compile(r"^(#|!|- |```)", re.MULTILINE)  # headings, pictures, lists and code keep their lines
+UNWRAPPED = re.compile(r"^(#|!|- |1\. |```)", re.MULTILINE)  # headings, pictures, lists and code keep their lines
 
 
 def fill(template: str, **values: str) -> str:

@@ -62,6 +62,9 @@ BUILT = {
     "lambdarank": ("lambdarank", {"k": 1}, PairwiseOptions(k=1)),
     "listmle": ("listmle", {}, ListwiseOptions(ties=Ties.TOGETHER)),
     "listmle, in order": ("listmle", {"ties": "position"}, ListwiseOptions(ties=Ties.POSITION)),
+    "listmle, random": ("listmle", {"ties": "random"}, ListwiseOptions(ties=Ties.POSITION)),
+    "listmle, efron": ("listmle", {"ties": "efron"}, ListwiseOptions(ties=Ties.EFRON)),
+    "listmle, exact": ("listmle", {"ties": "exact"}, ListwiseOptions(ties=Ties.EXACT)),
     "listnet": ("listnet", {"targets": "softmax"}, ListwiseOptions(targets=Targets.SOFTMAX)),
     "neural_ndcg": (
         "neural_ndcg",

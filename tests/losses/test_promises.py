@@ -343,6 +343,15 @@ BAD_OPTIONS = {
     "pairs must be one of 'any', 'both'; got 'all'": ("ranknet", {"pairs": "all"}),
     "targets must be one of 'sum', 'softmax'; got 'max'": ("listnet", {"targets": "max"}),
     "gamma must be a number or have the shape of scores, (1, 3); got (2,)": ("xe_ndcg", {"gamma": torch.ones(2)}),
+    "ties must be one of 'together', 'position', 'random', 'efron', 'exact'; got 'first'": (
+        "listmle",
+        {"ties": "first"},
+    ),
+    "noise must be None if ties is not 'random'; got noise and 'efron'": (
+        "listmle",
+        {"ties": "efron", "noise": torch.ones(1, 3)},
+    ),
+    "noise must have the shape of scores, (1, 3); got (2,)": ("listmle", {"ties": "random", "noise": torch.ones(2)}),
     "levels must be the number of grades, at least 1; got 0": ("rmse", {"levels": 0}),
     "bins must be at least 2; got 1": ("list_ap", {"bins": 1}),
     "temperature must be above 0; got 0": ("approx_ndcg", {"temperature": 0}),

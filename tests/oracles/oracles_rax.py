@@ -220,7 +220,7 @@ def utility(call: Call) -> Tensor:
     if call["fn"] == "logcumsumexp":
         # The field that each document is chosen from when later ones come first: Plackett-Luce term plus own score.
         lists = as_lists(x, torch.arange(len(x)))
-        return likelihood.plackett_luce(lists, together=False).flip(-1) + x
+        return likelihood.plackett_luce(lists, ties="position").flip(-1) + x
     where = torch.tensor(call["where"]) if "where" in call else None
     segments = torch.tensor(call["segments"]) if "segments" in call else torch.zeros_like(x, dtype=torch.long)
     index, offsets = flattened(segments, where)

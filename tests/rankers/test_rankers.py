@@ -171,8 +171,9 @@ def test_fixed_positions_are_sines_and_cosines():
     assert_close(found, torch.tensor(wanted, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
-def test_tanh_on_the_scores():
-    bounded, plain = (rankers.build("context_aware", features=F, output=output).eval() for output in ("tanh", "none"))
+@pytest.mark.parametrize("model", ["mlp", "context_aware"])
+def test_tanh_on_the_scores(model):
+    bounded, plain = (rankers.build(model, features=F, output=output).eval() for output in ("tanh", "none"))
     plain.load_state_dict(bounded.state_dict())
     rows, offsets = rows_of([4, 3], torch.float32)
     assert_close(bounded(rows, offsets), plain(rows, offsets).tanh())

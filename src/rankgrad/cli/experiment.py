@@ -95,9 +95,10 @@ def experiment(
         unpack(packed, folder)
     pool = _pool(ray, jobs, threads)
     failed = _run(console, whole, part, folder, pool, (data_root, device, cache), overwrite)
+    results = read_results(folder)
     if summary or aa:
-        write_summary(read_results(folder), short)
-    made = [] if aa else [table(read_results(folder), source.label) for source in part.data]
+        write_summary(results, short)
+    made = [] if aa else [table(results, source.label) for source in part.data]
     if aa:
         _print_aa(read_summary(short), [source.label for source in part.data], as_json)
     elif as_json:

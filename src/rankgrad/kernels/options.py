@@ -51,10 +51,12 @@ class Targets(IntEnum):
 
 
 class Ties(IntEnum):
-    """Treatment of equal labels: the documents are ordered by position (POSITION) or chosen together (TOGETHER)."""
+    """Treatment of equal labels in ListMLE: by position, or with the likelihood of Breslow, of Efron, or exact."""
 
     POSITION = 0
     TOGETHER = 1
+    EFRON = 2
+    EXACT = 3
 
 
 class ParamForm(IntEnum):

@@ -21,7 +21,7 @@ from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms,
 # metric of the run on held-out lists.
 ADAPTS = ("joint", "heldout", "metric")
 # Arguments that are given with the lists, not in the spec.
-LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+LISTS = ("scores", "labels", "mask", "offsets", "weights", "noise", "reduction")
 # Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
 KNOWN: dict[str, Callable[..., Any]] = {}
 

@@ -1,26 +1,172 @@
 """The Plackett-Luce likelihood of an order of documents, for `listmle` and `p_listmle`."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from rankgrad.kernels.quadrature import ABSCISSAS, DROP, HALVINGS, NODE_WEIGHTS
 from rankgrad.lists import Lists
 from rankgrad.losses.pairwise import has_order
 from rankgrad.metrics.sort_order import order
 
 
-def plackett_luce(lists: Lists, together: bool, position_aware: bool = False) -> Tensor:
-    """Return the terms of the negative log-likelihood in descending order of labels, `(..., n)`; 0 for padding."""
-    by_label = order(lists.labels, lists.mask)
-    real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
-    chosen = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
-    high, total = _sums_from_here(chosen)
-    first = _first_tied(lists.labels.gather(-1, by_label)) if together else None
+class TieGroups(NamedTuple):
+    """Documents of each list in descending order of labels, with their groups of equal labels. All are `(..., n)`."""
+
+    scores: Tensor  # lowest number for positions that are not real
+    weights: Tensor | None
+    real: Tensor  # True for documents of lists with two different labels
+    high: Tensor  # highest score from this position to the end of the list, without a gradient
+    total: Tensor  # sum of e^(score - high) over these positions
+    first: Tensor  # position of the first document of the group
+
+    @classmethod
+    def of(cls, lists: Lists) -> "TieGroups":
+        """Sort the documents of checked lists by their labels."""
+        by_label = order(lists.labels, lists.mask)
+        real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
+        scores = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
+        weights = None if lists.weights is None else lists.weights.gather(-1, by_label)
+        first = _first_tied(lists.labels.gather(-1, by_label))
+        return cls(scores, weights, real, *_sums_from_here(scores), first)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Return, for each document, the sum of values `(..., n)` over its group."""
+        return torch.zeros_like(values).scatter_add(-1, self.first, values).gather(-1, self.first)
+
+    def sizes(self) -> Tensor:
+        """Return the number of documents in the group of each document; at least 1."""
+        return self.sums(self.real.to(self.scores.dtype)).clamp(min=1)
+
+    def mean_weights(self) -> Tensor | float:
+        """Return, for each document, the mean of the weights of its group."""
+        return 1.0 if self.weights is None else self.sums(torch.where(self.real, self.weights, 0.0)) / self.sizes()
+
+    def below(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `high` and `total` of the documents below each group, and False where there is no such document."""
+        after = self.first + self.sizes().long()
+        some = torch.nn.functional.pad(self.real, (0, 1)).gather(-1, after)
+        high = torch.nn.functional.pad(self.high, (0, 1)).gather(-1, after)
+        total = torch.nn.functional.pad(self.total, (0, 1)).gather(-1, after)
+        return torch.where(some, high, self.high), torch.where(some, total, 0.0), some
+
+
+def plackett_luce(lists: Lists, ties: str, position_aware: bool = False) -> Tensor:
+    """Return the terms of the negative log-likelihood in descending order of labels, `(..., n)`; 0 for padding.
+
+    Args:
+        lists: the lists.
+        ties: `"position"`, `"together"` or `"efron"`.
+        position_aware: True for the weights of `p_listmle`.
+    """
+    groups = TieGroups.of(lists)
+    first = None if ties == "position" else groups.first
+    high, total = groups.high, groups.total
     if first is not None:
         high, total = high.gather(-1, first), total.gather(-1, first)
-    terms = torch.where(real, (high - chosen) + total.log(), 0.0)  # padding is last and adds nothing
+    if ties == "efron":
+        return _efron(groups, high, total)
+    terms = torch.where(groups.real, (high - groups.scores) + total.log(), 0.0)  # padding is last and adds nothing
     if position_aware:
-        terms = terms * _position_weights(first, real, lists.scores.dtype)
-    return terms if lists.weights is None else terms * lists.weights.gather(-1, by_label)
+        terms = terms * _position_weights(first, groups.real, lists.scores.dtype)
+    return terms if groups.weights is None else terms * groups.weights
+
+
+def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
+    """Return the terms of Efron's likelihood; `e^high total` is the sum over the group and the documents below it."""
+    place = torch.arange(high.shape[-1], device=high.device) - groups.first  # l, from 0
+    part = torch.where(groups.real, place / groups.sizes(), 0.0)
+    below_high, below, some = groups.below()
+    below = below * torch.where(some, below_high - high, 0.0).exp()
+    # The group's sum is total - below. Both terms of this sum are positive, so no digits are lost.
+    left = (1.0 - part) * total + part * below
+    behind = torch.where(groups.real, high - groups.scores, 0.0)
+    behind = behind if groups.weights is None else behind * groups.weights
+    return torch.where(groups.real, behind + groups.mean_weights() * left.log(), 0.0)
+
+
+def partitioned(lists: Lists) -> Tensor:
+    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`; 0 without order.
+
+    `rankgrad.kernels.quadrature` describes the integral. The nodes have no gradient.
+    """
+    groups = TieGroups.of(lists)
+    below_high, below, some = groups.below()
+    some = some & groups.real  # the lowest labels precede nothing
+    ahead = torch.where(some, groups.scores - below_high, 0.0) - torch.where(some, below, 1.0).log()  # a_i
+    # Documents far behind have the factor e^(z + a_i). So e^a_i is taken out of the integral.
+    outside = ahead.clamp(max=0.0)
+    low, high = _integration_bounds(groups, ahead.detach(), some)
+    dtype, device = ahead.dtype, ahead.device
+    nodes = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * torch.tensor(
+        ABSCISSAS, dtype=dtype, device=device
+    )
+    factors = torch.where(some[..., None], _log_factor(nodes, ahead[..., None], outside[..., None]), 0.0)  # (..., n, K)
+    group = groups.first[..., None].expand(factors.shape)
+    heights = nodes - nodes.exp() + torch.zeros_like(factors).scatter_add(-2, group, factors)
+    heights = heights + torch.tensor(NODE_WEIGHTS, dtype=dtype, device=device).log()
+    begins = some & (groups.first == torch.arange(ahead.shape[-1], device=device))
+    inside = torch.where(begins, heights.logsumexp(-1) + ((high - low) / 2).log(), 0.0)
+    return -(groups.mean_weights() * (inside + outside)).sum(-1)
+
+
+def _integration_bounds(groups: TieGroups, ahead: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lower and the upper bound of the integral of each document's group, both `(..., n)`."""
+    outside = ahead.clamp(max=0.0)
+
+    def height(z: Tensor) -> Tensor:
+        return z - z.exp() + groups.sums(torch.where(some, _log_factor(z, ahead, outside), 0.0))
+
+    def rises(z: Tensor) -> Tensor:
+        return 1.0 - z.exp() + groups.sums(torch.where(some, _log_factor_slope(z + ahead), 0.0)) > 0
+
+    size = groups.sizes()
+    top, beyond = _bisect(torch.zeros_like(ahead), (size + 1.0).log(), rises)
+    level = height(top) - DROP
+    furthest = (beyond.exp() + DROP + (DROP * (DROP + 2.0 * beyond.exp())).sqrt()).log()
+    low, _ = _bisect(torch.full_like(ahead, -DROP - 1.0), top, lambda z: height(z) < level)
+    _, high = _bisect(top, furthest, lambda z: height(z) >= level)
+    return low, high
+
+
+def _bisect(low: Tensor, high: Tensor, goes_up: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return an interval with a point at which `goes_up` changes from True to False."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        up = goes_up(middle)
+        low, high = torch.where(up, middle, low), torch.where(up, high, middle)
+    return low, high
+
+
+def _log_factor(z: Tensor, ahead: Tensor, outside: Tensor) -> Tensor:
+    """Return `log(1 - exp(-e^(z + a))) - outside`. First compute `a - outside`, to keep all digits."""
+    y = z + ahead
+    small = y < -5.0
+    r = torch.where(small, y, -5.0).exp()
+    series = z + (ahead - outside) - r / 2.0 + r * r / 24.0
+    # Above 6, the factor is 1.
+    return torch.where(small, series, (-torch.expm1(-y.clamp(-5.0, 6.0).exp())).log() - outside)
+
+
+def _log_factor_slope(y: Tensor) -> Tensor:
+    """Return the derivative of `log(1 - exp(-e^y))`, which decreases from 1 to 0."""
+    r = y.clamp(-30.0, 6.0).exp()
+    return r / torch.expm1(r)
+
+
+def shuffled(lists: Lists, noise: Tensor) -> Lists:
+    """Return the lists with their documents in descending order of `noise`, a tensor in the shape of the scores."""
+    scores, labels, mask, offsets, weights = lists.given
+    if offsets is None:
+        by_noise = noise.argsort(dim=-1, descending=True, stable=True)
+        mask, weights = (None if given is None else given.gather(-1, by_noise) for given in (mask, weights))
+        return Lists(scores.gather(-1, by_noise), labels.gather(-1, by_noise), mask, None, weights)
+    owner = torch.repeat_interleave(offsets.diff(), output_size=scores.shape[0])
+    by_noise = noise.argsort(dim=0, descending=True, stable=True)
+    by_noise = by_noise[owner[by_noise].argsort(dim=0, stable=True)]
+    return Lists(scores[by_noise], labels[by_noise], None, offsets, None if weights is None else weights[by_noise])
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:

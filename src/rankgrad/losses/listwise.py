@@ -13,7 +13,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 from rankgrad.lists import Lists, as_lists, reduce
 from rankgrad.losses.fused import fused
-from rankgrad.losses.likelihood import lowest, plackett_luce
+from rankgrad.losses.likelihood import lowest, partitioned, plackett_luce, shuffled
 from rankgrad.losses.pairwise import has_order
 from rankgrad.losses.unpadded import UnpaddedLists
 from rankgrad.relax.optimal_transport import least_scale
@@ -59,7 +59,7 @@ def listnet(
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
 
-    For binary labels, the loss is an upper bound of -log MRR and of -log NDCG.
+    With `targets="sum"`, the loss is an upper bound of -log MRR and of -log NDCG (docs/bounds.md).
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -211,33 +211,48 @@ def listmle(
     mask: Any = None,
     offsets: Any = None,
     ties: str = "together",
+    noise: Any = None,
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
     r"""ListMLE: negative Plackett-Luce log-likelihood of the order of the labels.
 
-    .. math:: \ell(s, y) = -\sum_i w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
+    .. math:: \ell(s, y) = \sum_i w_{\pi_i} (\log D_i - s_{\pi_i}), \quad D_i = \sum_{j \ge i} e^{s_{\pi_j}}, \quad
               \pi \text{ sorts } y \text{ downwards}
+
+    For a tie group S of d documents, G and R are the sums of :math:`e^{s_j}` over S and over all lower labels.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        ties: order of tied documents. `"together"`: a document competes with all documents whose label is not higher,
-            including tied documents (Breslow's likelihood). The input order of tied documents has no effect.
-            `"position"`: a ranker learns the input order of tied documents. Use this if the input order is a ranking.
+        ties: treatment of equal labels. `"together"`: :math:`D = G + R` for all of S (Breslow's likelihood).
+            `"position"`: the formula above, ties in input order. Use it if the input order is a ranking.
+            `"random"`: ties in random order, drawn in each call, as in allRank.
+            `"efron"`: :math:`D = (1 - l/d) G + R` for l = 0, ..., d - 1, all with the mean weight of S.
+            `"exact"`: :math:`\ell = -\sum_S \bar w_S \log \int_0^1 \prod_{i \in S} (1 - u^{e^{s_i}/R}) du`. The integral
+            is the probability that S precedes all lower labels (Ma et al.).
+        noise: with `ties="random"`, numbers in the shape of `scores`: of tied documents, the highest number is first.
+            None to draw them with PyTorch's default generator.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
         tensor(3.5345)
 
     References:
-        Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
+        Xia et al., "Listwise Approach to Learning to Rank", ICML 2008.
+        Ma et al., "Learning-to-Rank with Partitioned Preference", AISTATS 2021.
     """
-    one_of("ties", ties, ("position", "together"))
+    one_of("ties", ties, ("together", "position", "random", "efron", "exact"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    together = ties == "together"
-    if (loss := fused("listmle", lists, reduction, ListwiseOptions(ties=Ties[ties.upper()]))) is not None:
+    if ties == "random":
+        lists, ties = shuffled(lists, _noise(lists, noise)), "position"
+    elif noise is not None:
+        bad_value("noise", "be None if ties is not 'random'", f"noise and {ties!r}")
+    lacking = f"ties={ties!r} on a GPU" if lists.given.scores.is_cuda and ties in ("efron", "exact") else None
+    options = ListwiseOptions(ties=Ties[ties.upper()])
+    if (loss := fused("listmle", lists, reduction, options, lacking=lacking)) is not None:
         return loss
-    return lists.reduce(plackett_luce(lists, together).sum(-1), reduction, has_order(lists))
+    values = partitioned(lists) if ties == "exact" else plackett_luce(lists, ties).sum(-1)
+    return lists.reduce(values, reduction, has_order(lists))
 
 
 def p_listmle(
@@ -272,10 +287,9 @@ def p_listmle(
     """
     one_of("ties", ties, ("position", "together"))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights)
-    together = ties == "together"
     if (loss := fused("p_listmle", lists, reduction, ListwiseOptions(ties=Ties[ties.upper()]))) is not None:
         return loss
-    values = plackett_luce(lists, together, position_aware=True).sum(-1)
+    values = plackett_luce(lists, ties, position_aware=True).sum(-1)
     return lists.reduce(values, reduction, has_order(lists))
 
 
@@ -305,6 +319,18 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
 def has_relevant(lists: Lists) -> Tensor:
     """Return True for a list with a label above 0, `(...)`."""
     return (lists.labels > 0).any(-1)
+
+
+def _noise(lists: Lists, noise: Any) -> Tensor:
+    """Return the numbers that order the tied documents of `listmle(ties="random")`, in the shape of the scores."""
+    scores = lists.given.scores
+    if noise is None:
+        return torch.rand(scores.shape, device=scores.device)
+    noise = torch.as_tensor(noise)
+    noise = noise.values() if noise.is_nested else noise
+    if noise.shape != scores.shape:
+        bad_value("noise", f"have the shape of scores, {tuple(scores.shape)}", tuple(noise.shape))
+    return noise
 
 
 def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
 from rankgrad.rankers.attention import SelfAttention
 from rankgrad.rankers.list_index import ListIndex
-from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
+from rankgrad.rankers.scorer import ACTIVATIONS, OUTPUTS, Scorer
 
 
 class ContextAware(Scorer):
@@ -63,7 +63,7 @@ class ContextAware(Scorer):
             bad_value("width", f"be a multiple of heads, {heads}", width)
         one_of("activation", activation, ACTIVATIONS)
         one_of("position", position, ("none", "fixed", "learned"))
-        one_of("output", output, ("none", "tanh"))
+        one_of("output", output, OUTPUTS)
         super().__init__(
             features,
             width=width,
@@ -83,7 +83,7 @@ class ContextAware(Scorer):
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 1)
-        self.output = nn.Tanh() if output == "tanh" else nn.Identity()
+        self.output = OUTPUTS[output]()
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
         """Return scores `(rows,)`."""

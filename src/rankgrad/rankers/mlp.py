@@ -10,7 +10,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.rankers import scorer
 from rankgrad.rankers.batch_norm import apply_norm, make_norm
 from rankgrad.rankers.list_index import ListIndex
-from rankgrad.rankers.scorer import ACTIVATIONS, Scorer
+from rankgrad.rankers.scorer import ACTIVATIONS, OUTPUTS, Scorer
 
 NORMS = ("none", "batch", "layer")
 
@@ -59,6 +59,7 @@ class MLP(Scorer):
         dropout: dropout probability: one number, or one number per hidden layer.
         noise: standard deviation of the Gaussian noise that is added to the features after `input_norm`.
         init: initial weights, `"default"` (PyTorch's), or `"xavier_normal"` with biases of 0.
+        output: function that is applied to the scores, `"none"` or `"tanh"`.
 
     Example:
         >>> ranker = MLP(46, widths=[256, 128], dropout=0.1)
@@ -81,10 +82,12 @@ class MLP(Scorer):
         dropout: float | Sequence[float] = 0.0,
         noise: float = 0.0,
         init: str = "default",
+        output: str = "none",
     ) -> None:
         widths = scorer.whole_numbers("widths", widths)
         one_of("input_norm", input_norm, ("none", "batch"))
         one_of("init", init, ("default", "xavier_normal"))
+        one_of("output", output, OUTPUTS)
         tower = Tower(features, widths, norm, norm_place, norm_momentum, activation, dropout)
         super().__init__(
             features,
@@ -97,11 +100,13 @@ class MLP(Scorer):
             dropout=dropout if isinstance(dropout, int | float) else list(dropout),
             noise=scorer.finite_number("noise", noise),
             init=init,
+            output=output,
         )
         self.noise = noise
         self.input_norm = make_norm(input_norm, features, norm_momentum)
         self.tower = tower
         self.head = nn.Linear(tower.width, 1)
+        self.output = OUTPUTS[output]()
         if init == "xavier_normal":
             self.apply(_xavier_normal)
 
@@ -109,7 +114,7 @@ class MLP(Scorer):
         """Return scores `(rows,)`."""
         rows = apply_norm(self.input_norm, rows, index.real)
         rows = self.tower(add_noise(rows, self.noise, self.training), index.real)
-        return self.head(rows).squeeze(-1)
+        return self.output(self.head(rows).squeeze(-1))
 
 
 class Tower(nn.Module):

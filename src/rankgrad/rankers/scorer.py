@@ -22,6 +22,8 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "sigmoid": nn.Sigmoid,
     "tanh": nn.Tanh,
 }
+# Functions that some rankers apply to the scores; NeuralNDCG's paper uses tanh.
+OUTPUTS: Mapping[str, type[nn.Module]] = {"none": nn.Identity, "tanh": nn.Tanh}
 
 
 class Scorer(nn.Module):

@@ -60,6 +60,16 @@ class FlatProblem(NamedTuple):
         powers = np.exp(self.scores - self.highest(self.scores))
         return powers / self.sums(powers)
 
+    def means_of_ties(self, values: Array | float) -> Array | float:
+        """Return, for each document, the mean of the values over the documents of its list with its label."""
+        if not isinstance(values, np.ndarray):
+            return values
+        pairs = np.stack([np.repeat(np.arange(len(self.lengths)), self.lengths), self.labels])
+        _, group = np.unique(pairs, axis=1, return_inverse=True)
+        group = group.reshape(-1)
+        means: Array = np.bincount(group, values) / np.bincount(group)
+        return means[group]
+
     def relevant(self) -> Array:
         """Return True for each document whose list has a relevant document, `(documents,)`."""
         return self.highest(self.labels) > 0
@@ -93,8 +103,11 @@ def _unique(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _plackett_luce(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    ordered = problem.highest(problem.labels) > -problem.highest(-problem.labels)
-    return np.maximum(slopes + problem.weights * ordered, 0)
+    lowest = -problem.highest(-problem.labels)
+    if options["ties"] != "exact":
+        return np.maximum(slopes + problem.weights * (problem.highest(problem.labels) > lowest), 0)
+    # The lowest labels precede nothing. A tie group has the mean of its weights.
+    return np.maximum(slopes + problem.means_of_ties(problem.weights) * (problem.labels > lowest), 0)
 
 
 def _squares(problem: FlatProblem, slopes: Array, options: Options) -> Array:

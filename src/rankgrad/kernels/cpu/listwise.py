@@ -13,7 +13,15 @@ from torch import Tensor
 
 from rankgrad.kernels.cpu import FlatLists, KernelOutputs, helper, kernel, launch
 from rankgrad.kernels.cpu.exponential import exp
-from rankgrad.kernels.cpu.likelihood import far_plackett_luce, far_unique, plackett_luce, position_weights, unique
+from rankgrad.kernels.cpu.likelihood import (
+    efron,
+    far_plackett_luce,
+    far_unique,
+    partitioned,
+    plackett_luce,
+    position_weights,
+    unique,
+)
 from rankgrad.kernels.cpu.min_max import extremes
 from rankgrad.kernels.cpu.order import bits, by_label
 from rankgrad.kernels.cpu.parallel import spread
@@ -32,6 +40,8 @@ _CODES = {
 SMALL = 30_000  # for fewer documents in a batch, one thread is faster than several
 WIDE = 200.0  # largest range of scores for which sums of e, and products of two sums, do not underflow
 
+# Numba compiles plain integers, not members of an enum.
+TOGETHER, EFRON, EXACT = int(Ties.TOGETHER), int(Ties.EFRON), int(Ties.EXACT)
 FIRST = np.int64(0)  # index of the first task; Numba would compile again for a Python integer
 LOG_2 = math.log(2.0)
 
@@ -51,7 +61,7 @@ def run(
     """Run the operator on the CPU for a loss of the family `listwise`."""
     flat = FlatLists.of(scores, labels, weights, mask, offsets, n)
     results = KernelOutputs.like(flat, 0, gradient)
-    numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, options.ties == Ties.TOGETHER)
+    numbers = (options.gamma, options.epsilon, options.targets == Targets.SOFTMAX, int(options.ties))
     threads = torch.get_num_threads()
     # Several tasks per thread, because lists differ in length.
     tasks = 1 if len(flat.scores) < SMALL or threads == 1 else 8 * threads
@@ -74,7 +84,8 @@ def _listwise_task(task, tasks, given, out, code, numbers):
     """Compute a listwise loss of the lists of one task. Scratch arrays are as long as the longest of these lists."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
-    gamma, epsilon, softmax_targets, together = numbers
+    gamma, epsilon, softmax_targets, ties = numbers
+    together = ties == TOGETHER
     from_list, to_list = task * len(values) // tasks, (task + 1) * len(values) // tasks
     longest = 0
     for l in range(from_list, to_list):
@@ -121,6 +132,10 @@ def _listwise_task(task, tasks, given, out, code, numbers):
             values[l] = _cross_entropy(s, e, t, d, code, epsilon)
         elif code == UNIQUE:
             values[l] = unique(y, s, e, t, d) if near else far_unique(y, s, e, t, d)
+        elif ties == EFRON:
+            values[l] = efron(y, s, e, t, d)
+        elif ties == EXACT:
+            values[l] = partitioned(y, s, e, t, d)
         elif near:
             values[l] = plackett_luce(y, s, e, t, d, code == P_LISTMLE or len(weights) > 0, together)
         else:
