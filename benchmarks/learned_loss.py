@@ -428,7 +428,7 @@ def joined(cells: list[StudyCell], out: Path) -> dict[str, Any]:
             row["regret"] = [round(float(each), 6) for each in (best - values[:, i, j]).mean(-1)]
             scalars = learned[:, i, j]
             if not np.isnan(scalars).any():
-                row["learned"] = np.round(np.median(scalars, 0), 3).tolist()
+                row["learned"] = np.median(scalars, 0).astype(float).round(3).tolist()
             row |= compared(values[:, i, j], values[:, 0, j])
             rows.append(row)
         both = values[:, METHODS.index(JUDGED)], values[:, METHODS.index("chosen")]
