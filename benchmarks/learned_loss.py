@@ -37,7 +37,8 @@ Expected:
 
 Tests: each loss against `fixed`, for each judge, kind of data, ranker and number of lists, with test lists and seeds
 both random, and Holm's correction over all losses and judges of one kind, ranker and number of lists. A seed has the
-same training lists and initial weights for all losses, so a test is over the differences per seed and test list.
+same training lists and initial weights for all losses, so a test is over the differences per seed and test list. Also
+`held out, judge` against `chosen`, with Holm's correction over the judges.
 
 Set in pilot runs with other seeds (`PILOT`, `unequal`), after these expectations were written: the learning rates, the
 rate of the scalars, the number of steps, and how unequal the noise is (with less, even the best order of the standard
@@ -411,7 +412,6 @@ def joined(cells: list[StudyCell], out: Path) -> dict[str, Any]:
     """Return the regret of every loss, and its difference to `fixed`, with tests; for each kind, ranker and size."""
     from setting import setting
 
-    from rankgrad.experiments.seed_variance import RunValues, compare_runs
     from rankgrad.experiments.statistics import holm
 
     tables, seconds = [], 0.0
@@ -428,20 +428,45 @@ def joined(cells: list[StudyCell], out: Path) -> dict[str, Any]:
             row["regret"] = [round(float(each), 6) for each in (best - values[:, i, j]).mean(-1)]
             scalars = learned[:, i, j]
             if not np.isnan(scalars).any():
-                row["learned"] = np.round(np.median(scalars, 0), 3).tolist()
-            if not np.array_equal(values[:, i, j], values[:, 0, j]):
-                # A seed has the same lists and initial weights for all losses: the test is over differences per seed.
-                gaps = RunValues(values[:, i, j] - values[:, 0, j])
-                test = compare_runs(gaps, RunValues(np.zeros_like(gaps.values)))
-                row |= {"difference": -test.difference, "interval": [-test.interval[1], -test.interval[0]]}
-                row |= {"p": test.p, "detectable": test.detectable}
+                row["learned"] = np.median(scalars, 0).astype(float).round(3).tolist()
+            row |= compared(values[:, i, j], values[:, 0, j])
             rows.append(row)
-        tested = [row for row in rows if "p" in row]
-        for row, p in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
-            row["adjusted"] = p
-        tables.append({"kind": kind, "ranker": ranker, "lists": lists, "seeds": len(files), "rows": rows})
+        both = values[:, METHODS.index(JUDGED)], values[:, METHODS.index("chosen")]
+        pairs = [{"judge": judge.name, **compared(both[0][:, j], both[1][:, j])} for j, judge in enumerate(JUDGES)]
+        for family in (rows, pairs):
+            tested = [row for row in family if "p" in row]
+            for row, p in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
+                row["adjusted"] = p
+        tables.append(
+            {"kind": kind, "ranker": ranker, "lists": lists, "seeds": len(files), "rows": rows, "judge - chosen": pairs}
+        )
     protocol = {"steps": STEPS, "batch": BATCH, "loss_lr": LOSS_LR, "test_lists": TEST_LISTS, "draws": DRAWS}
-    return {**setting(), **protocol, "seconds": round(seconds), "tables": tables}
+    orders = {kind: order_costs(kind) for kind in dict.fromkeys(cell.kind for cell in cells)}
+    return {**setting(), **protocol, "seconds": round(seconds), "orders": orders, "tables": tables}
+
+
+def order_costs(kind: str) -> dict[str, float]:
+    """Return the regret of the best order of the standard NDCG, by judge."""
+    shared, found = test_lists(kind)[1], {}
+    for judge in JUDGES:
+        best, standard = (judged(judge, shared[name], shared[judge.name]) for name in (judge.name, STANDARD.name))
+        found[judge.name] = round(float((best - standard).mean()), 6)
+    return found
+
+
+def compared(mine: Any, other: Any) -> dict[str, Any]:
+    """Test the difference of the regrets of two losses, `(seeds, lists)` each; nothing if their runs are the same.
+
+    A seed has the same lists and initial weights for all losses, so the test is over the differences per seed.
+    """
+    from rankgrad.experiments.seed_variance import RunValues, compare_runs
+
+    if np.array_equal(mine, other):
+        return {}
+    gaps = RunValues(other - mine)  # of the regrets: the value of the best order cancels
+    test = compare_runs(gaps, RunValues(np.zeros_like(gaps.values)))
+    found = {"difference": test.difference, "interval": list(test.interval), "detectable": test.detectable}
+    return {name: np.round(value, 6).tolist() for name, value in found.items()} | {"p": test.p}
 
 
 if __name__ == "__main__":

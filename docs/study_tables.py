@@ -22,11 +22,11 @@ from rankgrad.experiments.statistics import align, bootstrap, differences, holm,
 from rankgrad.experiments.tables.table import tables
 
 DOCS = Path(__file__).parent
-RECIPES = DOCS.parent / "recipes"
 # A packed file may contain the cells of several recipes.
 STUDIES = {
     "mq2008-study": ("mq2008-study",),
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
+    "learndcg-rate": ("learndcg-rate",),
 }
 # The row that all others are compared with, and the metric.
 COMPARED_WITH = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
@@ -36,7 +36,7 @@ def main() -> None:
     for name, recipes in STUDIES.items():
         packed = DOCS / "studies" / f"{name}.tar.xz"
         if packed.exists():
-            known = {recipe: read_results(packed, load_recipe(RECIPES / f"{recipe}.yaml")) for recipe in recipes}
+            known = {recipe: read_results(packed, load_recipe(recipe)) for recipe in recipes}
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}
@@ -62,6 +62,8 @@ def figures(known: dict[str, Results]) -> None:
                 stem = DOCS / "studies" / f"learndcg-{panel.chart.removeprefix('learned-')}"
                 charts.save(panel.draw(replace(shown.choice(model=model), rows=tuple(rows))), stem)
                 stem.with_suffix(".png").unlink()
+                drawn = stem.with_suffix(".svg").read_text()  # this row is mostly MSE, see the page
+                stem.with_suffix(".svg").write_text(drawn.replace(">RMSE<", ">MSE or RMSE<"))
 
 
 def summary(results: Results) -> dict[str, Any]:
@@ -115,7 +117,8 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
     recipe = results.recipe
     assert recipe is not None
     for row in table.rows:
-        runs = [run for run in results.final() if (run.cell.model, run.cell.loss) == (row.model, row.loss)]
+        where = table.data, row.model, row.loss
+        runs = [run for run in results.final() if (run.cell.label, run.cell.model, run.cell.loss) == where]
         entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
         searched = recipe.models[row.model].searched(recipe.search) if runs else ()
         if runs:
@@ -125,6 +128,8 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "loss": row.loss,
                     "entries": entries,
                     "trials": [trial * max(1, len(row.variants)) for trial in row.trials],
+                    "variants": dict.fromkeys(row.variants, 0) | _counted(row.chosen),
+                    "effective": row.effective,
                     "chosen": _counted(
                         _setting(run, searched) for run in runs if run.cell.settings.get("seed") == table.seeds[0]
                     ),
@@ -142,7 +147,8 @@ def _entry(entry: Any) -> dict[str, Any]:
         return None if value is None else float(f"{value:.6g}")
 
     interval = None if entry.interval is None else [digits(end) for end in entry.interval]
-    known = {name: digits(getattr(entry, name)) for name in ("mean", "spread", "difference", "p", "adjusted")}
+    names = ("mean", "spread", "difference", "p", "adjusted", "detectable")
+    known = {name: digits(getattr(entry, name)) for name in names}
     return {**known, "interval": interval, "best": entry.best, "runs": entry.runs, "wanted": entry.wanted}
 
 

@@ -33,7 +33,7 @@ def test_a_text_is_its_loss(text, expected):
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
         ("lambdaloss@0", "from 1 to 2147483647 after @"),
         ("ranknet:", "name\\[@k\\]"),
-        ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout'; got 'held'"),
+        ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout', 'metric'; got 'held'"),
         ("lambdaloss@5:adapt=heldout", "have learned parameters if adapt is given; got 'lambdaloss@5:adapt="),
         ("learndcg:gumbel=2,adapt=heldout", "adapt must be 'joint' with gumbel; got 'heldout'"),
         ("learndcg:learn=none,adapt=heldout", "loss must have learned parameters if adapt is given"),

@@ -10,9 +10,10 @@ import torch
 from rankgrad import losses, rankers
 from rankgrad.data import load
 from rankgrad.losses import approx_ndcg
+from rankgrad.metrics import nDCG
 from rankgrad.training import Settings, heldout_adaptation, hypergradient, train
 from rankgrad.training.batch_loading import Batch
-from rankgrad.training.hypergradient import heldout_gradient, step_scale
+from rankgrad.training.hypergradient import heldout_gradient, metric_goal, step_scale
 from rankgrad.training.optimisers import OPTIMISERS, make_optimiser
 
 LISTS = load("synthetic:lists=60,features=10")
@@ -51,16 +52,17 @@ def slopes(ranker, loss, batch):
     return torch.autograd.grad(values.mean(), weights_of(ranker))
 
 
+def standard(scores, labels, *, offsets, reduction):
+    return approx_ndcg(scores, labels, offsets=offsets, temperature=hypergradient.TEMPERATURE, reduction=reduction)
+
+
 @torch.no_grad()
-def goal(ranker, held):
+def goal_of(ranker, held, goal):
     scores = ranker(held.features, held.offsets, width=held.width)
-    values = approx_ndcg(
-        scores, held.labels, offsets=held.offsets, temperature=hypergradient.TEMPERATURE, reduction="none"
-    )
-    return float(values.mean())
+    return float(goal(scores, held.labels, offsets=held.offsets, reduction="none").mean())
 
 
-def by_differences(ranker, loss, scale, batch, held, size=1e-4):
+def by_differences(ranker, loss, scale, batch, held, goal=standard, size=1e-4):
     """The held-out loss after one step, at both sides of each parameter of the loss."""
     ranker.eval()
     begin = [weight.detach().clone() for weight in weights_of(ranker)]
@@ -74,7 +76,7 @@ def by_differences(ranker, loss, scale, batch, held, size=1e-4):
             with torch.no_grad():
                 for weight, slope, each in zip(weights_of(ranker), gradient, scale, strict=True):
                     weight.sub_(each * slope)
-            sides.append(goal(ranker, held))
+            sides.append(goal_of(ranker, held, goal))
             with torch.no_grad():
                 parameter.sub_(way)
                 for weight, old in zip(weights_of(ranker), begin, strict=True):
@@ -83,7 +85,7 @@ def by_differences(ranker, loss, scale, batch, held, size=1e-4):
     return found
 
 
-def after_a_step(ranker, loss, scale, batch, held):
+def after_a_step(ranker, loss, scale, batch, held, goal=None):
     """Compute the held-out gradient as training does, with the weights after the step."""
     ranker.eval()
     before = [weight.detach().clone() for weight in weights_of(ranker)]
@@ -91,7 +93,7 @@ def after_a_step(ranker, loss, scale, batch, held):
     with torch.no_grad():
         for weight, slope, each in zip(weights_of(ranker), gradient, scale, strict=True):
             weight.sub_(each * slope)
-    found = heldout_gradient(ranker, loss, before, scale, batch, 5, held, 5)
+    found = heldout_gradient(ranker, loss, before, scale, batch, 5, held, 5, goal=goal)
     with torch.no_grad():
         for weight, old in zip(weights_of(ranker), before, strict=True):
             weight.copy_(old)
@@ -124,6 +126,39 @@ def test_the_heldout_gradient_is_the_difference_that_the_scalars_make(loss, mode
         assert float(found[name]) == pytest.approx(value, rel=1e-3, abs=1e-5 * largest), name
     if "curved" not in str(loss):
         assert float(found["function.raw_discount"]) == 0.0  # exactly
+
+
+def test_the_heldout_gradient_of_another_metric():
+    ranker, loss = problem()
+    batch, held = lists_of(1), lists_of(2)
+    scale = scales(ranker.eval(), loss, "adam")
+    goals = [metric_goal(nDCG(gain=gain)) for gain in ("exp", lambda labels: (labels > 2).to(labels.dtype))]
+    founds = []
+    for goal in (*goals, None):
+        found = after_a_step(ranker, loss, scale, batch, held, goal)
+        founds.append({name: float(value) for name, value in found.items()})
+        assert founds[-1] == pytest.approx(by_differences(ranker, loss, scale, batch, held, goal or standard), rel=1e-3)
+    assert founds[2] == pytest.approx(founds[0])  # the default goal is the standard NDCG
+    assert founds[1]["function.raw_gain"] != pytest.approx(founds[0]["function.raw_gain"], rel=0.03)
+
+
+def test_the_metric_of_the_run_moves_the_scalars():
+    """With `adapt=metric`, the standard NDCG gives the scalars of `adapt=heldout`; another gain gives others."""
+    ways = ("heldout", nDCG), ("metric", nDCG), ("metric", nDCG(gain=lambda labels: (labels > 0).to(labels.dtype)))
+    found = []
+    for adapt, metric in ways:
+        loss = f"learndcg:discount=curved,adapt={adapt}"
+        found.append(
+            train(replace(QUICK, loss=loss, metric=metric, epochs=6, loss_lr=0.05), LISTS.train).metrics["loss"]
+        )
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
+    assert found[2]["gain_base"] < found[1]["gain_base"] - 0.02  # a flat gain
+
+
+@pytest.mark.parametrize("metric", ["OPA", lambda scores, labels: 0.5])
+def test_a_metric_without_a_smooth_form_moves_no_scalars(metric):
+    with pytest.raises(ValueError, match=r"metric must be one of nDCG, .* with adapt=metric; got"):
+        train(replace(QUICK, loss="learndcg:adapt=metric", metric=metric), LISTS.train)
 
 
 def test_the_heldout_gradient_leaves_the_ranker_and_the_random_numbers_alone():

@@ -17,8 +17,9 @@ from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
 
-# Ways to train the parameters of a loss: together with the ranker, or by the metric on lists that are held out.
-ADAPTS = ("joint", "heldout")
+# Ways to train the parameters of a loss: together with the ranker, by the standard NDCG of held-out lists, or by the
+# metric of the run on held-out lists.
+ADAPTS = ("joint", "heldout", "metric")
 # Arguments that are given with the lists, not in the spec.
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "noise", "reduction")
 # Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
@@ -28,7 +29,7 @@ KNOWN: dict[str, Callable[..., Any]] = {}
 class TextLoss(nn.Module):
     """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if the loss takes weights.
 
-    `adapt` is an option of the training, not of the loss: `"joint"` or `"heldout"`, for losses with parameters.
+    `adapt` is an option of the training, not of the loss: a name in `ADAPTS`, for losses with parameters.
     """
 
     def __init__(
@@ -55,10 +56,10 @@ class TextLoss(nn.Module):
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise an error if the spec contains `adapt=heldout`, which `what` does not support.
+        """Raise an error if the spec contains `adapt=heldout` or `adapt=metric`, which `what` does not support.
 
         Args:
-            what: name of the feature that does not support `adapt=heldout`, for the error.
+            what: name of the feature that supports only `adapt=joint`, for the error.
         """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
@@ -72,8 +73,8 @@ def parse_loss(text: str) -> TextLoss:
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
     `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; the other options are
-    those of the operator. A loss with learned parameters takes `adapt=joint` or `adapt=heldout`. `0.7*softmax+0.3*bce`
-    is a weighted sum of losses; each loss may have a cutoff and options.
+    those of the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
+    `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:
         text: spec `name[@k][:key=value,...]` or `name(key=value, ...)[@k]`, or a sum of specs, `weight*spec+...`.

@@ -1,6 +1,6 @@
-"""Train with `adapt=heldout`: choose the held-out lists, and use them to update the parameters of the loss."""
+"""Train with `adapt=heldout` or `adapt=metric`: choose held-out lists, and train the parameters of the loss on them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class HeldoutSchedule(BatchSchedule):
 
 
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of the training lists and of the held-out lists for `adapt=heldout`."""
+    """Return the numbers of the training lists and of the held-out lists."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
         bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
@@ -50,9 +50,9 @@ def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
 class HeldoutStep:
     """A step of the ranker, then a step of Adam on the parameters of the loss.
 
-    The gradient of these parameters is the derivative of the negative NDCG of a held-out batch; see
-    `rankgrad.training.hypergradient`. If an epoch has more steps than there are held-out batches, the held-out batches
-    are repeated. The held-out lists are shuffled again for each epoch.
+    The gradient of these parameters is the derivative of the loss `goal` of a held-out batch (default: negative NDCG);
+    see `rankgrad.training.hypergradient`. If an epoch has more steps than there are held-out batches, the held-out
+    batches are repeated. The held-out lists are shuffled again for each epoch.
     """
 
     def __init__(
@@ -64,9 +64,11 @@ class HeldoutStep:
         schedule: BatchSchedule,
         *,
         lr: float,
+        goal: Callable[..., Tensor] | None = None,
     ) -> None:
         self.step, self.objective, self.learned, self.source, self.schedule = step, objective, learned, source, schedule
         self.optimiser = torch.optim.Adam([{"params": [*learned.values()], "base_lr": lr}], lr=lr)
+        self.goal = goal
         self._heldout: Iterator[tuple[StepLists, Batch]] = iter(())
 
     def begin(self, epoch: int, first: int, steps: int) -> None:
@@ -86,7 +88,8 @@ class HeldoutStep:
         heldout, heldout_batch = next(self._heldout)
         scale = step_scale(self.step.optimiser.optimizer)
         count = heldout.batch
-        found = heldout_gradient(ranker, loss, before, scale, batch, lists, heldout_batch, count, self._add)
+        sizes = batch, lists, heldout_batch, count
+        found = heldout_gradient(ranker, loss, before, scale, *sizes, self._add, goal=self.goal)
         for name, value in self.learned.items():
             value.grad = found[name].to(value.dtype)
         self.optimiser.step()

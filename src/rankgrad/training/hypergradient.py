@@ -21,8 +21,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rankgrad.losses import approx_ndcg
+from rankgrad.errors import bad_value
+from rankgrad.losses import approx_ndcg, relaxed
 from rankgrad.losses.from_text import TextLoss
+from rankgrad.losses.relaxed import METRICS
+from rankgrad.metrics import Metric
+from rankgrad.metrics.custom import CustomMetric
+from rankgrad.relax import sigmoid_ranks
 from rankgrad.training.batch_loading import Batch
 
 TEMPERATURE = 0.2  # temperature of the soft ranks in H; they are close to true ranks if scores differ by at least 1
@@ -78,6 +83,17 @@ def heldout_gradient(
 def ndcg_goal(scores: Tensor, labels: Tensor, *, offsets: Tensor, reduction: str) -> Tensor:
     """Compute the negative NDCG with sharp sigmoid ranks: the loss H of held-out lists with `adapt=heldout`."""
     return approx_ndcg(scores, labels, offsets=offsets, temperature=TEMPERATURE, reduction=reduction)
+
+
+def metric_goal(metric: Metric | CustomMetric) -> Callable[..., Tensor]:
+    """Return the loss H of held-out lists with `adapt=metric`: the negative metric with sharp sigmoid ranks.
+
+    Args:
+        metric: metric of the run; `rankgrad.losses.relaxed` must support it.
+    """
+    if not isinstance(metric, Metric) or metric.name not in METRICS:
+        bad_value("metric", f"be one of {', '.join(METRICS)} with adapt=metric", str(metric))
+    return relaxed(metric, sigmoid_ranks(TEMPERATURE))
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:

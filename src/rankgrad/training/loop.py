@@ -18,6 +18,7 @@ from rankgrad.data.training_labels import check_training_labels
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
+from rankgrad.metrics.custom import as_metric
 from rankgrad.models.protocol import Callback, NotFinite
 from rankgrad.rankers.custom import CustomRanker, as_ranker
 from rankgrad.training.batch_loading import batch_source
@@ -26,6 +27,7 @@ from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
 from rankgrad.training.cuda_graphs import GraphStep
 from rankgrad.training.devices import start_fabric
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
+from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.loggers import JsonLines, MetricTracker, ProgressBar
 from rankgrad.training.model import Model
 from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
@@ -132,7 +134,7 @@ class _TrainingRun:
         else:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
-        adapted = freeze_loss(self.loss) if self.loss.adapt == "heldout" else {}
+        adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
@@ -201,7 +203,8 @@ class _TrainingRun:
         heldout_schedule = HeldoutSchedule(**options, only=heldout)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr)
+        goal = metric_goal(as_metric(settings.metric)) if self.loss.adapt == "metric" else None
+        found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr, goal=goal)
         self.optimisers["adapt"] = found.optimiser
         return found
 
