@@ -2,8 +2,8 @@
 
 NDCG@10, exponential gain: LightGBM's lambdarank against our losses, and against blends. Each loss has 18 settings per
 fold and up to 600 trees, and stops 50 trees after the best; LambdaMART also has the search of
-the recipe `mq2008-study`, where it is better. Settings, number of trees and blend weights are chosen on the
-validation lists.
+an earlier study on MQ2008 (four settings), where it is better. Settings, number of trees and blend weights are chosen
+on the validation lists.
 """
 
 import argparse

@@ -19,7 +19,6 @@ from pages import (
     leaderboard,
     learndcg,
     learndcg_findings,
-    mq2008_study,
     neural_loss,
     own_loop,
     performance,
@@ -90,7 +89,6 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "text-study.md": text_study.page(),
         "learndcg.md": learndcg.page(),
         "neural_loss.md": neural_loss.page(),
-        "mq2008-study.md": mq2008_study.page(),
         "learndcg-findings.md": learndcg_findings.page(),
         "claims.md": claims.page(),
     }

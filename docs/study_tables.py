@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,16 @@ from rankgrad.experiments import load_recipe
 from rankgrad.experiments.report import charts
 from rankgrad.experiments.report.chart_data import trained_seconds
 from rankgrad.experiments.report.study import study
-from rankgrad.experiments.runs.results import Results, read_results
-from rankgrad.experiments.statistics import align, bootstrap, differences, holm, over_folds, over_seeds, paired_t
+from rankgrad.experiments.runs.results import Results, pack, read_results, unpack
 from rankgrad.experiments.tables.table import tables
 
 DOCS = Path(__file__).parent
 # A packed file may contain the cells of several recipes.
 STUDIES = {
-    "mq2008-study": ("mq2008-study",),
     "learndcg": ("learndcg-rq1", "learndcg-rq2", "learndcg-rq3", "learndcg-rq4", "learndcg-rq5"),
     "learndcg-rate": ("learndcg-rate",),
 }
-# The row that all others are compared with, and the metric.
-COMPARED_WITH = {"mq2008-study": ("LightGBM", "LambdaMART (native)", "nDCG@10")}
+LARGEST = 1_000_000  # bytes of a packed study in the repository
 
 
 def main() -> None:
@@ -40,13 +38,21 @@ def main() -> None:
             every = {run.cell.key: run for results in known.values() for run in results.cells}
             for recipe, results in known.items():
                 found = summary(results) | {"packed": spent([*every.values()])}
-                if name in COMPARED_WITH:
-                    found["beside"] = compared_with(results, *COMPARED_WITH[name])
                 text = json.dumps(found, indent=1)
                 (DOCS / "tables" / f"study-{recipe}.json").write_text(text + "\n")
                 print(f"{recipe}: {found['final runs']} final runs, {found['missing']} missing")
             if name == "learndcg":
                 figures(known)
+            if packed.stat().st_size > LARGEST:
+                shrink(packed)
+
+
+def shrink(packed: Path) -> None:
+    """Pack a study again without the learning curves of all but the first seed, so that it is small enough for git."""
+    with TemporaryDirectory() as folder:
+        unpack(packed, folder)
+        pack(folder, packed, history=False)
+    print(f"{packed.name}: {packed.stat().st_size / 1e6:.2f} MB")
 
 
 def figures(known: dict[str, Results]) -> None:
@@ -89,29 +95,6 @@ def spent(runs: list[Any]) -> dict[str, Any]:
     return {"runs": len(runs), "hours": hours, "machines": _counted(run.machine for run in runs)}
 
 
-def compared_with(results: Results, model: str, loss: str, metric: str) -> list[dict[str, Any]]:
-    """Compare every row of all rankers with one row: paired t-tests on means over seeds, with Holm's correction."""
-    runs: dict[tuple[str, str], dict[Any, list[Any]]] = {}
-    for run in results.final():
-        runs.setdefault((run.cell.model, run.cell.loss), {}).setdefault(run.cell.fold, []).append(run)
-    values = {}
-    for row, folds in runs.items():
-        each = [
-            over_seeds([run.queries for run in seeds], [run.values(metric) for run in seeds])
-            for seeds in folds.values()
-        ]
-        values[row] = over_folds([queries for queries, _ in each], [numbers for _, numbers in each])
-    others = [row for row in values if row != (model, loss)]
-    pairs = {row: align(*values[row], *values[model, loss]) for row in others}
-    tests = {row: paired_t(*pair) for row, pair in pairs.items()}
-    adjusted = holm([test.p for test in tests.values()])
-    return [
-        {"model": row[0], "loss": row[1], "difference": test.difference, "p": test.p, "adjusted": float(p),
-         "interval": list(bootstrap(differences(*pairs[row])))}
-        for (row, test), p in zip(tests.items(), adjusted, strict=True)
-    ]  # fmt: skip
-
-
 def _table(table: Any, results: Results) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     recipe = results.recipe
@@ -122,6 +105,8 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
         entries = {metric: _entry(entry) for metric, entry in row.entries.items() if entry.mean is not None}
         searched = recipe.models[row.model].searched(recipe.search) if runs else ()
         if runs:
+            # Small packed studies have the learning curves of the first seed only.
+            first = [run for run in runs if run.cell.seed == table.seeds[0]]
             rows.append(
                 {
                     "model": row.model,
@@ -133,8 +118,8 @@ def _table(table: Any, results: Results) -> dict[str, Any]:
                     "chosen": _counted(
                         _setting(run, searched) for run in runs if run.cell.settings.get("seed") == table.seeds[0]
                     ),
-                    "seconds": round(float(np.mean([trained_seconds(run) for run in runs])), 3),
-                    "epochs": round(float(np.mean([len(run.history) for run in runs])), 1),
+                    "seconds": round(float(np.mean([trained_seconds(run) for run in first])), 3),
+                    "epochs": round(float(np.mean([len(run.history) for run in first])), 1),
                     "learned": _learned(runs),
                 }
             )

@@ -3,11 +3,13 @@
 from collections import Counter
 from typing import Any
 
+from rankgrad.experiments.tables import published
+
 from .measurements import read
-from .mq2008_study import printed_value, significant
 from .templates import fill, table
 
 METRIC = "nDCG(empty='one')@10"  # the convention that fits the paper's numbers
+LEVEL = 0.05
 LEARNED = ("LearnDCG", "LearnDCG, curved", "LearnDCG, held out")
 PICTURES = {
     "learndcg-cost": "Quality against the seconds of one training run, Context-Aware Ranker: the paper's Figure 1",
@@ -23,6 +25,17 @@ def page() -> str:
     sections = zip((_effect, _alternatives, _rivals, _cost, _rankers), studies, strict=True)
     values = {name: value for section, study in sections for name, value in section(study).items()}
     return fill("learndcg-findings", **_setting(studies), **_rate(read("study-learndcg-rate")), **values)
+
+
+def significant(entry: dict[str, Any]) -> bool:
+    """Return True if an entry differs significantly from the one that it is tested against."""
+    return entry["adjusted"] is not None and entry["adjusted"] < LEVEL
+
+
+def printed_value(name: str, model: str, loss: str, metric: str) -> float | None:
+    """Return the number that a paper prints for MQ2008, or None if it prints none."""
+    found = published.find_published(name, "MQ2008", model, loss, metric)
+    return None if found is None else found.value
 
 
 def _setting(studies: list[dict[str, Any]]) -> dict[str, str]:

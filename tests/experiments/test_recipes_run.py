@@ -34,7 +34,7 @@ def experiment(recipe, form, out, jobs):
 
 @pytest.mark.long
 def test_a_recipe_runs(tmp_path):
-    told, _ = experiment("mq2008-study", "smoke", tmp_path / "out", jobs=1)
+    told, _ = experiment("leaderboard", "smoke", tmp_path / "out", jobs=1)
     assert "LambdaLoss" in told
     assert "nDCG@10" in told
 

@@ -28,9 +28,9 @@ def find_recipe(recipe: str | os.PathLike[str]) -> Path:
     Example:
         >>> find_recipe("smoothi-table1").name
         'smoothi-table1.yaml'
-        >>> find_recipe("mq2008-stdy")
+        >>> find_recipe("leaderbord")
         Traceback (most recent call last):
-        ValueError: recipe must be a YAML file or a known name; got 'mq2008-stdy'; did you mean 'mq2008-study'?
+        ValueError: recipe must be a YAML file or a known name; got 'leaderbord'; did you mean 'leaderboard'?
     """
     path, known = Path(recipe), shipped_recipes()
     if path.is_file():

@@ -104,8 +104,11 @@ def learned_rows(results: Iterable[Any]) -> Rows:
 def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
     """Return the test metrics and the seconds of training: one row per value in the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    results = list(results)
+    curves = {_names(run) for run in results if run.history}
     for run in results:
-        groups[_names(run)].append(trained_seconds(run))
+        if run.history or _names(run) not in curves:  # times with and without validation are not mixed
+            groups[_names(run)].append(trained_seconds(run))
     rows = []
     for table in tables:
         for line in table.rows:

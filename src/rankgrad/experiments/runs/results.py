@@ -163,7 +163,7 @@ def pack(
     """Write all results of a folder to one small `.tar.xz` file, which `unpack` reads.
 
     Values per query become float32. Scores are left out by default. Without `history`, only the final runs with the
-    first seed keep their learning curves. Equal results give equal files.
+    first seed keep their learning curves, and numbers have four digits. Equal results give equal files.
 
     Returns:
         Number of results.
@@ -175,16 +175,15 @@ def pack(
         members[RECIPE] = (folder / RECIPE).read_bytes()
     for key in keys:
         record = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="utf-8"))
-        if not history and (record["cell"]["stage"] != "final" or record["cell"]["settings"].get("seed", 0)):
-            record["history"] = []
+        if not history:
+            curves = record["cell"]["stage"] == "final" and not record["cell"]["settings"].get("seed", 0)
+            record["history"] = [_short_numbers(row) for row in record["history"]] if curves else []
         members[f"{CELLS}/{key}.json"] = json.dumps(record, separators=(",", ":")).encode()
         if (folder / CELLS / f"{key}.npz").is_file():
             path = folder / CELLS / f"{key}.npz"
             arrays = read_npz(path, str(path))
-            kept = {name: array for name, array in arrays.items() if scores or name != "scores"}
-            small = {
-                name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in kept.items()
-            }
+            wanted = {name: array for name, array in arrays.items() if scores or name != "scores"}
+            small = {name: _small(array, rounded=not history) for name, array in wanted.items()}
             members[f"{CELLS}/{key}.npz"] = npz_bytes(small)
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -194,6 +193,16 @@ def pack(
             archive.addfile(entry, io.BytesIO(content))
     write_bytes(Path(file), lzma.compress(whole.getvalue(), preset=9))
     return len(keys)
+
+
+def _small(array: NDArray[Any], rounded: bool) -> NDArray[Any]:
+    if array.dtype.kind != "f":
+        return array
+    return (np.round(array, 4) if rounded else array).astype(np.float32)
+
+
+def _short_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
