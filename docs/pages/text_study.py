@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.experiments.statistics import holm, paired_t
+from rankgrad.experiments.seed_variance import RunValues, compare_runs
+from rankgrad.experiments.statistics import holm
 
 from .measurements import read, where
 from .templates import fill, paragraph, table
@@ -25,6 +26,7 @@ SYSTEMS = {
     "peer": "cross-encoder, sentence-transformers",
     "learned_fusion": "linear ranker on all scores",
 }
+FIXED = ("bm25", "untrained")  # systems without training
 FINE_TUNED = ("bi_encoder", "cross_encoder", "peer")
 FUSED_LOSS = "LambdaLoss@10"
 PARTS = (("bm25", ""), ("untrained", ""), ("bi_encoder", FUSED_LOSS), ("cross_encoder", FUSED_LOSS))
@@ -39,14 +41,16 @@ HEADS = ["nDCG@10", "nDCG@20", "MAP", "P@10"]
 
 # Values of a system: metric -> query -> values of the seeds.
 Values = dict[str, dict[str, list[float]]]
-# System, loss and True for the fusion with BM25 -> values of the queries.
-Columns = dict[tuple[str, str, bool], Any]
+# System, loss and True for the fusion with BM25 -> values of the seeds and queries.
+Columns = dict[tuple[str, str, bool], RunValues]
+# Collection and query -> fold.
+Folds = dict[tuple[str, str], int]
 
 
 def page() -> str:
     """Return the page."""
     study = json.loads(lzma.decompress(RESULTS.read_bytes()))
-    facts, systems = study["facts"], values_by_system(study["cells"])
+    facts, systems, folds = study["facts"], values_by_system(study["cells"]), folds_of(study["cells"])
     ranking = facts["metrics"][0]
     lists = facts["lists"]
     return fill(
@@ -58,10 +62,10 @@ def page() -> str:
         rate=f"{facts['rates']['bi_encoder'][0]:g}",
         batch=str(lists["batch_size"]),
         size=str(lists["list_size"]),
-        cranfield=results("cranfield", systems, facts["metrics"]),
-        vaswani=results("vaswani", systems, facts["metrics"]),
+        cranfield=results("cranfield", systems, facts["metrics"], folds),
+        vaswani=results("vaswani", systems, facts["metrics"], folds),
         seeds=seeds_of(study["cells"]),
-        findings=findings(systems, ranking),
+        findings=findings(systems, ranking, folds),
         memory=memory(),
         memory_machine=where(read("text-memory")),
         difference=f"{read('text-memory')['largest difference']:.1g}",
@@ -87,20 +91,36 @@ def values_by_system(cells: list[dict[str, Any]]) -> dict[tuple[str, str, str, b
     return found
 
 
-def columns(systems: dict[tuple[str, str, str, bool], Values], collection: str, metric: str) -> Columns:
-    """Return the values of all queries of a collection, one mean over the seeds per query, for each ranker."""
+def folds_of(cells: list[dict[str, Any]]) -> Folds:
+    """Return the fold of each query."""
+    return {
+        (cell["collection"], query): cell["fold"]
+        for cell in cells
+        for metrics in cell["values"].values()
+        for queries in metrics.values()
+        for query in queries
+    }
+
+
+def columns(systems: dict[tuple[str, str, str, bool], Values], collection: str, metric: str, folds: Folds) -> Columns:
+    """Return the values of all seeds and queries of a collection, for each ranker."""
     queries = sorted(systems[collection, "bm25", "", False][metric])
     found: Columns = {}
     for system in SYSTEMS:
         for (name, kind, loss, fused), values in systems.items():
             if (name, kind) == (collection, system):
-                found[system, loss, fused] = np.array([np.mean(values[metric][query]) for query in queries])
+                runs = np.array([values[metric][query] for query in queries]).T  # (seeds, queries)
+                if system in FIXED:  # the same values are in the cells of all seeds
+                    runs = runs[:1]
+                found[system, loss, fused] = RunValues(runs, [folds[collection, query] for query in queries])
     return found
 
 
-def results(collection: str, systems: dict[tuple[str, str, str, bool], Values], metrics: list[str]) -> str:
-    """Return the table of one collection; p values are those of paired t-tests, with Holm's correction per column."""
-    every = {metric: columns(systems, collection, metric) for metric in metrics}
+def results(
+    collection: str, systems: dict[tuple[str, str, str, bool], Values], metrics: list[str], folds: Folds
+) -> str:
+    """Return the table of one collection; p values are those of t-tests, with Holm's correction per column."""
+    every = {metric: columns(systems, collection, metric, folds) for metric in metrics}
     found = every[metrics[0]]
     tests = [corrected(found, other) for other in ("bm25", "untrained")]
     rows = []
@@ -122,14 +142,14 @@ def corrected(found: Columns, other: str) -> dict[tuple[str, str], float]:
 
 
 def _holm(pairs: dict[Any, tuple[Any, Any]]) -> dict[Any, float]:
-    return dict(zip(pairs, holm([paired_t(*pair).p for pair in pairs.values()]).tolist(), strict=True))
+    return dict(zip(pairs, holm([compare_runs(*pair).p for pair in pairs.values()]).tolist(), strict=True))
 
 
-def findings(systems: dict[tuple[str, str, str, bool], Values], metric: str) -> str:
+def findings(systems: dict[tuple[str, str, str, bool], Values], metric: str, folds: Folds) -> str:
     """Return the sentences that the study was made to answer, with their numbers."""
     blocks = []
     for collection, title in COLLECTIONS.items():
-        found = columns(systems, collection, metric)
+        found = columns(systems, collection, metric, folds)
         sentences = (not_better(found), fusion(found), adding_bm25(found), between_losses(found), linear_ranker(found))
         blocks += [f"### {title}", comparisons(found), "\n".join(f"- {sentence}" for sentence in sentences)]
     return "\n\n".join(blocks)
@@ -141,7 +161,7 @@ def comparisons(found: Columns) -> str:
     for other, title in (("bm25", "BM25"), ("untrained", "as it comes")):
         p, base = corrected(found, other), found[other, "", False]
         for system in FINE_TUNED:
-            gaps = {key[1]: (found[key] - base).mean() for key in found if key[0] == system and not key[2]}
+            gaps = {key[1]: found[key].mean - base.mean for key in found if key[0] == system and not key[2]}
             if gaps:
                 better = [loss for loss, gap in gaps.items() if gap > 0 and p[system, loss] < LEVEL]
                 worse = [loss for loss, gap in gaps.items() if gap < 0 and p[system, loss] < LEVEL]
@@ -160,7 +180,7 @@ def not_better(found: Columns) -> str:
     for other, title in (("bm25", "BM25"), ("untrained", "the encoder as it comes")):
         p, base = corrected(found, other), found[other, "", False]
         tuned = [key for key in found if key[0] in FINE_TUNED and not key[2]]
-        sure = [key for key in tuned if p[key[:2]] < LEVEL and found[key].mean() > base.mean()]
+        sure = [key for key in tuned if p[key[:2]] < LEVEL and found[key].mean > base.mean]
         texts.append(f"{len(tuned) - len(sure)} of {len(tuned)} against {title}")
     return f"Fine-tuned rankers that are not significantly better: {', '.join(texts)}."
 
@@ -170,7 +190,7 @@ def fusion(found: Columns) -> str:
     base, fused = found["bm25", "", False], found["bi_encoder", FUSED_LOSS, True]
     return (
         f"The sum of the z-scores of BM25 and the bi-encoder with {FUSED_LOSS}, minus BM25: "
-        f"{_signed((fused - base).mean())} (p {_compared(paired_t(fused, base).p)}, not corrected)."
+        f"{_signed(fused.mean - base.mean)} (p {_compared(compare_runs(fused, base).p)}, not corrected)."
     )
 
 
@@ -179,17 +199,17 @@ def between_losses(found: Columns) -> str:
     texts, largest, kinds = [], 0.0, {}
     for system in ("bi_encoder", "cross_encoder"):
         kinds[system] = {key[1]: values for key, values in found.items() if key[0] == system and not key[2]}
-        losses = sorted(kinds[system], key=lambda loss: -kinds[system][loss].mean())
+        losses = sorted(kinds[system], key=lambda loss: -kinds[system][loss].mean)
         pairs = {(a, b): (kinds[system][a], kinds[system][b]) for a, b in combinations(losses, 2)}
         p, first, last = _holm(pairs), losses[0], losses[-1]
-        gap = (kinds[system][first] - kinds[system][last]).mean()
+        gap = kinds[system][first].mean - kinds[system][last].mean
         largest = max(largest, gap)
         texts.append(
             f"{SYSTEMS[system]}: {first} minus {last} is {_signed(gap)} (p {_compared(p[first, last])}), and "
             f"{sum(each < LEVEL for each in p.values())} of {len(p)} pairs of losses differ significantly"
         )
     shared = [loss for loss in kinds["bi_encoder"] if loss in kinds["cross_encoder"]]
-    means = [np.mean([values[loss].mean() for loss in shared]) for values in kinds.values()]
+    means = [np.mean([values[loss].mean for loss in shared]) for values in kinds.values()]
     gap = means[1] - means[0]
     more = "larger" if largest > abs(gap) else "not larger"
     return (
@@ -202,9 +222,9 @@ def between_losses(found: Columns) -> str:
 def adding_bm25(found: Columns) -> str:
     """Compare the fusion of each fine-tuned ranker and BM25 with the same ranker alone."""
     pairs = {(s, loss): (found[s, loss, True], found[s, loss, False]) for s, loss, f in found if f and s in FINE_TUNED}
-    gaps = {key: (together - alone).mean() for key, (together, alone) in pairs.items()}
+    gaps = {key: together.mean - alone.mean for key, (together, alone) in pairs.items()}
     texts = []
-    for p in ({key: paired_t(*pair).p for key, pair in pairs.items()}, _holm(pairs)):
+    for p in ({key: compare_runs(*pair).p for key, pair in pairs.items()}, _holm(pairs)):
         sure = [gaps[key] for key in pairs if p[key] < LEVEL]
         texts.append(f"{sum(gap < 0 for gap in sure)} lower and {sum(gap > 0 for gap in sure)} higher")
     return (
@@ -217,10 +237,11 @@ def adding_bm25(found: Columns) -> str:
 def linear_ranker(found: Columns) -> str:
     """Name the rankers with the highest means, and compare the linear ranker with its parts."""
     alone = {(system, loss): values for (system, loss, fused), values in found.items() if not fused}
-    order = sorted(alone, key=lambda key: -alone[key].mean())[:2]
+    order = sorted(alone, key=lambda key: -alone[key].mean)[:2]
     first, second = (f"{_titled(key)} ({_points(alone[key])})" for key in order)
     linear, parts = found["learned_fusion", "", False], [found[(*part, False)] for part in PARTS]
-    gaps, p = [(linear - part).mean() for part in parts], max(paired_t(linear, part).p for part in parts)
+    gaps = [linear.mean - part.mean for part in parts]
+    p = max(compare_runs(linear, part).p for part in parts)
     return (
         f"Highest means: {first}, then {second}. The linear ranker minus each of its {len(parts)} parts: "
         f"{_signed(min(gaps))} to {_signed(max(gaps))} (the largest p {_compared(p)}, not corrected)."
@@ -236,7 +257,7 @@ def _listed(losses: list[str], number: int) -> str:
 
 
 def _points(values: Any) -> str:
-    return f"{100 * values.mean():.1f}"
+    return f"{100 * values.mean:.1f}"
 
 
 def _signed(difference: float) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from rankgrad.experiments.seed_variance import RunValues
 from rankgrad.experiments.statistics import holm, paired_t
 
 RNG = np.random.default_rng(0)
@@ -24,7 +25,12 @@ def study(monkeypatch):
 def columns(**losses):
     """Values of BM25, the untrained encoder, and a bi-encoder with these losses."""
     found = {("bm25", "", False): BASE - 0.05 + NOISE[0], ("untrained", "", False): BASE}
-    return found | {("bi_encoder", loss, False): values for loss, values in losses.items()}
+    return runs(found | {("bi_encoder", loss, False): values for loss, values in losses.items()})
+
+
+def runs(found):
+    """Values of one seed."""
+    return {key: RunValues(values[None]) for key, values in found.items()}
 
 
 def cells(seeds):
@@ -48,6 +54,7 @@ def test_a_p_value_of_zero_is_kept(study):
     steady = np.full(40, 0.25)
     found = {("bm25", "", False): steady - 0.125, ("untrained", "", False): steady}
     found |= {("bi_encoder", "shifted", False): steady + 0.125, ("bi_encoder", "equal", False): steady.copy()}
+    found = runs(found)
     assert study.corrected(found, "untrained")["bi_encoder", "shifted"] == 0.0
     assert row_of(study.comparisons(found), "as it comes")[3:] == ["1 of 2", "shifted", "none"]
 
@@ -55,21 +62,26 @@ def test_a_p_value_of_zero_is_kept(study):
 def test_p_values_are_corrected_as_in_statistics(study):
     found = columns(a=BASE + 0.004 + NOISE[1], b=BASE + 0.003 + NOISE[2], c=BASE + 0.002 + NOISE[3])
     others = [key for key in found if key[0] != "untrained"]
-    expected = holm([paired_t(found[key], BASE).p for key in others])
-    assert study.corrected(found, "untrained") == {key[:2]: p for key, p in zip(others, expected, strict=True)}
+    expected = holm([paired_t(found[key].values[0], BASE).p for key in others])
+    ours = study.corrected(found, "untrained")
+    assert ours == pytest.approx({key[:2]: p for key, p in zip(others, expected, strict=True)}, rel=1e-9)
 
 
 def test_the_gap_between_losses_is_compared_with_that_between_encoders(study):
     found = columns(hinge=BASE + 0.05 + NOISE[1], softmax=BASE + NOISE[2])
-    cross = {("cross_encoder", loss, False): found["bi_encoder", loss, False] + 0.01 for loss in ("hinge", "softmax")}
+    cross = {
+        ("cross_encoder", loss, False): RunValues(found["bi_encoder", loss, False].values + 0.01)
+        for loss in ("hinge", "softmax")
+    }
     assert "two losses is larger than" in study.between_losses(found | cross)
-    cross = {key: values + 0.2 for key, values in cross.items()}
+    cross = {key: RunValues(row.values + 0.2) for key, row in cross.items()}
     assert "two losses is not larger than" in study.between_losses(found | cross)
 
 
 def test_adding_bm25_counts_the_rankers_that_become_worse(study):
     found = columns(hinge=BASE, softmax=BASE)
-    found |= {("bi_encoder", "hinge", True): BASE - 0.03 + NOISE[1], ("bi_encoder", "softmax", True): BASE + NOISE[2]}
+    both = {("bi_encoder", "hinge", True): BASE - 0.03 + NOISE[1], ("bi_encoder", "softmax", True): BASE + NOISE[2]}
+    found |= runs(both)
     text = study.adding_bm25(found)
     assert "of 2 means are lower" in text
     assert "without correction: 1 lower and 0 higher; with Holm's correction: 1 lower and 0 higher." in text
