@@ -16,7 +16,8 @@ from rankgrad.experiments.tables.plain_table import PlainTable
 from rankgrad.experiments.tables.table import Table
 from rankgrad.experiments.tables.text import columns, subject
 
-_VALUES = {"ours": "mean", "p": "adjusted", "paper": "printed", "diff": "gap"}  # field by which each column is sorted
+# Field by which each column is sorted.
+_VALUES = {"ours": "mean", "difference": "difference", "p": "adjusted", "paper": "printed", "diff": "gap"}
 _FILTERED = 6  # a table with more rows than this has a field to filter the rows
 _EMPTY = '<p class="note empty" hidden>No data for this selection.</p>'
 

@@ -117,6 +117,8 @@ def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
     else:
         pairs, marks = f"rows{same} against {tests.against}", "▲ better, ▼ worse"
     marks = f"{marks} at {tests.level:g}"
+    reference = "the best row" if tests.against == "best" else tests.against
+    yield f"Difference in {table.short(table.metrics[0])}: to {reference}, with its {1 - tests.level:.0%} interval"
     yield f"p: {kind} over {queries} ({runs}), {pairs}; {corrected} for {compared} per column; {marks}"
     first = [entry.detectable for entry in columns[0] if entry.detectable is not None]
     if first:

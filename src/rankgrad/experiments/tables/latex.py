@@ -25,7 +25,10 @@ Group = list[Column]  # columns of one metric
 
 def latex(table: "Table") -> str:
     """Return the table in LaTeX, split into parts that fit a page; p-values are shown only as marks."""
-    groups = [[column for column in columns(table, metric) if column.head != "p"] for metric in table.metrics]
+    groups = [
+        [column for column in columns(table, metric) if column.head not in ("difference", "p")]
+        for metric in table.metrics
+    ]
     free = _WIDTH - _widest(["loss", *(row.loss for row in table.rows)])
     across = side_by_side(groups, lambda some: sum(map(_width, some)) <= free)
     parts = [(rows, some) for some in across for rows in _pages(table.rows)]

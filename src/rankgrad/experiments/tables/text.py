@@ -25,15 +25,18 @@ class Column(NamedTuple):
     """One column of numbers."""
 
     metric: str  # name of the metric as shown
-    head: str  # heading: ours, p, paper or diff
+    head: str  # heading: ours, difference, p, paper or diff
     numbers: list[NumberText]  # one per row
 
 
 def columns(table: "Table", metric: str) -> list[Column]:
-    """Return the columns of a metric: our numbers and, if they exist, p-values, the paper's numbers and differences."""
+    """Return the columns of a metric: our numbers and, if they exist, tests, the paper's numbers and differences."""
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
     if any(entry.adjusted is not None for entry in entries):
+        if metric == table.metrics[0]:  # only for the first metric, because the column is wide
+            intervals = [NumberText(_difference(table, entry)) for entry in entries]
+            found.append(Column(table.short(metric), "difference", intervals))
         found.append(Column(table.short(metric), "p", [NumberText(_probability(entry.adjusted)) for entry in entries]))
     if any(entry.printed is not None for entry in entries):
         shown = [NumberText(_number(table, entry.printed)) for entry in entries]
@@ -157,6 +160,13 @@ def _ours(table: "Table", entry: "TableEntry") -> NumberText:
 
 def _number(table: "Table", value: float | None, sign: str = "") -> str:
     return ABSENT if value is None else f"{value * table.scale:{sign}.{table.digits}f}"
+
+
+def _difference(table: "Table", entry: "TableEntry") -> str:
+    if entry.interval is None:
+        return ""
+    low, high = (_number(table, end, "+") for end in entry.interval)
+    return f"{_number(table, entry.difference, '+')} [{low}, {high}]"
 
 
 def _probability(p: float | None) -> str:
