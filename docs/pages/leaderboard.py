@@ -90,6 +90,24 @@ def page() -> str:
     )
 
 
+def leading() -> tuple[list[str], list[str]]:
+    """Return the losses in the leading group of every neural ranker, and those in that of none."""
+    board = Board(read_summary(STUDY))
+    neural = [model for model in board.rows if len(board.rows[model]) == 18]
+    overall = {model: board.pairs(model, None) for model in neural}
+    groups = {model: {board.losses(model)[place] for place in overall[model].leading} for model in neural}
+    never = [loss for loss in board.losses(neural[0]) if not any(loss in group for group in groups.values())]
+    return _leading_everywhere(board, neural, overall), never
+
+
+def _leading_everywhere(board: Board, neural: list[str], overall: dict[str, AllPairs]) -> list[str]:
+    return [
+        loss
+        for loss in board.losses(neural[0])
+        if all(board.losses(model).index(loss) in overall[model].leading for model in neural)
+    ]
+
+
 def short(data: str) -> str:
     """Return the short name of a data set."""
     return next(name for part, name in NAMES.items() if part in data)
@@ -105,11 +123,7 @@ def _answers(board: Board, neural: list[str], overall: dict[str, AllPairs], per_
             f"- **{model}**, overall: leading group of {len(leading)}: {', '.join(leading)}. "
             f"Not in it: {', '.join(out) or 'none'}."
         )
-    always = [
-        loss
-        for loss in board.losses(neural[0])
-        if all(board.losses(model).index(loss) in overall[model].leading for model in neural)
-    ]
+    always = _leading_everywhere(board, neural, overall)
     lines.append(f"- **In the leading group with all three neural rankers**: {', '.join(always) or 'none'}.")
     real = [data for data in board.data if short(data) in ("MQ2008", "OHSUMED")]
     for data in real:

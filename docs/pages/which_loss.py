@@ -4,6 +4,7 @@ from typing import Any
 
 from rankgrad import losses
 
+from .leaderboard import leading
 from .losses import FAMILIES, Advice
 from .measurements import read
 from .templates import fill, table
@@ -29,6 +30,7 @@ def page(when: dict[str, Advice]) -> str:
         unit=", ".join(f"{times['softmax'][shape]['ms']:.2g} ms at {shape}" for shape in shapes),
         setting=measured["setting"],
         listmle_first=_first("ListMLE"),
+        **dict(zip(("leading", "never"), (", ".join(losses) or "none" for losses in leading()), strict=True)),
         table=table(head, rows),
         papers="\n".join(facts),
     )
