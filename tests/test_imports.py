@@ -73,7 +73,16 @@ MAY_IMPORT = {
     "auto_estimator": {"metrics", "data", "training", "estimator_base", "models", "parallel"},
     "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
-    "experiments": {"metrics", "data", "models.protocol", "models.registry", "models.search_space", "models.auto"},
+    "experiments": {
+        "metrics",
+        "data",
+        "models.protocol",
+        "models.registry",
+        "models.search_space",
+        "models.auto",
+        "models.feature_importance",
+        "models.explanation",
+    },
     "cli": {
         "__init__",
         "metrics",
@@ -86,6 +95,8 @@ MAY_IMPORT = {
         "models.protocol",
         "models.registry",
         "models.auto",
+        "models.feature_importance",
+        "models.explanation",
         "training.model",
         "training.checkpoint",
         "kernels.cache_folder",

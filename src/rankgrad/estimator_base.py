@@ -114,6 +114,60 @@ class RowRanker(BaseEstimator):
         ranks[rows[best_first]] = np.arange(len(rows)) - data.offsets[owner] + 1
         return ranks
 
+    def feature_importance(
+        self,
+        X: Any = None,
+        y: Any = None,
+        qid: Any = None,
+        group: Any = None,
+        *,
+        metric: Any = "nDCG@10",
+        method: str = "permutation",
+        repeats: int = 5,
+        seed: int = 0,
+        within_lists: bool = False,
+    ) -> Any:
+        """Measure how much the ranker depends on each feature; see `rankgrad.models.feature_importance`.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)` of lists on which the ranker was not trained; not needed for
+                `"gain"` and `"split"`.
+            qid, group: the lists, as in `fit`.
+            metric: spec or object of the metric, for `"permutation"`.
+            method: `"permutation"`; for trees also `"gain"` and `"split"`; for neural rankers also `"gradient"`.
+            repeats: number of shuffles per feature.
+            seed: random seed of the shuffles.
+            within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
+        """
+        check_is_fitted(self)
+        data = None if X is None else self._lists(X, y, qid, group, reset=False)[0]
+        shuffles = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
+        return self.model_.feature_importance(data, metric, method=method, **shuffles)
+
+    def explain(
+        self,
+        X: Any,
+        y: Any,
+        qid: Any = None,
+        group: Any = None,
+        *,
+        query: Any,
+        documents: Any = None,
+        metric: Any = "nDCG@10",
+    ) -> Any:
+        """Explain the scores of two documents of one list, feature by feature; see `rankgrad.models.explanation`.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)`.
+            qid, group: the lists, as in `fit`.
+            query: query id of the list.
+            documents: positions of two documents in the list, from 1; None for the documents with ranks 1 and 2.
+            metric: spec or object of the metric, which is computed without each feature.
+        """
+        check_is_fitted(self)
+        data = self._lists(X, y, qid, group, reset=False)[0]
+        return self.model_.explain(data, query, documents, metric=metric)
+
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""
         X = X if reset else self._matched(X)

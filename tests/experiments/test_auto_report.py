@@ -152,7 +152,7 @@ def test_the_final_model_is_compared_on_the_test_lists(search, study):
 
 def test_important_features_have_the_largest_drop(search, study):
     test, model = load(DATA).test, load_model(search / "best")
-    drops = np.mean([model.feature_importance(test, repeats=1, seed=seed) for seed in range(3)], axis=0)
+    drops = np.mean([model.feature_importance(test, repeats=1, seed=seed).values for seed in range(3)], axis=0)
     rows = study.rows["importance"]
     assert rows[0]["row"] == f"feature {drops.argmax() + 1}"
     assert rows[0]["value"] == pytest.approx(drops.max())

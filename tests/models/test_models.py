@@ -173,10 +173,10 @@ def test_every_model_keeps_the_protocol(trained, tmp_path):
         read = models.load(tmp_path / text)
         np.testing.assert_array_equal(read.score(test.features, test.offsets), model.score(test.features, test.offsets))
         assert read.evaluate(test, ["nDCG@10"])["nDCG@10"] == model.evaluate(test, ["nDCG@10"])["nDCG@10"]
-        shares = model.feature_importance(test, repeats=1)
+        shares = model.feature_importance(test, repeats=1).values
         assert shares.shape == (10,)
         assert shares.max() > 0.01
-        assert model.feature_importance(test, repeats=1, seed=0) == pytest.approx(shares)
+        assert model.feature_importance(test, repeats=1, seed=0).values == pytest.approx(shares)
 
 
 def test_shuffling_a_feature_that_is_not_used_changes_nothing():
@@ -184,7 +184,7 @@ def test_shuffling_a_feature_that_is_not_used_changes_nothing():
     model = kind_of("linear").fit({"model": "linear", "epochs": 2}, lists.train)
     weight = next(value for value in model.ranker.parameters() if value.numel() == 10)
     weight.data.view(-1)[3] = 0.0
-    assert model.feature_importance(lists.test, repeats=1)[3] == 0.0
+    assert model.feature_importance(lists.test, repeats=1).values[3] == 0.0
     with pytest.raises(ValueError, match="data must be given"):
         model.feature_importance()
     with pytest.raises(ValueError, match="repeats must be at least 1"):

@@ -86,6 +86,22 @@ def synthetic(
     return Splits(train, validation, test, "synthetic")
 
 
+def true_features(features: int = 46, *, seed: int = 0) -> tuple[int, ...]:
+    """Return the positions of the features on which the labels of `synthetic` depend, from 0 and in this order.
+
+    Args:
+        features: number of features, at least 10.
+        seed: random seed of the data set.
+
+    Example:
+        >>> true_features(12, seed=1)
+        (...)
+    """
+    _check(1, features, 2, 1.0, 0.0, 0.0)
+    simulator = _Simulator.draw(np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[0]), features)
+    return tuple(np.flatnonzero(simulator.shown < _SIGNALS).tolist())
+
+
 def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
     """Generate a data set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
 

@@ -16,7 +16,7 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Callback, Exported, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Callback, Contributions, Exported, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
 from rankgrad.spec import known_options, spell
 
@@ -52,6 +52,28 @@ class BlendModel(TrainedModel):
         scores = standardise_per_list(self.models, features, offsets) @ self.weights
         # If the models cancel each other, only rounding error is left, which a blend of blends would magnify.
         return np.where(np.abs(scores) > self.negligible, scores, 0.0).astype(np.float32)
+
+    def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
+        """Return the weighted sums of the contributions of the models of the blend.
+
+        The mean and the standard deviation of a model's scores in the list are taken as given. So the sum is exact.
+
+        Args:
+            features: features of all documents of one list, `(n, f)`.
+            first, second: positions of the two documents in the list, from 0.
+        """
+        values, others, error = np.zeros(self.features), dict[str, float](), 0.0
+        for model, weight in zip(self.models, self.weights, strict=True):
+            scores = model.score(features, np.array([0, len(features)])).astype(np.float64)
+            spread = float(scores.std())
+            if spread <= self.equal * float(np.abs(scores).max(initial=0.0)):
+                continue  # equal scores of a list become 0
+            part = model.contributions(features, first, second)
+            values += weight / spread * part.values
+            error += weight / spread * part.error
+            for name, value in part.others.items():
+                others[name] = others.get(name, 0.0) + weight / spread * value
+        return Contributions(values, others, "weighted sum over the models of the blend", error)
 
     @property
     def size(self) -> int:

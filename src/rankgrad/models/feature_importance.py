@@ -1,52 +1,257 @@
-"""Measure the importance of features: the drop of a metric when the values of one feature are shuffled."""
+"""Measure the importance of features: the loss of a metric if a feature is shuffled, or a method of the kind of model.
 
-from typing import Any, Protocol
+The permutation importance of a feature is the mean loss of the metric over lists and shuffles, in the units of the
+metric. Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have
+an importance near 0 although the model uses it, because the other feature remains.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value
-from rankgrad.metrics.evaluate import evaluate
+from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.errors import bad_value, one_of
+
+if TYPE_CHECKING:
+    from rankgrad.models.protocol import TrainedModel
+
+Array = NDArray[np.float64]
+
+METHODS = ("permutation", "gain", "split", "gradient")
+CONFIDENCE = 0.95
+_UNITS = {
+    "gain": "share of the gain of all splits",
+    "split": "share of all splits",
+    "gradient": "share of the effect on the scores",
+}
 
 
-class Scores(Protocol):
-    """Model with a method `score`."""
+@dataclass(frozen=True)
+class FeatureImportance:
+    """Importance of each feature of a model, in the order of the features; tables have the largest value first.
 
-    def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
+    Example:
+        >>> one = FeatureImportance(("bm25", "age"), np.array([0.01, 0.2]), None, None, "gain", "share of the gain")
+        >>> print(one)
+        feature  share of the gain
+        age                 0.2000
+        bm25                0.0100
+    """
+
+    names: tuple[str, ...]  # names of the features
+    values: Array  # importance, `(features,)`
+    low: Array | None  # lower ends of the intervals, `(features,)`; None if there are no intervals
+    high: Array | None  # upper ends of the intervals, `(features,)`
+    method: str  # name of the method
+    unit: str  # meaning of the values, such as `loss of nDCG@10`
+    metric: str | None = None  # metric of the permutation importance
+    baseline: float | None = None  # metric with all features
+    lists: int = 0  # number of lists
+    repeats: int = 0  # number of shuffles per feature
+    confidence: float = CONFIDENCE  # confidence of the intervals
+
+    def order(self, top: int | None = None) -> list[int]:
+        """Return the positions of the features, the most important feature first.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        return [int(place) for place in np.argsort(-self.values, kind="stable")[:top]]
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """Names of the features whose interval is above 0, the most important feature first."""
+        return tuple(self.names[at] for at in self.order() if (self.values if self.low is None else self.low)[at] > 0)
+
+    def rows(self, top: int | None = None) -> list[tuple[str, ...]]:
+        """Return the table as text: a header, then one row per feature.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        between = () if self.low is None else (f"{self.confidence:.0%} interval",)
+        body = []
+        for at in self.order(top):
+            ends = () if self.low is None or self.high is None else (f"[{self.low[at]:.4f}, {self.high[at]:.4f}]",)
+            body.append((self.names[at], f"{self.values[at]:.4f}", *ends))
+        return [("feature", self.unit, *between), *body]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for name, *numbers in rows:
+            cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *cells]))
+        return "\n".join(lines)
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Return the importance as JSON values, the most important feature first.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        features = []
+        for at in self.order(top):
+            row: dict[str, Any] = {"feature": self.names[at], "importance": float(self.values[at])}
+            if self.low is not None and self.high is not None:
+                row["interval"] = [float(self.low[at]), float(self.high[at])]
+            features.append(row)
+        about = {"method": self.method, "unit": self.unit, "metric": self.metric, "baseline": self.baseline}
+        about |= {"lists": self.lists, "repeats": self.repeats, "confidence": self.confidence}
+        return {**about, "features": features}
+
+    def to_frame(self) -> Any:
+        """Return a data frame of pandas with one row per feature, the most important feature first."""
+        import pandas as pd
+
+        order = self.order()
+        columns = {"feature": [self.names[at] for at in order], "importance": self.values[order]}
+        if self.low is not None and self.high is not None:
+            columns |= {"low": self.low[order], "high": self.high[order]}
+        return pd.DataFrame(columns)
 
 
-def permutation_importance(
-    model: Scores, data: Dataset, metric: Any, *, repeats: int = 3, seed: int = 0
-) -> NDArray[np.float64]:
-    """Return the drop of a metric for each feature, `(features,)`, when the feature is shuffled over all documents.
+def measure_importance(
+    model: "TrainedModel",
+    data: Dataset | None,
+    metric: Any,
+    method: str = "permutation",
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+    within_lists: bool = False,
+) -> FeatureImportance:
+    """Measure the importance of the features of a model; see `TrainedModel.feature_importance`.
 
     Args:
         model: any trained model.
-        data: labelled lists.
+        data: labelled lists, or None for methods that need no lists.
         metric: spec or object of the metric.
+        method: one of `METHODS`.
         repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
+        within_lists: True to shuffle a feature within each list.
+    """
+    one_of("method", method, METHODS)
+    if method not in ("permutation", *model.importance_methods):
+        known = " or ".join(map(repr, ("permutation", *model.importance_methods)))
+        bad_value("method", f"be {known} for {type(model).__name__}", repr(method))
+    if data is None and method not in ("gain", "split"):
+        bad_value("data", f"be given for the method {method!r}", None)
+    data = None if data is None else data.select_features(model.feature_names)
+    if method == "permutation" and data is not None:
+        return permutation_importance(model, data, metric, repeats=repeats, seed=seed, within_lists=within_lists)
+    rows = model.own_importance(method, data)
+    values, names, lists = rows.mean(axis=0), feature_names(model, data), 0
+    if len(rows) == 1:
+        return FeatureImportance(names, values, None, None, method, _UNITS[method])
+    low, high = _interval(rows[None])
+    total = max(float(values.sum()), np.finfo(np.float64).tiny)  # a score has no unit, so only shares have a meaning
+    lists = len(rows)
+    return FeatureImportance(
+        names, values / total, low / total, high / total, method, _UNITS[method], lists=lists, repeats=1
+    )
+
+
+def permutation_importance(
+    model: "TrainedModel",
+    data: Dataset,
+    metric: Any,
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+    within_lists: bool = False,
+) -> FeatureImportance:
+    """Measure the mean loss of a metric for each feature if the values of the feature are shuffled.
+
+    Args:
+        model: any trained model.
+        data: labelled lists with the features of the model.
+        metric: spec or object of the metric; for a metric of which lower values are better, the rise is the loss.
+        repeats: number of shuffles per feature, at least 1.
+        seed: random seed of the shuffles.
+        within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
     """
     from rankgrad.metrics.custom import as_metric
 
-    if repeats < 1:
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         bad_value("repeats", "be at least 1", repeats)
+    if not len(data.labels):
+        bad_value("data", "contain at least one document", "none")
     rng, measured = np.random.default_rng(seed), as_metric(metric)
-    labels, sign = np.asarray(data.labels), 1.0 if measured.higher_is_better else -1.0
+    sign = 1.0 if measured.higher_is_better else -1.0
+    owner = np.repeat(np.arange(len(data)), data.lengths)
 
-    def value(features: NDArray[np.float32]) -> float:
-        scores = model.score(features, data.offsets)
-        return sign * next(iter(evaluate(scores, labels, [measured], offsets=data.offsets, bootstrap=0).means.values()))
+    def values(features: NDArray[np.float32]) -> Array:
+        scores = model.score_lists(replace(data, features=features))
+        return next(iter(evaluate_lists(scores, data, [measured], bootstrap=0).values.values()))
 
     shuffled = np.array(data.features, dtype=np.float32)
-    whole, drops = value(shuffled), np.zeros(shuffled.shape[1])
+    whole = values(shuffled)
+    counted = ~np.isnan(whole)  # lists that the metric skips have no value
+    losses = np.zeros((repeats, int(counted.sum()), shuffled.shape[1]))
     for column in range(shuffled.shape[1]):
-        values = shuffled[:, column].copy()
-        if (values == values[:1]).all():
+        kept = shuffled[:, column].copy()
+        if (kept == kept[:1]).all():
             continue  # shuffling does not change a constant feature
-        for _ in range(repeats):
-            shuffled[:, column] = rng.permutation(values)
-            drops[column] += (whole - value(shuffled)) / repeats
-        shuffled[:, column] = values
-    return drops
+        for repeat in range(repeats):
+            order = np.lexsort((rng.random(len(kept)), owner)) if within_lists else rng.permutation(len(kept))
+            shuffled[:, column] = kept[order]
+            losses[repeat, :, column] = sign * (whole - values(shuffled))[counted]
+        shuffled[:, column] = kept
+    low, high = _interval(losses)
+    return FeatureImportance(
+        feature_names(model, data),
+        losses.mean(axis=(0, 1)),
+        low,
+        high,
+        "permutation",
+        f"loss of {measured}",
+        metric=str(measured),
+        baseline=float(whole[counted].mean()),
+        lists=int(counted.sum()),
+        repeats=repeats,
+    )
+
+
+def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...]:
+    """Return the names of the features; features without names are counted from 1, as in LETOR files.
+
+    Args:
+        model: trained model.
+        data: lists that the model scores, or None.
+    """
+    known = model.feature_names or (None if data is None else data.feature_names)
+    width = model.features if data is None else data.features.shape[1]
+    return tuple(map(str, known)) if known else tuple(f"feature {place + 1}" for place in range(width))
+
+
+def _interval(losses: NDArray[np.float64]) -> tuple[Array, Array]:
+    r"""Return the confidence interval of the mean of the losses, `(repeats, lists, features)`, for each feature.
+
+    Lists and shuffles are both random: :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is
+    estimated as :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`, from the variances of the means of the lists, of the
+    means of the shuffles, and of the rest. The degrees of freedom are Satterthwaite's.
+    """
+    from scipy.stats import t
+
+    repeats, lists, _ = losses.shape
+    mean, of_lists, of_repeats = losses.mean(axis=(0, 1)), losses.mean(axis=0), losses.mean(axis=1)
+    if lists < 2:
+        unknown = np.full_like(mean, np.nan)
+        return unknown, unknown
+    first = of_lists.var(axis=0, ddof=1) / lists
+    second = np.zeros_like(first)
+    if repeats > 1:
+        rest = losses - of_lists[None] - of_repeats[:, None] + mean
+        error = (rest**2).sum(axis=(0, 1)) / ((repeats - 1) * (lists - 1)) / (repeats * lists)
+        second = np.maximum(of_repeats.var(axis=0, ddof=1) / repeats - error, 0.0)
+    variance = first + second
+    spread = first**2 / (lists - 1) + second**2 / max(repeats - 1, 1)
+    freedom = np.divide(variance**2, spread, out=np.full_like(variance, lists - 1.0), where=spread > 0)
+    half = t.ppf(0.5 + CONFIDENCE / 2, freedom) * np.sqrt(variance)
+    return mean - half, mean + half

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
+
+if TYPE_CHECKING:
+    from rankgrad.models.explanation import ListExplanation
+    from rankgrad.models.feature_importance import FeatureImportance
 
 # Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
 Callback = Callable[[dict[str, Any]], Any]
@@ -38,6 +42,15 @@ class Exported:
     difference: float  # largest difference from the scores of the model
 
 
+class Contributions(NamedTuple):
+    """Parts of the difference between the scores of two documents of a list; their sum is the difference."""
+
+    values: NDArray[np.float64]  # part of each feature of the two documents, `(features,)`
+    others: dict[str, float]  # parts that are not features of the two documents, by name
+    method: str  # name of the method
+    error: float = 0.0  # bound of the sum of the absolute errors of the values and of `others`
+
+
 class TrainedModel(ABC):
     """A trained ranker, which scores lists and can be evaluated, saved and exported.
 
@@ -45,6 +58,7 @@ class TrainedModel(ABC):
     """
 
     unit: ClassVar[str] = "epoch"  # unit of training progress, "epoch" or "tree"; also a key of `metrics` and `history`
+    importance_methods: ClassVar[tuple[str, ...]] = ()  # methods of `feature_importance` in addition to "permutation"
 
     features: int  # number of features
     feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
@@ -100,21 +114,71 @@ class TrainedModel(ABC):
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
 
     def feature_importance(
-        self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
-    ) -> NDArray[np.float64]:
-        """Return the drop of a metric for each feature, `(features,)`, when the feature is shuffled over all documents.
+        self,
+        data: Dataset | None = None,
+        metric: Any = "nDCG@10",
+        *,
+        method: str = "permutation",
+        repeats: int = 5,
+        seed: int = 0,
+        within_lists: bool = False,
+    ) -> "FeatureImportance":
+        """Measure how much the model depends on each feature; see `rankgrad.models.feature_importance`.
 
         Args:
-            data: labelled lists on which the model was not trained.
-            metric: spec or object of the metric; for a metric of which lower values are better, the rise is returned.
-            repeats: number of shuffles per feature; the mean drop is returned.
+            data: labelled lists on which the model was not trained; not needed for `"gain"` and `"split"`.
+            metric: spec or object of the metric, for `"permutation"`.
+            method: `"permutation"`, the loss of the metric if the feature is shuffled; for trees also `"gain"` and
+                `"split"`; for neural rankers also `"gradient"`.
+            repeats: number of shuffles per feature.
             seed: random seed of the shuffles.
+            within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
         """
-        if data is None:
-            bad_value("data", "be given, to measure the effect of shuffled features", None)
-        from rankgrad.models.feature_importance import permutation_importance
+        from rankgrad.models.feature_importance import measure_importance
 
-        return permutation_importance(self, data, metric, repeats=repeats, seed=seed)
+        shuffles: dict[str, Any] = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
+        return measure_importance(self, data, metric, method, **shuffles)
+
+    def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
+        """Return the importance of features by a method of `importance_methods`, `(rows, features)`.
+
+        There is one row for the model, or one row per list of the data.
+
+        Args:
+            method: a method that this kind of model defines.
+            data: lists, for methods that need lists.
+        """
+        bad_value("method", f"be 'permutation' for {type(self).__name__}", repr(method))
+
+    def explain(
+        self,
+        data: Dataset,
+        query: Any,
+        documents: Sequence[Any] | None = None,
+        *,
+        metric: Any = "nDCG@10",
+    ) -> "ListExplanation":
+        """Explain the scores of two documents of one list, feature by feature; see `rankgrad.models.explanation`.
+
+        Args:
+            data: labelled lists.
+            query: query id of the list.
+            documents: ids of two documents, or their positions in the list, from 1; None for the documents with ranks 1
+                and 2.
+            metric: spec or object of the metric, which is computed without each feature.
+        """
+        from rankgrad.models.explanation import explain_list
+
+        return explain_list(self, data, query, documents, metric)
+
+    def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
+        """Return the contribution of each feature to the score of one document minus the score of another.
+
+        Args:
+            features: features of all documents of one list, `(n, f)`.
+            first, second: positions of the two documents in the list, from 0.
+        """
+        bad_value("model", "be of a kind that has contributions of features", type(self).__name__)
 
     def validated(self, validation: Dataset, metric: str) -> dict[str, float]:
         """Return `{metric: value}` on the validation lists; the value is recomputed if the training did not record it.

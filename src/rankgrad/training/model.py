@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from rankgrad import rankers
 from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
-from rankgrad.data import Preprocessing
+from rankgrad.data import Dataset, Preprocessing
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.rankers.custom import CustomRanker, as_ranker
 from rankgrad.rankers.scorer import whole_number
 
@@ -37,6 +37,8 @@ class Model(TrainedModel):
         >>> model.score(np.zeros((3, 2), dtype=np.float32), np.array([0, 3])).shape
         (3,)
     """
+
+    importance_methods: ClassVar[tuple[str, ...]] = ("gradient",)
 
     ranker: nn.Module  # the network
     steps: Preprocessing  # fitted preprocessing
@@ -91,6 +93,47 @@ class Model(TrainedModel):
                 given = torch.from_numpy(ready).to(self.device), torch.from_numpy(part).to(self.device)
                 scores[rows] = self.ranker(*given, width=width)[:count].float().cpu().numpy()
         return scores
+
+    def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
+        """Return the mean absolute gradient times the standard deviation of each feature, `(lists, features)`.
+
+        Gradients and standard deviations are those of the preprocessed features.
+
+        Args:
+            method: `"gradient"`.
+            data: lists.
+        """
+        from rankgrad.training.contributions import mean_gradients
+
+        assert data is not None
+        rows = self._preprocessed(data.features, data.offsets)
+        found = [
+            mean_gradients(self.ranker, rows[part[0] : part[-1]], part - part[0])
+            for part in (data.offsets[first : last + 1] for first, last in list_ranges(data.offsets))
+        ]
+        return np.concatenate(found)[data.lengths > 0] * rows.astype(np.float64).std(axis=0)
+
+    def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
+        """Return contributions by integrated gradients; see `rankgrad.training.contributions`.
+
+        Args:
+            features: features of all documents of one list, `(n, f)`.
+            first, second: positions of the two documents in the list, from 0.
+        """
+        from rankgrad.training.contributions import integrated_gradients
+
+        rows = self._preprocessed(features, np.array([0, len(features)]))
+        values, rest, start, error = integrated_gradients(self.ranker, rows, first, second)
+        others = {"other documents": rest} if self.ranker.list_aware else {}
+        # At the start of the path, all documents are equal. So only their positions in the input can matter.
+        others |= {"positions in the input": start} if start else {}
+        return Contributions(values, others, "integrated gradients", error)
+
+    def _preprocessed(self, features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+        if features.ndim != 2 or features.shape[1] != self.features:
+            bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
+        rows: NDArray[np.float32] = self.steps.transform(np.asarray(features), np.asarray(offsets, dtype=np.int64))
+        return rows
 
     @property
     def size(self) -> int:

@@ -12,7 +12,7 @@ from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Exported, TrainedModel
+from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
@@ -26,6 +26,7 @@ class TreeModel(TrainedModel):
     """A booster of LightGBM or XGBoost, truncated to its best number of trees, and facts about its training."""
 
     unit: ClassVar[str] = "tree"
+    importance_methods: ClassVar[tuple[str, ...]] = ("gain", "split")
 
     booster: Any  # booster of the framework
     framework: str  # `lightgbm` or `xgboost`
@@ -91,28 +92,48 @@ class TreeModel(TrainedModel):
 
         return export(self, path, format=format)
 
-    def feature_importance(
-        self, data: Dataset | None = None, metric: Any = "nDCG@10", *, repeats: int = 3, seed: int = 0
-    ) -> NDArray[np.float64]:
-        """Return the share of each feature in the total gain of all splits, `(features,)`.
-
-        If `data` is given, return instead the decrease of a metric when the values of the feature are shuffled.
+    def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
+        """Return the share of each feature in the gain of all splits or in the number of splits, `(1, features)`.
 
         Args:
-            data: labelled lists, or None.
-            metric: metric on `data`, as a spec or an object.
-            repeats: number of shuffles per feature, if `data` is given.
-            seed: random seed of the shuffles, if `data` is given.
+            method: `"gain"` or `"split"`.
+            data: not used.
         """
-        if data is not None:
-            return super().feature_importance(data, metric, repeats=repeats, seed=seed)
         if self.framework == "lightgbm":
-            gains = np.asarray(self.booster.feature_importance("gain"), dtype=np.float64)
+            found = np.asarray(self.booster.feature_importance(method), dtype=np.float64)
         else:
-            found = self.booster.get_score(importance_type="total_gain")
+            kind = "total_gain" if method == "gain" else "weight"
+            known = self.booster.get_score(importance_type=kind)
             names = self.booster.feature_names or [f"f{place}" for place in range(self.features)]
-            gains = np.array([found.get(name, 0.0) for name in names], dtype=np.float64)
-        return gains / max(float(gains.sum()), np.finfo(np.float64).tiny)
+            found = np.array([known.get(name, 0.0) for name in names], dtype=np.float64)
+        return (found / max(float(found.sum()), np.finfo(np.float64).tiny))[None]
+
+    def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
+        """Return the differences of the TreeSHAP values of two documents, which the framework computes.
+
+        Args:
+            features: features of all documents of one list, `(n, f)`.
+            first, second: positions of the two documents in the list, from 0.
+        """
+        shap = self.shap_values(np.asarray(features)[[first, second]])
+        return Contributions(shap[0, :-1] - shap[1, :-1], {}, "TreeSHAP differences")
+
+    def shap_values(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the TreeSHAP values of documents, `(documents, f + 1)`; the last column is the mean score.
+
+        The sum of a row is the score of the document.
+
+        Args:
+            features: features `(documents, f)`; NaN is a missing value.
+        """
+        rows = np.asarray(features, dtype=np.float32)
+        if self.framework == "xgboost":
+            found = self.booster.predict(import_framework("xgboost").DMatrix(rows), pred_contribs=True)
+            return np.asarray(found, dtype=np.float64)
+        if "\nis_linear=1\n" in self.booster.model_to_string(num_iteration=1):
+            bad_value("model", "have only constant leaves for TreeSHAP values", "linear trees (linear_tree=true)")
+        found = np.asarray(self.booster.predict(rows, pred_contrib=True), dtype=np.float64)
+        return found / self.rounds if self.averages else found
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with the booster in the format of its framework, `config.json` and `metrics.json`."""

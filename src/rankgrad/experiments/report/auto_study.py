@@ -301,7 +301,7 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
         return Importance([], why=f"The importance of features is left out, because it takes too long: {limit}.")
     drops, begun = [], time.perf_counter()
     for seed in range(_SHUFFLES):
-        drops.append(model.feature_importance(some, metric, repeats=1, seed=seed))
+        drops.append(model.feature_importance(some, metric, repeats=1, seed=seed).values)
         spent = time.perf_counter() - begun
         if spent * (seed + 2) / (seed + 1) > IMPORTANCE_SECONDS:
             break

@@ -1,0 +1,193 @@
+"""Explain one list: the contributions of features to the difference of two scores, and the metric without a feature."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data import Dataset
+from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.errors import bad_value, mistyped
+from rankgrad.models.feature_importance import feature_names
+
+if TYPE_CHECKING:
+    from rankgrad.models.protocol import TrainedModel
+
+_EXACT = 1e-5  # largest difference between the sum of the contributions and the difference of the scores
+
+
+@dataclass(frozen=True)
+class ListExplanation:
+    """Explanation of one list. The contributions and `others` sum to the first score minus the second score."""
+
+    query: str  # query id
+    documents: tuple[str, str]  # names of the two documents
+    labels: tuple[float, float]  # labels of the two documents
+    ranks: tuple[int, int]  # ranks of the two documents, from 1
+    scores: tuple[float, float]  # scores of the two documents
+    names: tuple[str, ...]  # names of the features
+    contributions: NDArray[np.float64]  # contribution of each feature, `(features,)`
+    others: dict[str, float]  # contributions that are not features of the two documents, by name
+    values: NDArray[np.float32]  # features of the two documents, `(2, features)`
+    method: str  # method of the contributions
+    error: float  # bound of the sum of the absolute errors of the contributions, from numerical integration
+    metric: str  # name of the metric
+    value: float  # metric of the list; NaN if the metric skips the list
+    losses: NDArray[np.float64]  # loss of the metric if the feature is replaced by its mean in the list, `(features,)`
+
+    @property
+    def gap(self) -> float:
+        """Score of the first document minus the score of the second document."""
+        return self.scores[0] - self.scores[1]
+
+    def order(self, top: int | None = None) -> list[int]:
+        """Return the positions of the features, the largest absolute contribution first.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        return [int(place) for place in np.argsort(-np.abs(self.contributions), kind="stable")[:top]]
+
+    def terms(self, top: int | None = None) -> list[tuple[str, float]]:
+        """Return names and contributions, whose sum is the gap; features that are left out are one term.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        order = self.order(top)
+        shown = [(self.names[at], float(self.contributions[at])) for at in order]
+        left_out = len(self.names) - len(order)
+        rest = float(self.contributions.sum() - self.contributions[order].sum())
+        return [*shown, *([(f"{left_out} other features", rest)] if left_out else []), *self.others.items()]
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Return the explanation as JSON values, the feature with the largest absolute contribution first.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        features = [
+            {
+                "feature": self.names[at],
+                "contribution": float(self.contributions[at]),
+                "values": [float(value) for value in self.values[:, at]],
+                "loss_without": float(self.losses[at]),
+            }
+            for at in self.order(top)
+        ]
+        pair = zip(self.documents, self.ranks, self.scores, self.labels, strict=True)
+        documents = [dict(zip(("document", "rank", "score", "label"), each, strict=True)) for each in pair]
+        about = {
+            "query": self.query,
+            "documents": documents,
+            "gap": self.gap,
+            "method": self.method,
+            "error": self.error,
+        }
+        return {**about, "metric": self.metric, "value": self.value, "features": features, "others": self.others}
+
+    def to_frame(self) -> Any:
+        """Return a data frame of pandas with one row per feature, the largest absolute contribution first."""
+        import pandas as pd
+
+        order = self.order()
+        columns: dict[str, Any] = {"feature": [self.names[at] for at in order]}
+        columns |= {"contribution": self.contributions[order]}
+        columns |= {f"value of {name}": self.values[place, order] for place, name in enumerate(self.documents)}
+        return pd.DataFrame(columns | {f"loss of {self.metric} without": self.losses[order]})
+
+
+def explain_list(
+    model: "TrainedModel", data: Dataset, query: Any, documents: Sequence[Any] | None, metric: Any
+) -> ListExplanation:
+    """Explain two documents of one list; see `TrainedModel.explain`.
+
+    Args:
+        model: trained model.
+        data: labelled lists.
+        query: query id of the list.
+        documents: ids of two documents, or positions in the list from 1; None for the documents with ranks 1 and 2.
+        metric: spec or object of the metric.
+    """
+    from rankgrad.metrics.custom import as_metric
+
+    measured = as_metric(metric)
+    queries = [str(each) for each in data.qids.tolist()]
+    if str(query) not in queries:
+        bad_value("query", "be the id of a query in the data", mistyped(str(query), queries))
+    one = data.take([queries.index(str(query))]).select_features(model.feature_names)
+    if len(one.labels) < 2:
+        bad_value("query", "have at least two documents", len(one.labels))
+    scores = model.score_lists(one).astype(np.float64)
+    ranking = np.argsort(-scores, kind="stable")
+    first, second = ranking[:2].tolist() if documents is None else _positions(documents, one)
+    found = model.contributions(np.asarray(one.features), first, second)
+    error = abs(found.values.sum() + sum(found.others.values()) - (scores[first] - scores[second]))
+    if not error <= _EXACT * max(1.0, float(np.abs(scores[[first, second]]).max())):
+        bad_value("model", "have contributions that sum to the difference of the scores", f"an error of {error:.2g}")
+    value, losses = _without_features(model, one, scores, measured)
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[ranking] = np.arange(1, len(scores) + 1)
+    pair = [first, second]
+    return ListExplanation(
+        query=str(query),
+        documents=(_name(one, first), _name(one, second)),
+        labels=(float(one.labels[first]), float(one.labels[second])),
+        ranks=(int(ranks[first]), int(ranks[second])),
+        scores=(float(scores[first]), float(scores[second])),
+        names=feature_names(model, one),
+        contributions=found.values,
+        others=found.others,
+        values=np.asarray(one.features)[pair],
+        method=found.method,
+        error=found.error,
+        metric=str(measured),
+        value=value,
+        losses=losses,
+    )
+
+
+def _without_features(
+    model: "TrainedModel", one: Dataset, scores: NDArray[np.float64], metric: Any
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the metric of a list, and the loss of the metric if each feature is replaced by its mean in the list."""
+
+    def value(scores: Any) -> float:
+        return float(next(iter(evaluate_lists(scores, one, [metric], bootstrap=0).values.values()))[0])
+
+    features = np.array(one.features, dtype=np.float32)
+    whole, sign = value(scores), 1.0 if metric.higher_is_better else -1.0
+    losses = np.zeros(features.shape[1])
+    for column in range(features.shape[1]):
+        kept = features[:, column].copy()
+        known = kept[~np.isnan(kept)]
+        if len(known) and not (kept == kept[0]).all():
+            features[:, column] = known.mean(dtype=np.float64)
+            losses[column] = sign * (whole - value(model.score_lists(replace(one, features=features))))
+            features[:, column] = kept
+    return whole, losses
+
+
+def _positions(documents: Sequence[Any], one: Dataset) -> list[int]:
+    """Return the positions of documents in a list; a document is given by its id or by its position from 1."""
+    if len(documents) != 2:
+        bad_value("documents", "be two documents", f"{len(documents)} documents")
+    ids = [] if one.docids is None else [str(each) for each in one.docids.tolist()]
+    places = []
+    for document in map(str, documents):
+        if document in ids:
+            places.append(ids.index(document))
+        elif document.isascii() and document.isdigit() and 1 <= int(document) <= len(one.labels):
+            places.append(int(document) - 1)
+        else:
+            must = f"be ids of documents of the list, or positions from 1 to {len(one.labels)}"
+            bad_value("documents", must, mistyped(document, ids))
+    if places[0] == places[1]:
+        bad_value("documents", "be two different documents", f"{documents[0]} twice")
+    return places
+
+
+def _name(one: Dataset, place: int) -> str:
+    return f"document {place + 1}" if one.docids is None else str(one.docids[place])
