@@ -12,8 +12,8 @@ from rankgrad.cli.terminal_text import shown
 
 # Commands, in the order in which a new user needs them. Each module has a function of the same name.
 COMMANDS = (
-    *("demo", "inspect", "auto", "train", "evaluate", "predict", "list", "export", "compare", "tune", "experiment"),
-    *("report", "convert", "measure", "pretrain-loss", "doctor"),
+    *("demo", "inspect", "auto", "train", "evaluate", "predict", "importance", "explain", "list", "export", "compare"),
+    *("tune", "experiment", "report", "convert", "measure", "pretrain-loss", "doctor"),
 )
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)

@@ -23,6 +23,7 @@ def names_of(context: typer.Context) -> None:
         parameters = commands[name].params if name in commands else ()
         known.update({each.name: each for each in parameters if each.param_type_name == "option"})
         known.update({name: known[other] for name, other in _RENAMED.items() if other in known})
+        known.update({"qid": known["query_column"]} if "query_column" in known else {})
 
 
 def as_typed(message: str) -> str:

@@ -59,14 +59,19 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
 def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a table to a command; the command gets them as the argument `table`."""
     added: dict[str, tuple[Any, Any]] = {}
+    # `--query` of `rankgrad explain` is a query id, so its column has another name.
+    typed = {name: f"{name}_column" if name in signature(command).parameters else name for name in (*_HELP, "regroup")}
     for name, help in _HELP.items():
-        option = typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, metavar="<str>", hidden=True)
-        added[name] = (Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option], None)
+        spelling = f"--{typed[name].replace('_', '-')}"
+        option = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=True)
+        added[typed[name]] = (
+            Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option],
+            None,
+        )
     regroup = typer.Option(
         "--regroup", help="Accept the rows of a query in any order.", rich_help_panel=PANEL, hidden=True
     )
     added["regroup"] = Annotated[bool, regroup], False
-    takes = [*added]
     if "help_all" not in signature(command).parameters:
         text = "Also show the options of tables."
         show = typer.Option("--help-all", help=text, is_eager=True, callback=help_all)
@@ -74,7 +79,7 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        table = TableOptions(**{name: given.pop(name) for name in takes})
+        table = TableOptions(**{name: given.pop(option) for name, option in typed.items()})
         command(table=table, **{name: value for name, value in given.items() if name not in added})
 
     own = [each for each in signature(command).parameters.values() if each.name != "table"]

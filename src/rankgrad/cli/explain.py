@@ -1,0 +1,95 @@
+"""`rankgrad explain`: explains the order of two documents of one list, feature by feature."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankgrad.cli.shared_options import described
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
+if TYPE_CHECKING:
+    from rankgrad.models.explanation import ListExplanation
+
+
+@with_table_options
+def explain(
+    table: TableOptions,
+    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    query: Annotated[str, typer.Option(help="Query id of the list.")],
+    documents: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            help="Two document ids, or positions in the list from 1 (default: ranks 1 and 2).",
+            metavar="A B",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
+    ] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test, otherwise validation).")
+    ] = None,
+    metric: Annotated[str, described("Metric", "nDCG@10", None, "--metric", "-m")] = "nDCG@10",
+    top: Annotated[int, described("Number of features to print", "20")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also draw a chart: .html, .svg or .png.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Explain two documents of a list: the contribution of each feature to the difference of their scores.
+
+    Example: `rankgrad explain runs/a --data MQ2008 --fold 1 --query 18219 --documents 3 1`
+    """
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.explained_lists import check_source, check_top, print_bars, read_lists
+    from rankgrad.experiments.report.importance_charts import check_chart_path, explanation_chart, save_chart
+    from rankgrad.metrics.evaluate import named
+    from rankgrad.models.folder import read_config
+
+    given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
+    together(
+        partial(read_config, model),
+        partial(check_source, model, given, split),
+        partial(named, [metric]),
+        partial(check_device, device),
+        partial(check_top, top),
+        *([] if out is None else [partial(check_chart_path, out)]),
+    )
+    scorer = load_model(model, device)
+    lists = read_lists(scorer, model, given, split, table.regroup)
+    with telling("explaining the list"):
+        found = scorer.explain(lists, query, documents, metric=metric)
+    if out is not None:
+        save_chart(explanation_chart(found, top), out)
+    if as_json:
+        from rankgrad.cli.json_output import print_json
+
+        print_json(found.to_dict(top))
+        return
+    typer.echo(f"query {found.query}, {found.metric} {found.value:.4f}")
+    for letter, document, rank, score, label in zip(
+        "AB", found.documents, found.ranks, found.scores, found.labels, strict=True
+    ):
+        typer.echo(f"{letter}: {document}, rank {rank}, score {score:.4f}, label {label:g}")
+    order, rows, numbers = found.order(top), [], []
+    for place, (name, part) in enumerate(found.terms(top)):
+        at = order[place] if place < len(order) else None  # the last terms are not features
+        cells = ("", "", "") if at is None else (*(f"{each:.4g}" for each in found.values[:, at]), _loss(found, at))
+        rows.append((name, f"{part:+.4f}", *cells))
+        numbers.append(part)
+    print_bars(("feature", "score A - B", "A", "B", f"loss of {found.metric}"), rows, numbers)
+    accuracy = f", with a total error of at most {found.error:.1g}" if found.error > 1e-5 else ""
+    typer.echo(f"The contributions to score A - B sum to {found.gap:+.4f} ({found.method}{accuracy}).")
+    typer.echo(f"The loss of {found.metric} is that of the list if the feature is replaced by its mean in the list.")
+    if out is not None:
+        typer.echo(f"Wrote {out}.")
+
+
+def _loss(found: "ListExplanation", at: int) -> str:
+    return f"{found.losses[at]:+.4f}" if found.losses[at] else "0"

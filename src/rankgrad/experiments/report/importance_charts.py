@@ -1,0 +1,102 @@
+"""Draw the importance of features and the explanation of a list, as SVG, PNG or a page that works offline."""
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rankgrad.errors import bad_value
+from rankgrad.experiments.report.charts import COLOURS, ROW_HEIGHT
+from rankgrad.models.explanation import ListExplanation
+from rankgrad.models.feature_importance import FeatureImportance
+
+ENDINGS = (".html", ".svg", ".png")
+
+
+def check_chart_path(path: str | PathLike[str]) -> None:
+    """Check the ending of the file of a chart, and that Altair is installed.
+
+    Args:
+        path: path of the file.
+    """
+    if Path(path).suffix.lower() not in ENDINGS:
+        bad_value("out", f"end in {', '.join(ENDINGS)}", str(path))
+    try:
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"A chart needs the packages of the extra report (pip install 'rankgrad[report]'): {error}"
+        ) from error
+
+
+def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
+    """Draw the importance of the most important features, with intervals if there are any.
+
+    Args:
+        found: importance of the features.
+        top: maximum number of features.
+    """
+    rows = []
+    for at in found.order(top):
+        row = {"name": found.names[at], "value": float(found.values[at])}
+        if found.low is not None and found.high is not None:
+            row |= {"low": float(found.low[at]), "high": float(found.high[at])}
+        rows.append(row)
+    return _bars(rows, found.unit, intervals=found.low is not None)
+
+
+def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
+    """Draw the contributions to the difference of two scores next to the losses of the metric without each feature.
+
+    Args:
+        found: explanation of a list.
+        top: maximum number of features.
+    """
+    first, second = found.documents
+    title = f"contribution to the score of {first} minus the score of {second}"
+    left = _bars([{"name": name, "value": value} for name, value in found.terms(top)], title)
+    losses = [{"name": found.names[at], "value": float(found.losses[at])} for at in found.order(top)]
+    return left | _bars(losses, f"loss of {found.metric} of the list without the feature", names="names_of_losses")
+
+
+def save_chart(chart: Any, path: str | PathLike[str]) -> None:
+    """Write a chart to a file; the ending of its name chooses the format. A page contains all scripts.
+
+    Args:
+        chart: chart of Altair.
+        path: path that ends in `.html`, `.svg` or `.png`.
+    """
+    check_chart_path(path)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {"inline": True} if Path(path).suffix.lower() == ".html" else {}
+    chart.save(str(path), **options)
+
+
+def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:
+    """Draw horizontal bars in the order of the rows; positive and negative values have different colours.
+
+    `names` is the name of the parameter of the chart that contains the names of the rows.
+    """
+    import altair as alt
+
+    # Rows are found by their number, because two features may have the same name.
+    numbered = [{"row": place, **row} for place, row in enumerate(rows)]
+    axis = alt.Axis(labelExpr=f"{names}[datum.value]", labelLimit=260, ticks=False, domain=False, labelPadding=8)
+    base = alt.Chart(alt.Data(values=numbered)).add_params(alt.param(name=names, value=[row["name"] for row in rows]))
+    y = alt.Y("row:O", title=None, axis=axis)
+    shown = [alt.Tooltip("name:N", title="feature"), alt.Tooltip("value:Q", format=".4~g")]
+    x = alt.X("value:Q", title=_wrapped(title), axis=alt.Axis(labelOverlap="greedy", labelSeparation=6))
+    colour = alt.ColorValue(COLOURS[0], condition={"test": "datum.value < 0", "value": COLOURS[1]})
+    layers = [base.mark_bar(height=ROW_HEIGHT - 8).encode(x=x, y=y, color=colour, tooltip=shown)]
+    if intervals:
+        ends = base.mark_rule(strokeWidth=2, color="#555555").encode(x="low:Q", x2="high:Q", y=y, tooltip=shown)
+        layers.append(ends)
+    return alt.layer(*layers).properties(width=320, height=max(1, len(rows)) * ROW_HEIGHT)
+
+
+def _wrapped(title: str) -> list[str]:
+    """Return a title as lines of at most 48 letters. Letters that could end a string of Vega become spaces."""
+    from textwrap import wrap
+
+    safe = "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in title)
+    return wrap(safe, 48)
