@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,7 +62,7 @@ def importance(
     scorer = load_model(model, device)
     lists = read_lists(scorer, model, given, split, table.regroup) if needs_data else None
     with telling(f"measuring {scorer.features} features"):
-        shuffles = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
+        shuffles: dict[str, Any] = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
         found = scorer.feature_importance(lists, metric, method=method, **shuffles)
     if out is not None:
         save_chart(importance_chart(found, top), out)

@@ -1,0 +1,212 @@
+"""Explanations of one list: contributions sum to the difference of the scores, and are those of exact methods."""
+
+import numpy as np
+import pytest
+import torch
+from small_trees import every_framework, plan, quick, rows
+from small_trees import lists as tree_lists
+from tiny_study import one_thread
+
+import rankgrad as rg
+from rankgrad.data import Preprocessing, from_arrays
+from rankgrad.rankers.custom import as_ranker
+from rankgrad.training import contributions
+from rankgrad.training.model import Model
+from rankgrad.trees.boosting import boost
+
+_one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
+
+POINTWISE = (
+    "linear",
+    "mlp:widths=32-16",
+    "mlp:widths=64,activation=gelu,output=tanh",
+    "mlp:widths=32,norm=batch,input_norm=batch",
+)
+LIST_AWARE = (
+    "context_aware:width=8,feed_forward=8,blocks=1",
+    "context_aware:width=8,feed_forward=8,blocks=1,activation=gelu,position=fixed",
+    "attsets",
+    "dasalc:width=8,layers=1,heads=2",
+)
+STEPS = ("none", "log1p,standardise", "standardise_per_query", "quantile,clip=1")
+
+
+def data(count=4, length=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.lognormal(size=(count * length, 5)).astype(np.float32)
+    y = rng.integers(0, 3, len(x)).astype(np.float32)
+    return from_arrays(x, y, qid=np.repeat([f"q{place}" for place in range(count)], length))[0]
+
+
+def network(spec, steps="log1p,standardise", seed=0):
+    torch.manual_seed(seed)
+    return Model(as_ranker(spec, 5), Preprocessing.parse(steps).fit(data()))
+
+
+def total(found):
+    return found.contributions.sum() + sum(found.others.values())
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("spec", POINTWISE)
+def test_contributions_of_networks_sum_to_the_gap(spec, steps):
+    model, lists = network(spec, steps), data()
+    found = model.explain(lists, "q1", (2, 5))
+    scores = model.score_lists(lists)[6:12]
+    assert found.gap == pytest.approx(float(scores[1]) - float(scores[4]), abs=1e-9)
+    assert total(found) == pytest.approx(found.gap, abs=1e-5)
+    assert found.error <= contributions.TOLERANCE
+    assert found.others == {}
+
+
+@pytest.mark.parametrize("spec", LIST_AWARE)
+def test_contributions_of_list_aware_networks_sum_to_the_gap(spec):
+    model = network(spec)
+    found = model.explain(data(), "q2", (1, 4))
+    assert total(found) == pytest.approx(found.gap, abs=1e-5)
+    assert found.error <= 1e-3 * np.abs(found.contributions).sum()
+    assert abs(found.others["other documents"]) > 1e-8
+    assert ("positions in the input" in found.others) == ("position" in spec)
+
+
+def test_integration_is_exact_without_the_last_correction(monkeypatch):
+    """The errors are divided over the contributions. Without this, the sum must also be exact."""
+    monkeypatch.setattr(contributions, "_shares", lambda parts: torch.zeros_like(parts))
+    for spec in POINTWISE:
+        found = network(spec).explain(data(), "q1", (2, 5))
+        assert total(found) == pytest.approx(found.gap, abs=1e-5)
+
+
+def test_contributions_of_a_linear_ranker_are_exact():
+    model, lists = network("linear"), data()
+    found = model.explain(lists, "q0", (1, 2))
+    ready = model.steps.transform(lists.features[:6])
+    weight = model.ranker.head.weight.detach().numpy()[0]
+    np.testing.assert_allclose(found.contributions, weight * (ready[0] - ready[1]), atol=1e-6)
+    assert found.method == "integrated gradients"
+
+
+@pytest.mark.parametrize("spec", [POINTWISE[1], LIST_AWARE[0]])
+def test_exchanged_documents_have_opposite_contributions(spec):
+    model = network(spec)
+    one, other = model.explain(data(), "q0", (1, 3)), model.explain(data(), "q0", (3, 1))
+    np.testing.assert_allclose(one.contributions, -other.contributions, atol=1e-5)
+
+
+def test_a_feature_that_the_documents_share_contributes_nothing():
+    model, lists = network("mlp:widths=32-16"), data()
+    features = lists.features.copy()
+    features[0, 3] = features[1, 3]
+    rng = np.random.default_rng(0)
+    same = from_arrays(features, rng.integers(0, 2, len(features)), qid=lists.row_qids)[0]
+    assert model.explain(same, "q0", (1, 2)).contributions[3] == 0.0
+
+
+@every_framework
+def test_contributions_of_trees_are_differences_of_the_shap_values_of_the_framework(framework):
+    model = boost(plan(framework), tree_lists(0), None)
+    lists = tree_lists(7, nan=True)
+    place = int(np.argmax(lists.lengths >= 4))
+    one = lists[place]
+    if framework == "lightgbm":
+        own = model.booster.predict(one.features, pred_contrib=True)
+    else:
+        import xgboost
+
+        own = model.booster.predict(xgboost.DMatrix(one.features), pred_contribs=True)
+    np.testing.assert_allclose(model.shap_values(one.features), own, atol=1e-6)
+    np.testing.assert_allclose(own.sum(axis=1), model.score(one.features), atol=1e-5)
+    found = model.explain(lists, one.qid, (4, 2))
+    np.testing.assert_allclose(found.contributions, (own[3] - own[1])[:-1], atol=1e-6)
+    assert total(found) == pytest.approx(found.gap, abs=1e-5)
+    assert np.abs(found.contributions).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "settings"),
+    [
+        ("lightgbm", {"loss": "native:lambdarank", "boosting": "rf", "bagging_fraction": 0.6, "bagging_freq": 1}),
+        ("lightgbm", {"boosting": "dart"}),
+        ("xgboost", {"booster": "dart"}),
+    ],
+)
+def test_other_boosters_have_contributions(framework, settings):
+    model = boost(plan(framework, **settings), tree_lists(0), None)
+    found = model.explain(tree_lists(0), 1)
+    assert total(found) == pytest.approx(found.gap, abs=1e-5)
+
+
+def test_linear_trees_have_no_contributions():
+    model = boost(plan("lightgbm", linear_tree=True), tree_lists(0), None)
+    with pytest.raises(ValueError, match="model must have only constant leaves for TreeSHAP values; got linear trees"):
+        model.explain(tree_lists(0), 1)
+
+
+def test_contributions_of_blends_are_weighted_sums():
+    x, y, qid = rows()
+    parts = [rg.Ranker(model="mlp:widths=8", epochs=2).fit(x, y, qid=qid), quick("lightgbm").fit(x, y, qid=qid)]
+    blend = rg.blend(parts).fit(x, y, qid=qid)
+    found = blend.explain(x, y, qid=qid, query=3, documents=(1, 2))
+    assert total(found) == pytest.approx(found.gap, abs=1e-5)
+    lists = from_arrays(x, y, qid=qid)[0]
+    one, expected = lists[[*lists.qids].index(3)], np.zeros(4)
+    for ranker, weight in zip(parts, blend.model_.weights, strict=True):
+        own = ranker.model_.contributions(one.features, 0, 1).values
+        expected += weight * own / ranker.model_.score(one.features).std()
+    np.testing.assert_allclose(found.contributions, expected, rtol=1e-4)
+
+
+def test_losses_are_those_of_the_list_without_the_feature():
+    model, lists = network("mlp:widths=32-16"), data()
+    found = model.explain(lists, "q3", metric="nDCG@3")
+    one = lists[3]
+    for column in range(5):
+        x = one.features.copy()
+        x[:, column] = x[:, column].mean()
+        changed = rg.metrics.ndcg(model.score(x), one.labels, offsets=np.array([0, 6]), k=3)
+        assert found.losses[column] == pytest.approx(found.value - float(changed), abs=1e-6)
+    assert found.ranks == (1, 2)
+    assert found.documents == tuple(f"document {at + 1}" for at in np.argsort(-model.score(one.features))[:2])
+    assert np.abs(found.losses).max() > 0
+
+
+def test_terms_sum_to_the_gap_and_tables_have_every_feature():
+    found = network(LIST_AWARE[0]).explain(data(), "q2", (1, 4))
+    terms = found.terms(2)
+    assert [name for name, _ in terms[2:]] == ["3 other features", "other documents"]
+    assert sum(value for _, value in terms) == pytest.approx(found.gap, abs=1e-5)
+    assert len(found.to_frame()) == 5
+    told = found.to_dict(1)
+    assert told["features"][0]["feature"] == found.names[found.order(1)[0]]
+    assert [each["rank"] for each in told["documents"]] == [*found.ranks]
+
+
+class Foreign(rg.models.TrainedModel):
+    """A model of a kind without contributions."""
+
+    features = 5
+
+    def score(self, features, offsets=None):
+        return features[:, 0]
+
+    def save(self, folder):
+        raise NotImplementedError
+
+
+def test_errors_are_one_sentence():
+    model, lists = network("linear"), data()
+    with pytest.raises(ValueError, match="query must be the id of a query in the data; got 'q9'"):
+        model.explain(lists, "q9")
+    with pytest.raises(ValueError, match=r"documents must be ids of documents .* from 1 to 6; got '7'"):
+        model.explain(lists, "q0", (1, 7))
+    with pytest.raises(ValueError, match="documents must be two different documents; got 2 twice"):
+        model.explain(lists, "q0", (2, 2))
+    with pytest.raises(ValueError, match="documents must be two documents; got 3 documents"):
+        model.explain(lists, "q0", (1, 2, 3))
+    with pytest.raises(ValueError, match="model must be of a kind that has contributions of features; got Foreign"):
+        Foreign().explain(lists, "q0")
+    with pytest.raises(ValueError, match="query must have at least two documents; got 1"):
+        model.explain(data(length=1), "q0")
+    narrow = Model(rg.rankers.build("linear", features=4), Preprocessing())
+    with pytest.raises(ValueError, match=r"features must have 4 columns, as in training; got \(6, 5\)"):
+        narrow.explain(lists, "q0")
