@@ -16,6 +16,7 @@ from pages import (
     claims,
     data,
     empty_lists,
+    importance,
     leaderboard,
     learndcg,
     learndcg_findings,
@@ -58,7 +59,7 @@ def build(docs: Path) -> None:
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
-    drawn |= learndcg.pictures() | {ARCHITECTURE: architecture.picture()}
+    drawn |= learndcg.pictures() | importance.pictures() | {ARCHITECTURE: architecture.picture()}
     drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
@@ -83,6 +84,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "trees.md": trees.page(),
         "empty-lists.md": empty_lists.page(),
         "auto.md": auto.page(),
+        "importance.md": importance.page(),
         "bounds.md": bounds.page(),
         "leaderboard.md": leaderboard.page(),
         "text.md": text_page.page(),
@@ -111,7 +113,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    pictures += [f"figures/{name}.svg" for name in (*learndcg.PICTURES, empty_lists.PICTURE)]
+    pictures += [f"figures/{name}.svg" for name in (*learndcg.PICTURES, *importance.PICTURES, empty_lists.PICTURE)]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")
