@@ -19,6 +19,7 @@ from pages import (
     leaderboard,
     learndcg,
     learndcg_findings,
+    listmle_ties,
     neural_loss,
     own_loop,
     performance,
@@ -90,6 +91,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "learndcg.md": learndcg.page(),
         "neural_loss.md": neural_loss.page(),
         "learndcg-findings.md": learndcg_findings.page(),
+        "listmle-ties.md": listmle_ties.page(),
         "claims.md": claims.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}

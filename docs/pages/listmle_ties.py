@@ -44,13 +44,19 @@ class Tested:
 
 
 def page() -> str:
-    """Return the page."""
-    return page_of(read_summary(STUDY))
+    """Return the page. Raise an error if the study does not show what `docs/when.yaml` says about it."""
+    study = read_summary(STUDY)
+    tests = [each for name in _names(study) for each in against_exact(study, name)]
+    if any(each.significant and each.found.difference > 0 for each in tests):
+        raise ValueError(
+            "docs/when.yaml must not say that no form of ListMLE is significantly better than the exact one"
+        )
+    return page_of(study)
 
 
 def page_of(study: Summary) -> str:
     """Return the page for a summary of the study."""
-    names = list(dict.fromkeys(row.data for row in study.rows))
+    names = _names(study)
     models = list(dict.fromkeys(row.model for row in study.rows))
     tests = {name: against_exact(study, name) for name in names}
     breslow = breslow_with_random(study)
@@ -70,12 +76,18 @@ def page_of(study: Summary) -> str:
         machines="; ".join(f"{name} ({count:,} runs)" for name, count in study.machines.items()),
         commits=", ".join(study.commits),
         missing=missing,
+        verdict=paragraph(verdict(tests)),
         findings="\n".join([*(finding(name, tests[name]) for name in names), *form_findings(tests), cost(study)]),
         tables="\n\n".join(f"### {title(name)}\n\n{data_table(study, name, tests[name])}" for name in names),
         breslow_sentence=paragraph(breslow_sentence(breslow)),
         breslow_table=breslow_table(breslow),
+        edges=edges(study),
         **gradients(),
     )  # fmt: skip
+
+
+def _names(study: Summary) -> list[str]:
+    return list(dict.fromkeys(row.data for row in study.rows))
 
 
 def title(name: str) -> str:
@@ -102,6 +114,25 @@ def breslow_with_random(study: Summary) -> list[Tested]:
 def _tested(rows: list[RowSummary], found: list[RunComparison]) -> list[Tested]:
     adjusted = adjust([one.p for one in found], "holm").tolist()
     return [Tested(*each) for each in zip(rows, found, adjusted, strict=True)]
+
+
+def verdict(tests: dict[str, list[Tested]]) -> str:
+    """Return the answer of the study: is another form better than the exact one, or is the exact one better?"""
+    every = [each for part in tests.values() for each in part]
+    better = [each for each in every if each.significant and each.found.difference > 0]
+    default = [each for each in every if each.row.loss == BRESLOW]
+    gains = [each for each in default if each.significant and each.found.difference < 0]
+    named = [f"{title(each.row.data)} with {each.row.model} ({-100 * each.found.difference:+.2f})" for each in gains]
+    first = f"No other form is significantly better than the exact one in any of the {len(every)} comparisons."
+    if better:
+        first = (
+            f"In {len(better)} of {len(every)} comparisons, another form is significantly better than the exact one."
+        )
+    return (
+        f"**{first}** The exact form is significantly better "
+        f"than Breslow's form, the default, in {len(gains)} of {len(default)} comparisons"
+        f"{': ' + '; '.join(named) if named else ''}."
+    )
 
 
 def finding(name: str, tests: list[Tested]) -> str:
@@ -139,6 +170,19 @@ def cost(study: Summary) -> str:
         ratios = [_relative_time(study, row) for row in study.rows if row.loss == form]
         parts.append(f"{form} {min(ratios):.1f} to {max(ratios):.1f}")
     return f"- **Time per epoch**, relative to Breslow's form, on one CPU core: {'; '.join(parts)}."
+
+
+def edges(study: Summary) -> str:
+    """Return how often validation chose the smallest or the largest learning rate."""
+    rates = study.recipe.search["lr"]
+    parts = []
+    for name in _names(study):
+        for model in dict.fromkeys(row.model for row in study.rows):
+            rows = [row for row in study.rows if (row.data, row.model) == (name, model)]
+            chosen = [fold["lr"] for row in rows for fold in row.chosen]
+            share = sum(rate in (min(rates), max(rates)) for rate in chosen) / len(chosen)
+            parts.append(f"{title(name)} with {model} {100 * share:.0f}%")
+    return "; ".join(parts)
 
 
 def data_table(study: Summary, name: str, tests: list[Tested]) -> str:

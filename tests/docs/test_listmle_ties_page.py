@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from rankgrad.experiments import load_recipe
 from rankgrad.experiments.runs.summary import RowSummary, Summary
 from rankgrad.experiments.seed_variance import RunValues
 
@@ -29,8 +30,10 @@ def study(missing=0, **gaps):
         for form in FORMS:
             gap = gaps.get(f"{model}_{form.split()[0]}", 0.0)
             values = RunValues(base + gap + rng.normal(0, 0.01, (4, 200)))
-            rows.append(RowSummary("MQ2008", model, form, values, {}, (), 4, 1.0, SECONDS[form]))
-    return Summary(None, "nDCG@10", tuple(rows), 100, missing, 600.0, {"abc": 100}, {"a machine": 100})
+            rows.append(RowSummary("MQ2008", model, form, values, {}, ({"lr": 0.01},), 4, 1.0, SECONDS[form]))
+    return Summary(
+        load_recipe("listmle-ties"), "nDCG@10", tuple(rows), 100, missing, 600.0, {"abc": 100}, {"a machine": 100}
+    )
 
 
 def test_significant_rows_are_named_and_no_others(pages):
@@ -38,8 +41,17 @@ def test_significant_rows_are_named_and_no_others(pages):
     assert "significantly better than the exact form: Efron with MLP (+2." in text
     assert "worse than the exact form: File order with Linear (-5.0" in text or "(-4.9" in text
     assert "of 2 comparisons, 1 significantly better and 0 significantly worse" in text
+    assert "In 1 of 8 comparisons, another form is significantly better than the exact one." in text
+    assert "than Breslow's form, the default, in 0 of 2 comparisons." in text
     equal = pages.page_of(study())
+    assert "in any of the 8 comparisons" in equal
     assert "better than the exact form: none; significantly worse than the exact form: none" in equal
+
+
+def test_a_page_that_contradicts_the_advice_is_not_made(pages, monkeypatch):
+    monkeypatch.setattr(pages, "read_summary", lambda file: study(MLP_Efron=0.02))
+    with pytest.raises(ValueError, match=r"docs/when\.yaml must not say"):
+        pages.page()
 
 
 def test_breslow_and_random_order(pages):
