@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from rankgrad.experiments.runs.summary import RowSummary, Summary, read_summary
 from rankgrad.experiments.seed_variance import RunComparison, compare_runs
 from rankgrad.experiments.statistics import adjust
 
+from .measurements import read
 from .templates import fill, paragraph, table
 
 STUDY = Path(__file__).parents[1] / "studies" / "listmle-ties.summary.xz"
@@ -82,6 +84,7 @@ def page_of(study: Summary) -> str:
         breslow_sentence=paragraph(breslow_sentence(breslow)),
         breslow_table=breslow_table(breslow),
         edges=edges(study),
+        **lowest_grade(read("listmle-lowest-grade")),
         **gradients(),
     )  # fmt: skip
 
@@ -251,6 +254,30 @@ def _slopes(form: str, scores: Tensor, labels: Tensor, offsets: Tensor) -> Tenso
     return torch.autograd.grad(value, leaf)[0]
 
 
+def lowest_grade(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the sentence and the table about forms without the terms of the lowest grade."""
+    counts = {}
+    for against in (BRESLOW, EXACT):
+        some = [row for row in rows if row["against"] == against]
+        found = [row for row in some if row["adjusted"] < LEVEL]
+        better = sum(row["difference"] > 0 for row in found)
+        counts[against] = (
+            f"significantly better in {better} and significantly worse in {len(found) - better} of {len(some)}"
+        )
+    lines = []
+    for row in rows:
+        low, high = (100 * end for end in row["interval"])
+        gap = [f"{100 * row['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", _p(row["adjusted"])]
+        mean, detectable = f"{100 * row['mean']:.2f}", f"{100 * row['detectable']:.2f}"
+        lines.append([title(row["data"]), row["form"], mean, row["against"], *gap, detectable])
+    head = ["data set", "form", "nDCG@10", "compared with", "difference", "95% interval", "p (Holm)", "detectable"]
+    sentence = (
+        f"Forms without the terms of the lowest grade are {counts[BRESLOW]} comparisons with Breslow's form, and "
+        f"{counts[EXACT]} comparisons with the exact form."
+    )
+    return {"lowest_sentence": paragraph(sentence), "lowest_table": table(head, lines)}
+
+
 def _relative_time(study: Summary, row: RowSummary) -> float:
     own, reference = row.epoch_seconds, study.row(row.data, row.model, BRESLOW).epoch_seconds
     return own / reference if reference else float("nan")
@@ -259,8 +286,11 @@ def _relative_time(study: Summary, row: RowSummary) -> float:
 def _columns(each: Tested) -> list[str]:
     """Return difference, interval, p-value and detectable difference of a comparison."""
     low, high = (100 * end for end in each.found.interval)
-    p = f"{each.adjusted:.3f}" if each.adjusted >= 0.001 else "<0.001"
-    return [_points(each), f"{low:+.2f} to {high:+.2f}", p, f"{100 * each.found.detectable:.2f}"]
+    return [_points(each), f"{low:+.2f} to {high:+.2f}", _p(each.adjusted), f"{100 * each.found.detectable:.2f}"]
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def _points(each: Tested) -> str:

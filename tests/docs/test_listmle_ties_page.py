@@ -76,3 +76,14 @@ def test_the_lowest_grade_makes_most_of_the_difference_between_gradients(pages):
     for entries in found.values():
         for every, upper in entries[1:]:
             assert 1 - float(upper) < 0.5 * (1 - float(every))
+
+
+def test_forms_without_the_lowest_grade(pages):
+    row = {"data": "MQ2008", "form": "Efron", "mean": 0.5, "interval": [-0.01, 0.03], "detectable": 0.02}
+    rows = [row | {"against": "Breslow", "difference": 0.01, "adjusted": p} for p in (0.04, 0.06)]
+    rows += [row | {"against": "Exact", "difference": -0.01, "adjusted": 0.0001}]
+    found = pages.lowest_grade(rows)
+    sentence = " ".join(found["lowest_sentence"].split())
+    assert "are significantly better in 1 and significantly worse in 0 of 2 comparisons with Breslow's form" in sentence
+    assert "significantly better in 0 and significantly worse in 1 of 1 comparisons with the exact form" in sentence
+    assert "| Exact | -1.00 | -1.00 to +3.00 | <0.001 | 2.00 |" in found["lowest_table"]
