@@ -105,7 +105,7 @@ def test_debug_shows_the_traceback_of_an_error(tmp_path, main_here):
 def test_completion_is_offered():
     words = {"_RANKGRAD_COMPLETE": "complete_bash", "COMP_WORDS": "rankgrad exp", "COMP_CWORD": "1"}
     done = CliRunner().invoke(app, [], prog_name="rankgrad", env=words)
-    assert done.output.split() == ["export", "experiment"]
+    assert done.output.split() == ["explain", "export", "experiment"]
     assert "--install-completion" in invoke("--help").output
 
 
