@@ -10,6 +10,7 @@ from browser import Browser, executable
 from hostile_study import LOOK, PAYLOADS, USE, Hostile
 from made_results import DATA, LOSSES, METRICS, make
 from made_runs import make_runs
+from programs import run_here
 from tiny_collection import tiny_collection
 
 pytest.importorskip("altair")
@@ -281,6 +282,23 @@ def test_a_query_opens_with_both_lists(opened, folder):
         assert texts(opened, f"{table} caption") == [f"{letter.upper()}: {loss}, {model}\n{value:.4f}"]
         assert texts(opened, f"{table} td.document") == [f"document {document + 1}" for document in best]
         assert texts(opened, f"{table} td.label") == [f"{label:g}" for label in test.labels[start:end][best]]
+
+
+def test_a_query_of_a_training_run_is_explained(browser, tmp_path):
+    run_here(
+        "train", "--data", "synthetic:lists=30,features=10", "--model", "linear", "--epochs", 2, "--out", tmp_path / "a"
+    )
+    run_here("report", tmp_path / "a", "--out", tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert texts(browser, ".explained caption")[0].startswith("B: document ")
+    parts = [number(text) for text in texts(browser, ".explained td.number")]
+    assert len(parts) == 5
+    gap = number(texts(browser, ".explained caption")[0].rpartition(" ")[2])
+    assert sum(parts) == pytest.approx(gap, abs=5e-4)
+    assert texts(browser, ".explained td:first-child")[-1] == "6 other features"
+    browser.choose('[data-choose="b"]', "1")  # the random order has no features
+    browser.wait_for("document.querySelector('.explained') === null")
+    assert browser.errors == []
 
 
 def test_a_bar_opens_its_query(opened):

@@ -78,6 +78,24 @@ def test_the_worst_query_of_the_run_is_first(training):
     ]
 
 
+def test_the_explorer_explains_the_first_mistake_of_each_list(runs, training):
+    test, model = load(DATA).test, load_model(runs / "a")
+    explained = training.explorers[DATA]["explanations"]
+    assert training.explorers[DATA]["systems"][explained["system"]]["loss"] == "linear, learndcg"
+    assert set(explained["queries"]) == set(test.qids.astype(str))
+    for place in (0, 5):
+        one, scores = test[place], model.score(test[place].features)
+        found = explained["queries"][str(one.qid)]
+        above, below = found["documents"]
+        ordered = one.labels[np.argsort(-scores, kind="stable")]
+        if (np.diff(ordered) > 0).any():
+            assert one.labels[above] < one.labels[below]
+        assert found["gap"] == pytest.approx(float(scores[above]) - float(scores[below]), abs=1e-5)
+        assert sum(value for _, value in found["terms"]) == pytest.approx(found["gap"])
+        own = model.contributions(one.features, above, below).values
+        assert found["terms"][0] == [f"feature {np.abs(own).argmax() + 1}", pytest.approx(own[np.abs(own).argmax()])]
+
+
 def test_a_tuning_run_shows_its_trials_and_the_best_on_test(runs, tuning):
     trials = tuning.tables[0]
     values = [row[1].value for row in trials.rows]

@@ -11,6 +11,7 @@ import yaml
 from rankgrad.data import Dataset
 from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.page_content import INTERVALS, Study
+from rankgrad.experiments.report.query_explanations import explain_queries
 from rankgrad.experiments.report.ranker_study import (
     FEATURE,
     MODEL,
@@ -134,7 +135,11 @@ def _tested(
     scored += baselines(parts.get("train"), test, names[0])
     title, pair = f"{data}, test lists, which the search did not use", (scored[1].name, FINAL)
     notes = tuple(_comparison_notes(scored, saved.result, "training lists"))
-    return compare_rankers(data, test, scored, names, title=title, pair=pair, notes=notes, show_lists=lists)
+    compared = compare_rankers(data, test, scored, names, title=title, pair=pair, notes=notes, show_lists=lists)
+    if lists:
+        explained = explain_queries(model, test, scored[0].scores, compared.found[FINAL].values[names[0]], names[0])
+        compared.explorer["explanations"] = {"system": 0, "queries": explained}
+    return compared
 
 
 def _held_out(

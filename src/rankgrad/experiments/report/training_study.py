@@ -9,6 +9,7 @@ import yaml
 from rankgrad.data import Dataset
 from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.page_content import INTERVALS, Study
+from rankgrad.experiments.report.query_explanations import explain_queries
 from rankgrad.experiments.report.ranker_study import (
     MODEL,
     Comparison,
@@ -61,6 +62,9 @@ def training_study(
         title, pair = f"{data}, {where} lists", (scored[-1].name, ranker)
         note = ("The best single feature was chosen on the training lists",) if len(scored) > 2 else ()
         compared = compare_rankers(data, tested, scored, names, title=title, pair=pair, notes=note, show_lists=lists)
+        if lists:
+            explained = explain_queries(model, tested, scored[0].scores, compared.found[ranker].values[metric], metric)
+            compared.explorer["explanations"] = {"system": 0, "queries": explained}
     history = read_history(folder, model.unit)
     run = run_of(data, ranker, history, metric, model.metrics.get("loss", {}))
     known = model.metrics.get("test", {})

@@ -139,9 +139,27 @@ async function startExplorer(section, study, choose) {
       const tables = [["A", a, b, row.a, choose.a], ["B", b, a, row.b, choose.b]].map(([letter, shown, other, value, select]) =>
         ranking(`${letter}: ${name(Number(select.value))}`, show(value), shown, other, place));
       const note = `The first ${a.length} of ${lists.labels[place].length} documents, with their labels, and their rank in the other list.`;
-      detail.replaceChildren(heading, element("div", { class: "lists" }, ...tables), element("p", { class: "note" }, note));
+      detail.replaceChildren(heading, element("div", { class: "lists" }, ...tables), element("p", { class: "note" }, note), ...explained(row));
     }
     if (seek) detail.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  // Returns the contributions of features to the difference of two scores, if the page has them for this query.
+  function explained(row) {
+    const { explanations, lists } = state.found;
+    if (!explanations || !Object.hasOwn(explanations.queries, row.query)) return [];
+    const letter = [["B", choose.b], ["A", choose.a]].find(([, select]) => Number(select.value) === explanations.system)?.[0];
+    if (letter === undefined) return [];
+    const { documents, gap, terms } = explanations.queries[row.query];
+    const [first, second] = documents.map((document) => (lists.ids === null ? `document ${document + 1}` : lists.ids[row.place][document]));
+    const most = Math.max(...terms.map(([, value]) => Math.abs(value))) || 1;
+    const rows = terms.map(([feature, value]) => {
+      const bar = element("span", { class: value < 0 ? "part minus" : "part" });
+      bar.style.width = `${(6 * Math.abs(value)) / most}rem`;
+      return element("tr", {}, element("td", {}, feature), element("td", { class: "number" }, show(value, true)), element("td", {}, bar));
+    });
+    const title = `${letter}: ${first} is above ${second}, because of these parts of the score difference ${show(gap, true)}`;
+    return [element("table", { class: "explained" }, element("caption", {}, title), element("tbody", {}, ...rows))];
   }
 
   function ranking(title, value, shown, other, query) {
