@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
     "training": {"lists", "metrics", "relax", "losses", "rankers", "data", "models.folder", "models.protocol"},
     "surrogate": {"metrics", "losses", "training"},
-    "estimator_base": {"metrics", "data"},
+    "estimator_base": {"metrics", "data", "models.feature_importance", "models.explanation"},
     "trees": {
         "lists",
         "metrics",

@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
+
+if TYPE_CHECKING:
+    from rankgrad.models.explanation import ListExplanation
+    from rankgrad.models.feature_importance import FeatureImportance
 
 _NO_SCORE = "scikit-learn must pass qid to score; got no qid, because metadata routing is not enabled"
 _ROUTING = (
@@ -126,7 +130,7 @@ class RowRanker(BaseEstimator):
         repeats: int = 5,
         seed: int = 0,
         within_lists: bool = False,
-    ) -> Any:
+    ) -> "FeatureImportance":
         """Measure how much the ranker depends on each feature; see `rankgrad.models.feature_importance`.
 
         Args:
@@ -142,7 +146,8 @@ class RowRanker(BaseEstimator):
         check_is_fitted(self)
         data = None if X is None else self._lists(X, y, qid, group, reset=False)[0]
         shuffles = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
-        return self.model_.feature_importance(data, metric, method=method, **shuffles)
+        found: FeatureImportance = self.model_.feature_importance(data, metric, method=method, **shuffles)
+        return found
 
     def explain(
         self,
@@ -154,7 +159,7 @@ class RowRanker(BaseEstimator):
         query: Any,
         documents: Any = None,
         metric: Any = "nDCG@10",
-    ) -> Any:
+    ) -> "ListExplanation":
         """Explain the scores of two documents of one list, feature by feature; see `rankgrad.models.explanation`.
 
         Args:
@@ -166,7 +171,8 @@ class RowRanker(BaseEstimator):
         """
         check_is_fitted(self)
         data = self._lists(X, y, qid, group, reset=False)[0]
-        return self.model_.explain(data, query, documents, metric=metric)
+        found: ListExplanation = self.model_.explain(data, query, documents, metric=metric)
+        return found
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""

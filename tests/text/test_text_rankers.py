@@ -350,6 +350,17 @@ def test_training_in_bf16_stops_when_the_metric_does_not_improve(encoder, data, 
     assert np.isfinite(model.score_lists(data)).all()
 
 
+def test_importance_of_a_text_ranker_is_that_of_its_texts(encoder, data):
+    model = rg.text.BiEncoderRanker(encoder, **{**QUICK, "epochs": 1}).fit(data).model_
+    found = model.feature_importance(data, repeats=1)
+    assert found.names[:2] == ("query", "document")
+    assert found.values[:2].all()
+    assert not found.values[2:].any()  # the scores of the first stage are not used
+    assert found.baseline == pytest.approx(model.evaluate(data, "nDCG@10")["nDCG@10"])
+    with pytest.raises(ValueError, match="model must be of a kind that has contributions of features; got TextModel"):
+        model.explain(data, data.qids[0])
+
+
 def written(folder, model, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
