@@ -131,9 +131,13 @@ def test_contributions_of_trees_are_differences_of_the_shap_values_of_the_framew
     ],
 )
 def test_other_boosters_have_contributions(framework, settings):
-    model = boost(plan(framework, **settings), tree_lists(0), None)
-    found = model.explain(tree_lists(0), 1)
+    model, lists = boost(plan(framework, **settings), tree_lists(0), None), tree_lists(0)
+    np.testing.assert_allclose(model.shap_values(lists.features).sum(axis=1), model.score(lists.features), atol=1e-5)
+    place = int(np.argmax(lists.lengths))
+    scores = model.score(lists[place].features)
+    found = model.explain(lists, lists.qids[place], (scores.argmax() + 1, scores.argmin() + 1))
     assert total(found) == pytest.approx(found.gap, abs=1e-5)
+    assert found.gap > 0
 
 
 def test_linear_trees_have_no_contributions():

@@ -132,8 +132,7 @@ class TreeModel(TrainedModel):
             return np.asarray(found, dtype=np.float64)
         if "\nis_linear=1\n" in self.booster.model_to_string(num_iteration=1):
             bad_value("model", "have only constant leaves for TreeSHAP values", "linear trees (linear_tree=true)")
-        found = np.asarray(self.booster.predict(rows, pred_contrib=True), dtype=np.float64)
-        return found / self.rounds if self.averages else found
+        return np.asarray(self.booster.predict(rows, pred_contrib=True), dtype=np.float64)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with the booster in the format of its framework, `config.json` and `metrics.json`."""
