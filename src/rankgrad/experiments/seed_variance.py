@@ -14,7 +14,9 @@ and that of the runs of each row. All tests use it:
 - `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
 - `"randomisation"`: the signs of the differences of the queries and of the effects of the runs are drawn at random.
 
-With one seed per row, the effect of a run cannot be estimated: the tests are about these trained models only.
+With one seed per row, the effect of a run cannot be estimated: the tests are about these trained models only. With two
+or three seeds and one fold, it is estimated from few runs: up to about 10% of comparisons of a row with itself are
+then significant at 0.05. More seeds, or more folds, are the remedy.
 """
 
 from collections.abc import Callable, Sequence
@@ -122,7 +124,7 @@ class RunValues:
             part_observed = (effect**2).sum() / (self.seeds - 1)
             observed += share**2 * part_observed / self.seeds
             noise += share**2 * part_noise / self.seeds
-            squares += (share**2 * part_observed / self.seeds) ** 2 / (self.seeds + 1)  # unbiased: E[x^2] > E[x]^2
+            squares += (share**2 * part_observed / self.seeds) ** 2 / (self.seeds + 1)  # seeds - 1 degrees of freedom
         return _Runs(shares, effects, observed, noise, squares)
 
 
@@ -314,7 +316,9 @@ def _differences(a: RunValues, b: RunValues) -> Array:
         bad_value("a and b", "be NaN for the same queries", "other queries")
     if not np.array_equal(a.folds, b.folds):
         bad_value("a and b", "have the same folds", "other folds")
-    return a.query_means - b.query_means
+    d = a.query_means - b.query_means
+    # Means of equal values over different numbers of seeds differ by rounding errors.
+    return np.where(np.abs(d) > 1e-12 * np.abs(a.query_means), d, 0.0)
 
 
 def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]:
@@ -327,8 +331,13 @@ def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]
     variance = queries + runs
     if variance == 0:
         return 0.0, float(n - 1)
-    squares = queries**2 / (n - 1) + (a.runs.squares + b.runs.squares if runs else 0.0)
-    return variance**0.5, variance**2 / squares
+    if not runs:
+        return variance**0.5, float(n - 1)
+    # Satterthwaite's V^2 / sum of x^2 / f, for parts x with f degrees of freedom. Squares of estimates are too large on
+    # average: x^2 / (f + 2) is unbiased for the terms of the sum, and so is -2 for the whole.
+    squares = queries**2 / (n + 1) + a.runs.squares + b.runs.squares
+    least = min(n - 1, *(row.seeds - 1 for row in (a, b) if row.seeds > 1))
+    return variance**0.5, max(variance**2 / squares - 2, float(least))
 
 
 def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
