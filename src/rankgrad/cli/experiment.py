@@ -87,7 +87,8 @@ def experiment(
     folder = folder.with_name(folder.name.removesuffix(PACKED))
     short = folder.with_name(folder.name + SUMMARY)
     if aa and short.is_file() and not folder.exists() and not packed.is_file():
-        _print_aa(read_summary(short), only, as_json)
+        wanted = whole.only(*only) if only else whole
+        _print_aa(read_summary(short), [source.label for source in wanted.data], as_json)
         return
     part = _present(whole.only(*only) if only else whole, data_root)
     if packed.is_file() and not folder.exists():
@@ -191,7 +192,7 @@ def _line(step: Any) -> str:
     return f"{step.cell}: {name} {value:.4f}, {step.result.seconds:.1f} s"
 
 
-def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
+def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
     """Print the false positives of each test, per data set and over all data sets."""
     from dataclasses import asdict
 
@@ -201,12 +202,13 @@ def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
     from rankgrad.cli.terminal_text import screen
     from rankgrad.experiments.aa_check import LEVEL, SPLITS, aa_checks
 
-    wanted = {label.lower() for label in only or ()}
-    rows = [row for row in summary.rows if not wanted or row.data.lower() in wanted]
+    rows = [row for row in summary.rows if row.data in labels]
     by_data = {
         label: [row.values for row in rows if row.data == label] for label in dict.fromkeys(r.data for r in rows)
     }
     found = aa_checks(by_data)
+    if not rows:
+        typer.echo("A/A check: no row has all its runs, so there is nothing to check", err=True)
     if as_json:
         print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
         return
