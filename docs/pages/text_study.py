@@ -212,8 +212,8 @@ def between_losses(found: Columns) -> str:
     gap = means[1] - means[0]
     return (
         f"Best minus worst loss, with Holm's correction over all pairs: {'; '.join(texts)}. With the {len(shared)} "
-        f"losses that both have, cross-encoder minus bi-encoder is {_signed(gap)} on average (not tested). The best and "
-        "the worst of several losses were chosen by these values, so their difference is too large on average."
+        f"losses that both have, cross-encoder minus bi-encoder is {_signed(gap)} on average (not tested). The best "
+        "and the worst of several losses were chosen by these values, so their difference is too large on average."
     )
 
 
