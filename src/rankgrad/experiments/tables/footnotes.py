@@ -21,12 +21,12 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         same.setdefault(text, []).append(table.short(metric))
     for text, metrics in same.items():
         yield f"{', '.join(metrics)}: {text}"
-    if any(source.has_texts for source in recipe.data if source.label == table.data):
+    data = next(source for source in recipe.data if source.label == table.data)
+    if data.has_texts:
         yield AS_TREC_EVAL
     if table.form:
         yield f"The recipe was reduced (--{table.form}): rows are neither tested nor compared with a paper"
-    source = next(source for source in recipe.data if source.label == table.data)
-    seeds = {row.model: row.seeds(source) for row in recipe.rows(source)}
+    seeds = {row.model: row.seeds(data) for row in recipe.rows(data)}
     yield _averaged(table, recipe.spread, seeds)
     yield from _tuned(table, recipe)
     if recipe.refit:
