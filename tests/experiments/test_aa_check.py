@@ -66,6 +66,7 @@ def test_all_data_sets_together():
     assert found["all"].rows == 5
     assert list(aa_checks({"x": rows(1)}, splits=5)) == ["x"]
     assert aa_check([RunValues(np.zeros((3, 4)))]).rows == 0  # too few seeds
+    assert aa_check([RunValues(np.full((4, 3), np.nan))]).rows == 0  # no query counts
 
 
 def test_the_interval_of_a_rate():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rankgrad.experiments.seed_variance import TESTS, RunValues, all_pairs, compare_runs
+from rankgrad.experiments.seed_variance import TESTS, RunValues, all_pairs, compare_runs, mean_comparison
 from rankgrad.experiments.statistics import paired_t
 
 FOLDS = np.repeat([1, 2, 3, 4, 5], 30)
@@ -103,6 +103,9 @@ def test_the_leading_group():
             "'y' in only one of them",
         ),
         (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), test="z"), "test must be one of"),
+        (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), level=5), "level must be between 0 and 1"),
+        (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), rounds=0), "rounds must be at least 1"),
+        (lambda: mean_comparison([]), "parts must contain at least one comparison"),
     ],
 )
 def test_errors(make, said):

@@ -329,3 +329,9 @@ def test_seeds_of_a_model_are_said():
 def test_one_query_gives_no_interval():
     own = entry(table(run(recipe(folds=[1]), queries=1), "MQ2008"), "Softmax")
     assert (own.p, own.interval, own.detectable) == (1.0, None, None)
+
+
+def test_a_single_detectable_difference_is_a_sentence():
+    two = recipe(losses={"LambdaLoss": "lambdaloss", "Softmax": "softmax"})
+    (note,) = [note for note in table(run(two), "MQ2008").notes if note.startswith("Detectable")]
+    assert re.fullmatch(r"Detectable: .* finds a true difference of 0\.\d{4} in nDCG@10 with 80% power", note)

@@ -89,13 +89,13 @@ def aa_check(
     """Compare rows with themselves: halves of their seeds, and `splits` drawn pairs of rows.
 
     Args:
-        rows: values of rows; rows with fewer than four seeds are left out.
+        rows: values of rows; rows with fewer than four seeds, or with no query that counts, are left out.
         real: False leaves out the divisions of the real seeds.
         splits: number of drawn pairs; the rows take turns.
         level: level of the tests.
         seed: random seed.
     """
-    known = [row for row in rows if row.seeds >= 4]
+    known = [row for row in rows if row.seeds >= 4 and row.used.any()]
     generator = np.random.default_rng(seed)
     return AACheck(
         real=_count((halves for row in known if real for halves in _halves(row)), level),

@@ -14,7 +14,7 @@ and that of the runs of each row. All tests use it:
 - `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
 - `"randomisation"`: the signs of the differences of the queries and of the effects of the runs are drawn at random.
 
-With one seed per row, the effect of a run cannot be estimated: the tests are about these trained models only. With two
+With one seed of a row, the effect of its run cannot be estimated: the test is about this trained model only. With two
 or three seeds and one fold, it is estimated from few runs: up to about 10% of comparisons of a row with itself are
 then significant at 0.05. More seeds, or more folds, are the remedy.
 """
@@ -189,6 +189,10 @@ def compare_runs(
         rounds, seed: number of rounds and random seed of the bootstrap and the randomisation test.
     """
     one_of("test", test, TESTS)
+    if not 0 < level < 1:
+        bad_value("level", "be between 0 and 1", level)
+    if rounds < 1:
+        bad_value("rounds", "be at least 1", rounds)
     d = _differences(a, b)
     difference, n = float(d.mean()) if len(d) else 0.0, len(d)
     error, freedom = _standard_error(d, a, b)
@@ -220,11 +224,14 @@ def mean_comparison(parts: Sequence[RunComparison]) -> RunComparison:
     """
     from scipy.special import stdtr, stdtrit
 
-    count, level = len(parts), parts[0].level
+    if not parts:
+        bad_value("parts", "contain at least one comparison", "none")
+    count, level, queries = len(parts), parts[0].level, sum(part.queries for part in parts)
     difference = sum(part.difference for part in parts) / count
     variance = sum(part.error**2 for part in parts) / count**2
     if variance == 0:
-        return replace(parts[0], difference=difference, interval=(difference, difference), p=float(difference == 0))
+        equal = (difference, difference)
+        return replace(parts[0], difference=difference, interval=equal, p=float(difference == 0), queries=queries)
     freedom = variance**2 / sum((part.error / count) ** 4 / part.freedom for part in parts if part.error)
     error = variance**0.5
     half = error * float(stdtrit(freedom, 1 - level / 2))
@@ -234,7 +241,7 @@ def mean_comparison(parts: Sequence[RunComparison]) -> RunComparison:
         freedom=freedom,
         interval=(difference - half, difference + half),
         p=float(2 * stdtr(freedom, -abs(difference) / error)),
-        queries=sum(part.queries for part in parts),
+        queries=queries,
         seeds=parts[0].seeds,
         level=level,
     )

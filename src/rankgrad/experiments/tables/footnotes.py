@@ -127,8 +127,8 @@ def _tested(table: "Table", tests: "Significance", seeds: Mapping[str, tuple[int
     yield f"p: {kind} over {queries} ({runs}), {pairs}; {corrected} for {compared} per column; {marks}"
     first = [entry.detectable for entry in columns[0] if entry.detectable is not None]
     if first:
-        least, most = (f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
-        what = f"a true difference of {least} to {most} in {table.short(table.metrics[0])}" if least != most else least
+        ends = dict.fromkeys(f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
+        what = f"a true difference of {' to '.join(ends)} in {table.short(table.metrics[0])}"
         yield f"Detectable: one uncorrected test finds {what} with 80% power"
     if single:
         whose = "" if len(single) == len(seeds) else f" ({', '.join(single)})"
