@@ -59,7 +59,8 @@ def experiment(
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
     After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
-    the command resumes from OUT.tar.xz, if present.
+    the command resumes from OUT.tar.xz, if present. --aa also runs the cells that are missing, unless only
+    OUT.summary.xz exists: then it runs none.
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
