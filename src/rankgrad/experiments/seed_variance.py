@@ -4,7 +4,8 @@ The value of query q (in fold f) for the run with seed s of one row is modelled 
 
 .. math:: v_{sq} = \mu_q + u_{fs} + e_{sq}
 
-:math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. If the
+:math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. All
+effects count as independent, also those of one seed on several folds or in both rows. If the
 values of a query are averaged over seeds and only the queries count as random, :math:`u_{fs}` is forgotten: the same
 loss, trained with other seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa`
 measures how often). Here the variance of a difference of two rows has three parts: that of the means of the queries,
