@@ -7,8 +7,9 @@ The value of query q (in fold f) for the run with seed s of one row is modelled 
 :math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. All
 effects count as independent, also those of one seed on several folds or in both rows. If the values of a query are
 averaged over seeds and only the queries count as random, :math:`u_{fs}` is forgotten: the same loss, trained with other
-seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa` measures how often). Here the variance of a difference of two rows has three parts: that of the means of the queries,
-and that of the runs of each row. All tests use it:
+seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa` measures how often). Here
+the variance of a difference of two rows has three parts: that of the means of the queries, and that of the runs of each
+row. All tests use it:
 
 - `"t"`: Student's t with the degrees of freedom of Satterthwaite;
 - `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
