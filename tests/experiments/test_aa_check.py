@@ -152,3 +152,9 @@ def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path):
     )
     refused = CliRunner().invoke(app, ["experiment", str(recipe), "--out", str(only / "made"), "--aa"])
     assert "no row has all its runs" in refused.output
+
+
+def test_the_check_trains_nothing(tmp_path):
+    refused = CliRunner().invoke(app, ["experiment", "leaderboard", "--out", str(tmp_path / "none"), "--aa"])
+    assert "run the experiment first, without --aa" in " ".join(str(refused.exception or refused.output).split())
+    assert not (tmp_path / "none").exists()
