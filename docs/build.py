@@ -19,6 +19,8 @@ from pages import (
     leaderboard,
     learndcg,
     learndcg_findings,
+    learned_loss,
+    listmle_ties,
     neural_loss,
     own_loop,
     performance,
@@ -58,7 +60,7 @@ def build(docs: Path) -> None:
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
-    drawn |= learndcg.pictures() | {ARCHITECTURE: architecture.picture()}
+    drawn |= learndcg.pictures() | learned_loss.pictures() | {ARCHITECTURE: architecture.picture()}
     drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
@@ -90,6 +92,8 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "learndcg.md": learndcg.page(),
         "neural_loss.md": neural_loss.page(),
         "learndcg-findings.md": learndcg_findings.page(),
+        "listmle-ties.md": listmle_ties.page(),
+        "learned-loss.md": learned_loss.page(),
         "claims.md": claims.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}
@@ -111,7 +115,8 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    pictures += [f"figures/{name}.svg" for name in (*learndcg.PICTURES, empty_lists.PICTURE)]
+    names = (*learndcg.PICTURES, *learned_loss.PICTURES, empty_lists.PICTURE)
+    pictures += [f"figures/{name}.svg" for name in names]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")

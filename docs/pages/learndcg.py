@@ -114,7 +114,7 @@ def pictures() -> dict[str, str]:
     import altair as alt
 
     drawn[PICTURES[1]] = alt.hconcat(*panels).configure_legend(orient="bottom")
-    return {f"figures/{name}.svg": _svg(picture) for name, picture in drawn.items()}
+    return {f"figures/{name}.svg": svg(picture) for name, picture in drawn.items()}
 
 
 def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int) -> Any:
@@ -135,10 +135,14 @@ def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int) -> A
     )
 
 
-def _svg(picture: Any) -> str:
+def svg(picture: Any) -> str:
+    """Return a picture as SVG without invisible parts."""
     import vl_convert
 
     drawn = str(vl_convert.vegalite_to_svg(picture.to_dict())) + "\n"
-    # Remove invisible parts: digits after tenths of a pixel, and the empty frame of each line.
-    drawn = re.sub(r'<path class="(?:fore|back)ground" aria-hidden="true" d="[^"]*"(?: display="none")?/>', "", drawn)
-    return re.sub(r"(\d\.\d)\d+", r"\1", drawn)
+    # Invisible: digits after tenths of a pixel, the empty frame of each line, and attributes with their default.
+    for default in (' opacity="1"', ' aria-hidden="true"', ' pointer-events="none"'):
+        drawn = drawn.replace(default, "")
+    drawn = re.sub(r'<path class="(?:fore|back)ground" d="[^"]*"(?: display="none")?/>', "", drawn)
+    # Only inside tags: the texts of the picture keep their digits.
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d)\d+", r"\1", tag[0]), drawn)

@@ -5,6 +5,7 @@ from typing import Any
 
 from rankgrad.experiments.tables import published
 
+from .comparisons import p_value
 from .measurements import read
 from .templates import fill, table
 
@@ -73,17 +74,13 @@ def _mean(row: dict[str, Any]) -> str:
     return f"{100 * entry['mean']:.2f} ± {100 * (entry['spread'] or 0.0):.2f}"
 
 
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def _beside(row: dict[str, Any]) -> str:
     """Return the mean of a row, and its difference to the row that it is tested against."""
     entry = row["entries"][METRIC]
     if entry["difference"] is None:
         return _mean(row)
     low, high = (100 * end for end in entry["interval"])
-    return f"{_mean(row)} ({100 * entry['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {_p(entry['adjusted'])})"
+    return f"{_mean(row)} ({100 * entry['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {p_value(entry['adjusted'])})"
 
 
 def _against(study: dict[str, Any], data: int = 0) -> str:
@@ -223,7 +220,7 @@ def _rankers(study: dict[str, Any]) -> dict[str, str]:
         claimed = f"{paper[0]:.2f} to {paper[1]:.2f} ({paper[1] - paper[0]:+.2f})" if None not in paper else ""
         gaps.append(entry["difference"])
         means = [_mean(rows[loss]) for loss in ("Fixed", "LearnDCG")]
-        lines.append([model, *means, f"{100 * entry['difference']:+.2f}", _p(entry["adjusted"]), claimed])
+        lines.append([model, *means, f"{100 * entry['difference']:+.2f}", p_value(entry["adjusted"]), claimed])
     head = ["ranker", "Fixed", "LearnDCG", "difference", "p (Holm)", "paper, fixed to learned"]
     return {"rankers_above": str(sum(gap > 0 for gap in gaps)), "rankers_table": table(head, lines)}
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from rankgrad.experiments.runs.summary import RowSummary, Summary, read_summary
 from rankgrad.experiments.seed_variance import RunComparison, compare_runs
 from rankgrad.experiments.statistics import adjust
 
+from .measurements import read
 from .templates import fill, paragraph, table
 
 STUDY = Path(__file__).parents[1] / "studies" / "listmle-ties.summary.xz"
@@ -44,13 +46,19 @@ class Tested:
 
 
 def page() -> str:
-    """Return the page."""
-    return page_of(read_summary(STUDY))
+    """Return the page. Raise an error if the study does not show what `docs/when.yaml` says about it."""
+    study = read_summary(STUDY)
+    tests = [each for name in _names(study) for each in against_exact(study, name)]
+    if any(each.significant and each.found.difference > 0 for each in tests):
+        raise ValueError(
+            "docs/when.yaml must not say that no form of ListMLE is significantly better than the exact one"
+        )
+    return page_of(study)
 
 
 def page_of(study: Summary) -> str:
     """Return the page for a summary of the study."""
-    names = list(dict.fromkeys(row.data for row in study.rows))
+    names = _names(study)
     models = list(dict.fromkeys(row.model for row in study.rows))
     tests = {name: against_exact(study, name) for name in names}
     breslow = breslow_with_random(study)
@@ -70,12 +78,19 @@ def page_of(study: Summary) -> str:
         machines="; ".join(f"{name} ({count:,} runs)" for name, count in study.machines.items()),
         commits=", ".join(study.commits),
         missing=missing,
+        verdict=paragraph(verdict(tests)),
         findings="\n".join([*(finding(name, tests[name]) for name in names), *form_findings(tests), cost(study)]),
         tables="\n\n".join(f"### {title(name)}\n\n{data_table(study, name, tests[name])}" for name in names),
         breslow_sentence=paragraph(breslow_sentence(breslow)),
         breslow_table=breslow_table(breslow),
+        edges=edges(study),
+        **lowest_grade(read("listmle-lowest-grade")),
         **gradients(),
     )  # fmt: skip
+
+
+def _names(study: Summary) -> list[str]:
+    return list(dict.fromkeys(row.data for row in study.rows))
 
 
 def title(name: str) -> str:
@@ -102,6 +117,25 @@ def breslow_with_random(study: Summary) -> list[Tested]:
 def _tested(rows: list[RowSummary], found: list[RunComparison]) -> list[Tested]:
     adjusted = adjust([one.p for one in found], "holm").tolist()
     return [Tested(*each) for each in zip(rows, found, adjusted, strict=True)]
+
+
+def verdict(tests: dict[str, list[Tested]]) -> str:
+    """Return the answer of the study: is another form better than the exact one, or is the exact one better?"""
+    every = [each for part in tests.values() for each in part]
+    better = [each for each in every if each.significant and each.found.difference > 0]
+    default = [each for each in every if each.row.loss == BRESLOW]
+    gains = [each for each in default if each.significant and each.found.difference < 0]
+    named = [f"{title(each.row.data)} with {each.row.model} ({-100 * each.found.difference:+.2f})" for each in gains]
+    first = f"No other form is significantly better than the exact one in any of the {len(every)} comparisons."
+    if better:
+        first = (
+            f"In {len(better)} of {len(every)} comparisons, another form is significantly better than the exact one."
+        )
+    return (
+        f"**{first}** The exact form is significantly better "
+        f"than Breslow's form, the default, in {len(gains)} of {len(default)} comparisons"
+        f"{': ' + '; '.join(named) if named else ''}."
+    )
 
 
 def finding(name: str, tests: list[Tested]) -> str:
@@ -139,6 +173,19 @@ def cost(study: Summary) -> str:
         ratios = [_relative_time(study, row) for row in study.rows if row.loss == form]
         parts.append(f"{form} {min(ratios):.1f} to {max(ratios):.1f}")
     return f"- **Time per epoch**, relative to Breslow's form, on one CPU core: {'; '.join(parts)}."
+
+
+def edges(study: Summary) -> str:
+    """Return how often validation chose the smallest or the largest learning rate."""
+    rates = study.recipe.search["lr"]
+    parts = []
+    for name in _names(study):
+        for model in dict.fromkeys(row.model for row in study.rows):
+            rows = [row for row in study.rows if (row.data, row.model) == (name, model)]
+            chosen = [fold["lr"] for row in rows for fold in row.chosen]
+            share = sum(rate in (min(rates), max(rates)) for rate in chosen) / len(chosen)
+            parts.append(f"{title(name)} with {model} {100 * share:.0f}%")
+    return "; ".join(parts)
 
 
 def data_table(study: Summary, name: str, tests: list[Tested]) -> str:
@@ -207,6 +254,30 @@ def _slopes(form: str, scores: Tensor, labels: Tensor, offsets: Tensor) -> Tenso
     return torch.autograd.grad(value, leaf)[0]
 
 
+def lowest_grade(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the sentence and the table about forms without the terms of the lowest grade."""
+    counts = {}
+    for against in (BRESLOW, EXACT):
+        some = [row for row in rows if row["against"] == against]
+        found = [row for row in some if row["adjusted"] < LEVEL]
+        better = sum(row["difference"] > 0 for row in found)
+        counts[against] = (
+            f"significantly better in {better} and significantly worse in {len(found) - better} of {len(some)}"
+        )
+    lines = []
+    for row in rows:
+        low, high = (100 * end for end in row["interval"])
+        gap = [f"{100 * row['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", _p(row["adjusted"])]
+        mean, detectable = f"{100 * row['mean']:.2f}", f"{100 * row['detectable']:.2f}"
+        lines.append([title(row["data"]), row["form"], mean, row["against"], *gap, detectable])
+    head = ["data set", "form", "nDCG@10", "compared with", "difference", "95% interval", "p (Holm)", "detectable"]
+    sentence = (
+        f"Forms without the terms of the lowest grade are {counts[BRESLOW]} comparisons with Breslow's form, and "
+        f"{counts[EXACT]} comparisons with the exact form."
+    )
+    return {"lowest_sentence": paragraph(sentence), "lowest_table": table(head, lines)}
+
+
 def _relative_time(study: Summary, row: RowSummary) -> float:
     own, reference = row.epoch_seconds, study.row(row.data, row.model, BRESLOW).epoch_seconds
     return own / reference if reference else float("nan")
@@ -215,8 +286,11 @@ def _relative_time(study: Summary, row: RowSummary) -> float:
 def _columns(each: Tested) -> list[str]:
     """Return difference, interval, p-value and detectable difference of a comparison."""
     low, high = (100 * end for end in each.found.interval)
-    p = f"{each.adjusted:.3f}" if each.adjusted >= 0.001 else "<0.001"
-    return [_points(each), f"{low:+.2f} to {high:+.2f}", p, f"{100 * each.found.detectable:.2f}"]
+    return [_points(each), f"{low:+.2f} to {high:+.2f}", _p(each.adjusted), f"{100 * each.found.detectable:.2f}"]
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def _points(each: Tested) -> str:

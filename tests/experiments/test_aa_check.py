@@ -1,6 +1,7 @@
 """The A/A check: its rates on drawn rows, its summary file, and the command."""
 
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -47,6 +48,15 @@ def test_every_division_of_the_seeds_is_used_once(seeds, divisions):
     assert all(len(a) == len(b) == seeds // 2 and not a & b for a, b in found)
 
 
+@pytest.mark.parametrize("seeds", [9, 40])
+def test_divisions_of_many_seeds_are_drawn(seeds):
+    row = RunValues(np.arange(seeds)[:, None] + np.zeros((seeds, 3)))
+    found = [(set(a.values[:, 0]), set(b.values[:, 0])) for a, b in _halves(row)]
+    assert len(found) == 126
+    assert all(len(a) == len(b) == seeds // 2 and not a & b for a, b in found)
+    assert np.mean([{0, 1} <= a or {0, 1} <= b for a, b in found]) < 0.7  # 0.83 for the first 126 of 9 seeds
+
+
 def test_all_data_sets_together():
     groups = {"x": rows(2), "y": rows(3)}
     found = aa_checks(groups, splits=20)
@@ -56,6 +66,7 @@ def test_all_data_sets_together():
     assert found["all"].rows == 5
     assert list(aa_checks({"x": rows(1)}, splits=5)) == ["x"]
     assert aa_check([RunValues(np.zeros((3, 4)))]).rows == 0  # too few seeds
+    assert aa_check([RunValues(np.full((4, 3), np.nan))]).rows == 0  # no query counts
 
 
 def test_the_interval_of_a_rate():
@@ -84,8 +95,36 @@ def test_a_summary_keeps_values_means_and_choices(tmp_path):
         assert found.row(row.data, row.model, row.loss) is row
     with pytest.raises(ValueError, match="row must be a row of the summary"):
         found.row("x", "y", "z")
-    file.write_bytes(b"x")
-    with pytest.raises(ValueError, match="must be a summary of an experiment"):
+
+
+def _spoiled(content, name):
+    """Return the content of a summary with one defect."""
+    text, _, body = lzma.decompress(content).partition(b"\n")
+    header = json.loads(text)
+    if name == "format":
+        header["format"] = 2
+    elif name == "recipe":
+        header["recipe"] = header["recipe"].replace("softmax", "softmaxx")
+    elif name == "no recipe":
+        header["recipe"] = 3
+    elif name == "shape":
+        header["rows"][0]["shape"] = [5]
+    elif name == "folds":
+        header["rows"][0]["folds"] = [1]
+    elif name == "values":
+        body = body[:-2]
+    elif name == "odd":
+        body = body[:-1]
+    text = b"\xff{" if name == "text" else json.dumps(header).encode()
+    return b"x" if name == "file" else lzma.compress(text + b"\n" + body, preset=0)
+
+
+@pytest.mark.parametrize("name", ["file", "text", "format", "recipe", "no recipe", "shape", "folds", "values", "odd"])
+def test_a_spoiled_summary_is_named_in_one_message(tmp_path, name):
+    file = tmp_path / "x.summary.xz"
+    write_summary(read_results(make(tmp_path / "made")), file)
+    file.write_bytes(_spoiled(file.read_bytes(), name))
+    with pytest.raises(ValueError, match=r"x\.summary\.xz must be a summary of an experiment; got the error"):
         read_summary(file)
 
 
@@ -103,3 +142,19 @@ def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path):
     (tmp_path / "made.summary.xz").rename(only / "made.summary.xz")
     assert "bootstrap" in run_here("experiment", recipe, "--out", only / "made", "--aa")  # without the cells
     assert not (only / "made").exists()
+    refused = CliRunner().invoke(
+        app, ["experiment", str(recipe), "--out", str(only / "made"), "--aa", "--only", "Nope"]
+    )
+    assert "'Nope'" in str(refused.exception)
+    header, _, _ = lzma.decompress((only / "made.summary.xz").read_bytes()).partition(b"\n")
+    (only / "made.summary.xz").write_bytes(
+        lzma.compress(json.dumps(json.loads(header) | {"rows": []}).encode() + b"\n")
+    )
+    refused = CliRunner().invoke(app, ["experiment", str(recipe), "--out", str(only / "made"), "--aa"])
+    assert "no row has all its runs" in refused.output
+
+
+def test_the_check_trains_nothing(tmp_path):
+    refused = CliRunner().invoke(app, ["experiment", "leaderboard", "--out", str(tmp_path / "none"), "--aa"])
+    assert "run the experiment first, without --aa" in " ".join(str(refused.exception or refused.output).split())
+    assert not (tmp_path / "none").exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rankgrad.experiments.seed_variance import TESTS, RunValues, all_pairs, compare_runs
+from rankgrad.experiments.seed_variance import TESTS, RunValues, all_pairs, compare_runs, mean_comparison
 from rankgrad.experiments.statistics import paired_t
 
 FOLDS = np.repeat([1, 2, 3, 4, 5], 30)
@@ -103,8 +103,30 @@ def test_the_leading_group():
             "'y' in only one of them",
         ),
         (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), test="z"), "test must be one of"),
+        (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), level=5), "level must be between 0 and 1"),
+        (lambda: compare_runs(RunValues([[1, 2]]), RunValues([[1, 2]]), rounds=0), "rounds must be at least 1"),
+        (lambda: mean_comparison([]), "parts must contain at least one comparison"),
     ],
 )
 def test_errors(make, said):
     with pytest.raises(ValueError, match=said):
         make()
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_few_runs_of_one_fold_have_few_degrees_of_freedom(seeds):
+    # If the effects of runs are much larger than the rest, the test is a t-test of the means of the runs.
+    generator, rounds, found = np.random.default_rng(seeds), 1500, []
+    for _ in range(rounds):
+        rows = [0.5 + generator.normal(0, 0.1, (seeds, 1)) + generator.normal(0, 0.01, (seeds, 40)) for _ in range(2)]
+        found.append(compare_runs(*map(RunValues, rows)))
+    assert np.mean([one.p <= 0.05 for one in found]) < 0.07
+    assert np.median([one.freedom for one in found]) < 2 * (seeds - 1) + 1
+    assert min(one.freedom for one in found) >= seeds - 1
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_equal_runs_do_not_differ_by_rounding_errors(test):
+    values = np.random.default_rng(0).random(50)
+    found = compare_runs(RunValues(np.tile(values, (3, 1))), RunValues(np.tile(values, (10, 1))), test=test)
+    assert (found.difference, found.p) == (0.0, 1.0)

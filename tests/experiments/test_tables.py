@@ -225,7 +225,7 @@ def test_what_a_reader_must_know():
         "Difference in nDCG@10: to the best row, with its 95% interval",
         "p: t-test over 120 queries (queries and training runs are random), all pairs of rows, shown against the best "
         "row; Bonferroni's correction for 3 comparisons per column; † worse than another row at 0.05",
-        "Detectable: one uncorrected test finds a true difference of 0.0150 to 0.0206 in nDCG@10 with 80% power",
+        "Detectable: one uncorrected test finds a true difference of 0.0152 to 0.0209 in nDCG@10 with 80% power",
     )
 
 
@@ -315,3 +315,23 @@ def test_folds_and_seeds_of_a_set_without_folds():
     assert (own.runs, own.wanted, own.spread) == (1, 1, None)
     assert "Means over 1 seed (0) of test queries" in made.notes
     assert "±" not in made.markdown()
+
+
+def test_seeds_of_a_model_are_said():
+    models = {"MLP": {"model": "mlp"}, "Linear": {"model": "linear", "seeds": [0]}}
+    notes = table(run(recipe(models=models)), "MQ2008").notes
+    spread = "± is the standard deviation over seeds"
+    assert f"Means over 2 folds (1, 2) and 3 seeds (0, 1, 2) of test queries; Linear: 1 seed (0); {spread}" in notes
+    one = "One seed (Linear): the tests compare these trained models; a training with another seed may differ"
+    assert one in notes
+
+
+def test_one_query_gives_no_interval():
+    own = entry(table(run(recipe(folds=[1]), queries=1), "MQ2008"), "Softmax")
+    assert (own.p, own.interval, own.detectable) == (1.0, None, None)
+
+
+def test_a_single_detectable_difference_is_a_sentence():
+    two = recipe(losses={"LambdaLoss": "lambdaloss", "Softmax": "softmax"})
+    (note,) = [note for note in table(run(two), "MQ2008").notes if note.startswith("Detectable")]
+    assert re.fullmatch(r"Detectable: .* finds a true difference of 0\.\d{4} in nDCG@10 with 80% power", note)

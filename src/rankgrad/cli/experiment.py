@@ -52,14 +52,14 @@ def experiment(
     cache: Annotated[str | None, typer.Option(help="Folder of memory-mapped data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Also write a small OUT.summary.xz.")] = False,
-    aa: Annotated[bool, typer.Option("--aa", help="Compare rows with themselves (A/A check).")] = False,
+    aa: Annotated[bool, typer.Option("--aa", help="Check the tests: compare rows with themselves.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished cells again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
     After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
-    the command resumes from OUT.tar.xz, if present.
+    the command resumes from OUT.tar.xz, if present. --aa runs no cells; it needs results or OUT.summary.xz.
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
@@ -86,8 +86,18 @@ def experiment(
     packed = folder.with_name(folder.name.removesuffix(PACKED) + PACKED)
     folder = folder.with_name(folder.name.removesuffix(PACKED))
     short = folder.with_name(folder.name + SUMMARY)
-    if aa and short.is_file() and not folder.exists() and not packed.is_file():
-        _print_aa(read_summary(short), only, as_json)
+    if aa:
+        for place in (folder, packed):
+            if place.exists():
+                write_summary(read_results(place, whole), short)
+                break
+        if not short.is_file():
+            how = "run the experiment first, without --aa"
+            bad_value(
+                "out", f"contain the results of the experiment, or a summary ({how})", f"no {folder} and no {short}"
+            )
+        wanted = whole.only(*only) if only else whole
+        _print_aa(read_summary(short), [source.label for source in wanted.data], as_json)
         return
     part = _present(whole.only(*only) if only else whole, data_root)
     if packed.is_file() and not folder.exists():
@@ -96,12 +106,10 @@ def experiment(
     pool = _pool(ray, jobs, threads)
     failed = _run(console, whole, part, folder, pool, (data_root, device, cache), overwrite)
     results = read_results(folder)
-    if summary or aa:
+    if summary:
         write_summary(results, short)
-    made = [] if aa else [table(results, source.label) for source in part.data]
-    if aa:
-        _print_aa(read_summary(short), [source.label for source in part.data], as_json)
-    elif as_json:
+    made = [table(results, source.label) for source in part.data]
+    if as_json:
         failures = {str(cell): error.strip().splitlines()[-1] for cell, error in failed}
         print_json({"results": folder, "tables": [each.to_dict() for each in made], "failed": failures})
     else:
@@ -112,7 +120,7 @@ def experiment(
     if pack:
         count = write_packed(folder, packed)
         console.print(f"packed:  {packed}, {count} results, {packed.stat().st_size / 1e6:.2f} MB", markup=False)
-    if summary or aa:
+    if summary:
         console.print(f"summary: {short}, {short.stat().st_size / 1e6:.2f} MB", markup=False)
     console.print(f"results: {folder}", markup=False)
     console.print(f"next:    rankgrad report {shlex.quote(str(folder))} --out report.html", markup=False)
@@ -191,7 +199,7 @@ def _line(step: Any) -> str:
     return f"{step.cell}: {name} {value:.4f}, {step.result.seconds:.1f} s"
 
 
-def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
+def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
     """Print the false positives of each test, per data set and over all data sets."""
     from dataclasses import asdict
 
@@ -201,12 +209,13 @@ def _print_aa(summary: Any, only: list[str] | None, as_json: bool) -> None:
     from rankgrad.cli.terminal_text import screen
     from rankgrad.experiments.aa_check import LEVEL, SPLITS, aa_checks
 
-    wanted = {label.lower() for label in only or ()}
-    rows = [row for row in summary.rows if not wanted or row.data.lower() in wanted]
+    rows = [row for row in summary.rows if row.data in labels]
     by_data = {
         label: [row.values for row in rows if row.data == label] for label in dict.fromkeys(r.data for r in rows)
     }
     found = aa_checks(by_data)
+    if not rows:
+        typer.echo("A/A check: no row has all its runs, so there is nothing to check", err=True)
     if as_json:
         print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
         return

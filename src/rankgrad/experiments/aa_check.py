@@ -3,7 +3,8 @@
 The seeds of a row are divided into two halves, which are compared as if they were two rows. There is no difference to
 find, so a test at level 0.05 should be significant in 5% of the cases. Two kinds of cases are used:
 
-- all divisions of the real seeds of each row. They are few runs used many times, so the rate is not exact;
+- divisions of the real seeds of each row: all, or 126 random ones. They are few runs used many times, so the rate is
+  not exact;
 - drawn rows, whose variances (of training runs, and of the rest per query) are estimated from the real row.
 
 Two tests that count only queries as random are measured for comparison: they average over seeds first.
@@ -12,6 +13,7 @@ Two tests that count only queries as random are measured for comparison: they av
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -87,13 +89,13 @@ def aa_check(
     """Compare rows with themselves: halves of their seeds, and `splits` drawn pairs of rows.
 
     Args:
-        rows: values of rows; rows with fewer than four seeds are left out.
+        rows: values of rows; rows with fewer than four seeds, or with no query that counts, are left out.
         real: False leaves out the divisions of the real seeds.
         splits: number of drawn pairs; the rows take turns.
         level: level of the tests.
         seed: random seed.
     """
-    known = [row for row in rows if row.seeds >= 4]
+    known = [row for row in rows if row.seeds >= 4 and row.used.any()]
     generator = np.random.default_rng(seed)
     return AACheck(
         real=_count((halves for row in known if real for halves in _halves(row)), level),
@@ -128,13 +130,21 @@ def _count(pairs: Iterable[tuple[RunValues, RunValues]], level: float) -> dict[s
 
 
 def _halves(row: RunValues) -> Iterator[tuple[RunValues, RunValues]]:
-    """Yield the divisions of a row's seeds into two halves; of an odd number, one seed is left out."""
-    half, found = row.seeds // 2, 0
+    """Yield the divisions of a row's seeds into two halves; of an odd number, one seed is left out.
+
+    If there are more than `_MOST` divisions, random ones are drawn.
+    """
+    half = row.seeds // 2
+    if comb(row.seeds, half) * comb(row.seeds - half, half) > 2 * _MOST:
+        generator = np.random.default_rng(0)
+        for _ in range(_MOST):
+            order = generator.permutation(row.seeds)
+            yield _part(row, order[:half]), _part(row, order[half : 2 * half])
+        return
     for first in combinations(range(row.seeds), half):
         rest = [seed for seed in range(row.seeds) if seed not in first]
         for second in combinations(rest, half):
-            if first < second and found < _MOST:  # each division once
-                found += 1
+            if first < second:  # each division once
                 yield _part(row, first), _part(row, second)
 
 

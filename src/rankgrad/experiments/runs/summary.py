@@ -145,8 +145,9 @@ def read_summary(file: str | os.PathLike[str]) -> Summary:
         made = tuple(_row(row, found[place]) for place, row in enumerate(rows))
         known = {name: header[name] for name in ("metric", "runs", "missing", "seconds", "commits", "machines")}
         return Summary(recipe=recipe, rows=made, **known)
-    except (lzma.LZMAError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{file} must be a summary of an experiment; got the error {error!r}") from error
+    except (lzma.LZMAError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{file} must be a summary of an experiment; got the error {why}") from error
 
 
 def _row(row: Mapping[str, Any], stored: NDArray[np.uint16]) -> RowSummary:

@@ -1,7 +1,7 @@
 """Write the notes of a table: conventions, folds and seeds, tuning, tests, and missing runs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.data.evaluation import AS_TREC_EVAL
@@ -21,16 +21,18 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         same.setdefault(text, []).append(table.short(metric))
     for text, metrics in same.items():
         yield f"{', '.join(metrics)}: {text}"
-    if any(source.has_texts for source in recipe.data if source.label == table.data):
+    data = next(source for source in recipe.data if source.label == table.data)
+    if data.has_texts:
         yield AS_TREC_EVAL
     if table.form:
         yield f"The recipe was reduced (--{table.form}): rows are neither tested nor compared with a paper"
-    yield _averaged(table, recipe.spread)
+    seeds = {row.model: row.seeds(data) for row in recipe.rows(data)}
+    yield _averaged(table, recipe.spread, seeds)
     yield from _tuned(table, recipe)
     if recipe.refit:
         units = " or ".join(dict.fromkeys(f"{each.kind.unit}s" for each in recipe.models.values()))
         yield f"After tuning, rankers were trained again on train and validation for the chosen number of {units}"
-    yield from _tested(table, recipe.tests)
+    yield from _tested(table, recipe.tests, seeds)
     yield from _missing(table, recipe.tests)
     if recipe.answers and any(entry.printed is not None for row in table.rows for entry in row.entries.values()):
         from rankgrad.experiments.tables import published
@@ -52,11 +54,13 @@ def short(metric: str, among: Sequence[str]) -> str:
     return names[0] if names[1:].count(names[0]) == 1 else metric
 
 
-def _averaged(table: "Table", kind: str) -> str:
+def _averaged(table: "Table", kind: str, seeds: Mapping[str, tuple[int, ...]]) -> str:
     folds = "" if table.folds == (None,) else f"{_count(len(table.folds), 'fold')} ({_listed(table.folds)}) and "
     what = "the standard deviation over seeds" if kind == "deviation" else "the 95% interval over seeds (Student's t)"
-    spread = f"; ± is {what}" if len(table.seeds) > 1 else ""
-    return f"Means over {folds}{_count(len(table.seeds), 'seed')} ({_listed(table.seeds)}) of test queries{spread}"
+    spread = f"; ± is {what}" if any(len(each) > 1 for each in seeds.values()) else ""
+    usual = Counter(seeds.values()).most_common(1)[0][0]
+    others = [f"; {model}: {_seeds(each)}" for model, each in seeds.items() if each != usual]
+    return f"Means over {folds}{_seeds(usual)} of test queries{''.join(others)}{spread}"
 
 
 def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
@@ -102,13 +106,14 @@ def _row(row: "TableRow") -> str:
     return f"{row.loss} ({row.model})"
 
 
-def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
+def _tested(table: "Table", tests: "Significance", seeds: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     columns = [[row.entries[name] for row in table.rows if row.entries[name].p is not None] for name in table.metrics]
     if not any(columns):
         return
     kind = {"t": "t-test", "bootstrap": "bootstrap test"}.get(tests.test, "randomisation test")
     queries = _span(sorted({entry.queries for column in columns for entry in column}), "query", "queries")
-    runs = "queries and training runs are random" if len(table.seeds) > 1 else "only queries are random"
+    single = [model for model, each in seeds.items() if len(each) < 2]
+    runs = "only queries are random" if len(single) == len(seeds) else "queries and training runs are random"
     same = " of one model" if len({row.model for row in table.rows}) > 1 else ""
     compared = _span(sorted({entry.comparisons for column in columns for entry in column}), "comparison", "comparisons")
     corrected = "not corrected" if tests.correction == "none" else f"{tests.correction.capitalize()}'s correction"
@@ -122,11 +127,12 @@ def _tested(table: "Table", tests: "Significance") -> Iterator[str]:
     yield f"p: {kind} over {queries} ({runs}), {pairs}; {corrected} for {compared} per column; {marks}"
     first = [entry.detectable for entry in columns[0] if entry.detectable is not None]
     if first:
-        least, most = (f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
-        what = f"a true difference of {least} to {most} in {table.short(table.metrics[0])}" if least != most else least
+        ends = dict.fromkeys(f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
+        what = f"a true difference of {' to '.join(ends)} in {table.short(table.metrics[0])}"
         yield f"Detectable: one uncorrected test finds {what} with 80% power"
-    if len(table.seeds) < 2:
-        yield "One seed: the tests compare these trained models; a training with another seed may differ"
+    if single:
+        whose = "" if len(single) == len(seeds) else f" ({', '.join(single)})"
+        yield f"One seed{whose}: the tests compare these trained models; a training with another seed may differ"
 
 
 def _missing(table: "Table", tests: "Significance") -> Iterator[str]:
@@ -139,6 +145,10 @@ def _missing(table: "Table", tests: "Significance") -> Iterator[str]:
 
 def _count(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{_count(len(seeds), 'seed')} ({_listed(seeds)})"
 
 
 def _listed(numbers: Sequence[Any]) -> str:

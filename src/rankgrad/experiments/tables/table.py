@@ -248,8 +248,8 @@ def _tested(lines: list[_Line], column: list[TableEntry], metric: str, tests: "S
         column[i] = replace(
             column[i],
             difference=one.difference,
-            interval=one.interval,
-            detectable=one.detectable,
+            interval=one.interval if one.queries > 1 else None,  # one query says nothing about others
+            detectable=one.detectable if one.queries > 1 else None,
             p=one.p,
             adjusted=p[i, reference],
             comparisons=len(once),
