@@ -16,7 +16,7 @@ NDCG_5_SKIP = "nDCG(empty='skip')@5"
 NDCG_LINEAR = "nDCG(gain='linear', ties='trec')"
 CONTEXT_AWARE = "Context-Aware Ranker"
 TANH = "Context-Aware Ranker with tanh"  # name in the leaderboard
-NEURAL, NO_TANH = "NeuralNDCG", "NeuralNDCG, without tanh"
+NEURAL = "NeuralNDCG"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,11 @@ def _smoothi_best() -> list[Comparison]:
 
 
 def _tanh() -> list[Comparison]:
-    return [pair("claims-neuralndcg", *where, NEURAL, NO_TANH, NDCG_10_ONE) for where in _small_rankers()]
+    found = []
+    for data in SETS:
+        sides = (Row("leaderboard", data, TANH, NEURAL),), (Row("leaderboard", data, CONTEXT_AWARE, NEURAL),)
+        found.append(Comparison(*sides, "nDCG@10", ("with tanh", "without tanh"), CONTEXT_AWARE))
+    return found
 
 
 def _stochastic() -> list[Comparison]:

@@ -212,7 +212,7 @@ def test_the_page_shows_what_the_table_has(page, listed, monkeypatch):
     facts = {"runs": 8, "missing": 1, "seconds": 60.0, "commits": {"abc": 8}, "machines": {"here": 8}, "rows": [row]}
     monkeypatch.setattr(page, "read", lambda name: {"claims": compared, "studies": {"leaderboard": facts}})
     text = " ".join(page.page().split())
-    assert "tests 3 claims" in text
+    assert "tests 4 claims" in text
     assert "**Supported.** Comparisons: 3 supported, 0 refuted, 0 refuted in size, 0 undecided." in text
     assert "1 of 4 comparisons have not run." in text
     assert "| Fixed | 78.06 / 72.27 (+5.79) |" in text  # 28.06% of the queries have no relevant document
