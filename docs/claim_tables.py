@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages.claim_list import Claim, Comparison, Row, claims
+from pages.claim_list import SETS, Claim, Comparison, Row, claims
 
 from rankgrad.experiments import load_recipe
 from rankgrad.experiments.runs.results import PACKED, read_results
@@ -42,7 +42,12 @@ def studied(every: Sequence[Claim]) -> dict[str, list[str]]:
 
 
 def summary_file(folder: Path, study: str, metric: str) -> Path:
-    """Return the path of the summary of a study for one metric; its name has no options of the metric."""
+    """Return the path of the summary of a study for one metric; its name has no options of the metric.
+
+    The leaderboard has one summary, for nDCG@10.
+    """
+    if study == "leaderboard":
+        return folder / f"{study}{SUMMARY}"
     return folder / f"{study}-{re.sub(r'[(].*[)]', '', metric)}{SUMMARY}"
 
 
@@ -76,13 +81,12 @@ def numbers(folder: Path, every: Sequence[Claim]) -> dict[str, Any]:
     return {
         "claims": compared,
         "studies": {study: _facts(summary) for study, summary in firsts.items()},
-        "not run": sorted(set(studied(every)) - set(firsts)),
     }
 
 
 def _facts(summary: Summary) -> dict[str, Any]:
     known = {name: getattr(summary, name) for name in ("runs", "missing", "seconds", "commits", "machines")}
-    return {**known, "rows": [_means(row) for row in summary.rows]}
+    return {**known, "rows": [_means(row) for row in summary.rows if row.data.removesuffix("-b") in SETS]}
 
 
 def _means(row: RowSummary) -> dict[str, Any]:

@@ -15,7 +15,8 @@ NDCG_10_ONE = "nDCG(empty='one')@10"
 NDCG_5_SKIP = "nDCG(empty='skip')@5"
 NDCG_LINEAR = "nDCG(gain='linear', ties='trec')"
 CONTEXT_AWARE = "Context-Aware Ranker"
-NEURAL, NO_TANH = "NeuralNDCG", "NeuralNDCG, without tanh"
+TANH = "Context-Aware Ranker with tanh"  # name in the leaderboard
+NEURAL = "NeuralNDCG"
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,11 @@ def _smoothi_best() -> list[Comparison]:
 
 
 def _tanh() -> list[Comparison]:
-    small = [pair("claims-neuralndcg", *where, NEURAL, NO_TANH, NDCG_10_ONE) for where in _small_rankers()]
-    return small + [_large(data, NEURAL, NO_TANH, (NEURAL, NO_TANH)) for data in SETS]
+    found = []
+    for data in SETS:
+        sides = (Row("leaderboard", data, TANH, NEURAL),), (Row("leaderboard", data, CONTEXT_AWARE, NEURAL),)
+        found.append(Comparison(*sides, "nDCG@10", ("with tanh", "without tanh"), CONTEXT_AWARE))
+    return found
 
 
 def _stochastic() -> list[Comparison]:
@@ -192,51 +196,39 @@ def _small_rankers() -> list[tuple[str, str]]:
     return [(data, model) for data in SETS for model in ("MLP", CONTEXT_AWARE)]
 
 
-def _large(data: str, better: str, worse: str, names: tuple[str, str], paper: float | None = None) -> Comparison:
-    """Return the comparison of two losses with the Context-Aware Ranker of the papers' size."""
-    found = pair("claims-context-aware", data, CONTEXT_AWARE, better, worse, NDCG_10_ONE)
-    return Comparison(found.better, found.worse, NDCG_10_ONE, names, f"{CONTEXT_AWARE}, paper's size", paper)
+def _leaderboard(
+    data: str, names: tuple[str, str], sides: tuple[tuple[str, str], tuple[str, str]], table: str, printed_as: str
+) -> Comparison:
+    """Return the comparison of two rows (ranker, loss) of the leaderboard; `printed_as` is the ranker of the table.
+
+    The leaderboard counts 0 for a query without a relevant document, the papers 1. The differences are the same.
+    """
+    better, worse = ((Row("leaderboard", data, *side),) for side in sides)
+    size = printed(table, data, printed_as, *names, NDCG_10_ONE)
+    return Comparison(better, worse, "nDCG@10", names, printed_as, size)
 
 
 def _neuralndcg_approx() -> list[Comparison]:
+    sides = (TANH, NEURAL), (CONTEXT_AWARE, "ApproxNDCG")
     names = f"{NEURAL}@max", "ApproxNDCG"
-    return [
-        _large(data, NEURAL, "Fixed", names, printed("neuralndcg-table3", data, CONTEXT_AWARE, *names, NDCG_10_ONE))
-        for data in SETS
-    ]
+    return [_leaderboard(data, names, sides, "neuralndcg-table3", CONTEXT_AWARE) for data in SETS]
 
 
 def _learned() -> list[Comparison]:
-    losses, found = ("Learned", "Fixed"), []
-    for data in SETS:
-        for model in ("MLP", "AttSets", "Attention MIL", CONTEXT_AWARE):
-            study = "claims-learndcg" if model in ("MLP", "AttSets") else "claims-context-aware"
-            size = printed("learndcg-table1", data, model, *losses, NDCG_10_ONE)
-            found.append(pair(study, data, model, *losses, NDCG_10_ONE, size))
-    return found
+    return [
+        _leaderboard(data, ("Learned", "Fixed"), ((model, "LearnDCG"), (model, "ApproxNDCG")), "learndcg-table1", model)
+        for data in SETS
+        for model in ("MLP", CONTEXT_AWARE)
+    ]
 
 
 def _learndcg_best() -> list[Comparison]:
     found = []
     for data in SETS:
-        for other in (
-            "ApproxNDCG", NEURAL, "LambdaRank", "LambdaLoss", "ListMLE", "ListNet", "RankNet", "RMSE"
-        ):  # fmt: skip
-            size = printed("learndcg-table2", data, CONTEXT_AWARE, "LearnDCG", other, NDCG_10_ONE)
-            ours = "Fixed" if other == "ApproxNDCG" else other
-            found.append(_large(data, "Learned", ours, ("LearnDCG", other), size))
-    return found
-
-
-def _size() -> list[Comparison]:
-    """Return the comparisons of the same loss with a ranker of the paper and with a small one."""
-    found = []
-    for data in SETS:
-        smooth = Row("claims-smoothi-dnn", data, "DNN", "SmoothI"), Row("claims-smoothi", data, "MLP", "NDCG")
-        neural = tuple(Row(f"claims-{name}", data, CONTEXT_AWARE, NEURAL) for name in ("context-aware", "neuralndcg"))
-        for (large, small), metric in ((smooth, f"{NDCG_LINEAR}@5"), (neural, NDCG_10_ONE)):
-            names = f"{large.loss}, paper's ranker", "small ranker"
-            found.append(Comparison((large,), (small,), metric, names, large.model))
+        for other in ("ApproxNDCG", NEURAL, "LambdaRank", "LambdaLoss", "ListMLE", "ListNet", "RankNet"):
+            ours = "ListMLE (random ties)" if other == "ListMLE" else other
+            sides = (CONTEXT_AWARE, "LearnDCG"), (TANH if other == NEURAL else CONTEXT_AWARE, ours)
+            found.append(_leaderboard(data, ("LearnDCG", other), sides, "learndcg-table2", CONTEXT_AWARE))
     return found
 
 
@@ -255,5 +247,4 @@ COMPARED: dict[str, Callable[[], list[Comparison]]] = {
     "neuralndcg-approx": _neuralndcg_approx,
     "learned": _learned,
     "learndcg-best": _learndcg_best,
-    "size": _size,
 }

@@ -5,14 +5,16 @@ from typing import Any, NamedTuple
 
 from scipy.stats import t
 
+from rankgrad.experiments.recipes.shipped import shipped_recipes
 from rankgrad.experiments.statistics import holm
 from rankgrad.experiments.tables import published
 
-from .claim_list import CONTEXT_AWARE, Claim, Comparison, claims
+from .claim_list import CONTEXT_AWARE, NEURAL, TANH, Claim, Comparison, claims
 from .measurements import read
 from .templates import fill, paragraph, table
 
 LEVEL = 0.05
+IN_SIZE = "refuted in size"
 MARGIN = 0.01  # largest difference of two similar rows; one point
 VERDICTS = {
     frozenset({"supported"}): "supported",
@@ -21,19 +23,17 @@ VERDICTS = {
     frozenset({"supported", "undecided"}): "partly supported",
     frozenset({"refuted", "undecided"}): "partly refuted",
 }
-# Tables of papers on MQ2008 and our rows: (table, its ranker, study, our names of its losses).
+# Tables of papers on MQ2008 and our rows: (table, its ranker, study, our ranker, our names of its losses).
 PAPERS = (
-    ("learndcg-table1", "MLP", "claims-learndcg", {}),
-    ("learndcg-table1", "AttSets", "claims-learndcg", {}),
-    ("learndcg-table1", "Attention MIL", "claims-context-aware", {}),
-    ("learndcg-table1", CONTEXT_AWARE, "claims-context-aware", {}),
-    ("learndcg-table2", CONTEXT_AWARE, "claims-context-aware", {"ApproxNDCG": "Fixed", "LearnDCG": "Learned"}),
-    ("smoothi-table1", "DNN", "claims-smoothi-dnn", {}),
+    ("learndcg-table1", "MLP", "leaderboard", "MLP", {"Fixed": "ApproxNDCG", "Learned": "LearnDCG"}),
+    ("learndcg-table1", CONTEXT_AWARE, "leaderboard", CONTEXT_AWARE, {"Fixed": "ApproxNDCG", "Learned": "LearnDCG"}),
+    ("learndcg-table2", CONTEXT_AWARE, "leaderboard", CONTEXT_AWARE, {"ListMLE": "ListMLE (random ties)"}),
+    ("smoothi-table1", "DNN", "claims-smoothi", "MLP", {"SmoothI": "NDCG"}),
 )
+EMPTY = 220 / 784  # share of the queries of MQ2008 without a relevant document
 OTHER_PARTS = (
     "OT, in Table 1 of SmoothI, because it costs a hundred times as much as the other losses.",
     "NeuralLoss, in Table 2 of LearnDCG; [the study of LearnDCG](learndcg-findings.md) has it.",
-    "SmoothI, Approx and LambdaLoss of other metrics than NDCG with the DNN of the SmoothI paper (its eight variants).",
     "The DNN of the LambdaLoss@K paper (1,024, 512 and 256 units) and the LightGBM settings of the softmax paper (255 "
     "leaves), which are made for 30,000 queries.",
     "MSLR-sample, which has 43 queries per part.",
@@ -51,9 +51,8 @@ class Tested(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Verdict in the table; a difference of the claimed sign, or none, can be refuted by its size only."""
-        by_size = self.verdict == "refuted" and self.p >= LEVEL
-        return "refuted (smaller than the paper's)" if by_size else self.verdict
+        """Verdict in the table: `refuted in size` if the difference is only smaller than the paper's."""
+        return IN_SIZE if self.verdict == "refuted" and self.p >= LEVEL else self.verdict
 
 
 def page() -> str:
@@ -61,7 +60,8 @@ def page() -> str:
     found = read("claims")
     every = claims()
     tested = {claim.key: judge(claim, found["claims"][claim.key]) for claim in every}
-    real = [claim for claim in every if claim.kind != "question"]
+    ran = [claim for claim in every if tested[claim.key]]
+    real = [claim for claim in ran if claim.kind != "question"]
     lines = [
         [
             f"[{claim.title}](#{_anchor(claim.title)})",
@@ -77,9 +77,9 @@ def page() -> str:
         overview=table(["claim", "paper", "verdict", "comparisons"], lines),
         level=str(LEVEL),
         margin=f"{100 * MARGIN:g}",
-        sections="\n".join(_section(claim, tested[claim.key], found) for claim in every),
+        sections="\n".join(_section(claim, tested[claim.key], found) for claim in ran),
         paper_tables=paper_tables(found["studies"]),
-        not_run=_not_run(found["not run"]),
+        not_run=_not_run([claim for claim in every if claim not in ran], found["studies"]),
         studies=_studies(found["studies"]),
     )
 
@@ -102,7 +102,8 @@ def overall(tested: list[Tested]) -> str:
     """Return the verdict about a claim from those about its comparisons."""
     if not tested:
         return "not run"
-    return VERDICTS.get(frozenset(each.verdict for each in tested), "contradictory")
+    found = VERDICTS.get(frozenset(each.verdict for each in tested), "contradictory")
+    return found if any(each.shown == "refuted" for each in tested) else found.replace("refuted", IN_SIZE)
 
 
 def _verdict(kind: str, comparison: Comparison, found: dict[str, Any], p: float, other_p: float | None) -> str:
@@ -163,7 +164,7 @@ def _section(claim: Claim, tested: list[Tested], found: dict[str, Any]) -> str:
 def _details(claim: Claim, tested: list[Tested]) -> str:
     """Return which comparisons are decided, and what the others could have found."""
     parts = []
-    for verdict in ("supported", "refuted", "refuted (smaller than the paper's)"):
+    for verdict in ("supported", "refuted", IN_SIZE):
         named = [_named(each) for each in tested if each.shown == verdict]
         if named:
             parts.append(f"{verdict.capitalize()}: {'; '.join(named)}.")
@@ -181,8 +182,8 @@ def _named(each: Tested) -> str:
 
 
 def _counts(tested: list[Tested]) -> str:
-    counts = Counter(each.verdict for each in tested)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("supported", "refuted", "undecided"))
+    counts = Counter(each.shown for each in tested)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("supported", "refuted", IN_SIZE, "undecided"))
 
 
 def _comparison_table(claim: Claim, tested: list[Tested]) -> str:
@@ -218,7 +219,7 @@ def _means_table(claim: Claim, tested: list[Tested], found: dict[str, Any]) -> s
     for each in claims():
         first.setdefault(each.comparisons[0].better[0].study, each.key)
     study = claim.comparisons[0].better[0].study
-    if first[study] != claim.key or study not in found["studies"]:
+    if first[study] != claim.key or study not in found["studies"] or study == "leaderboard":  # it has its own page
         return ""
     rows = found["studies"][study]["rows"]
     metrics = list(rows[0]["means"])
@@ -239,23 +240,17 @@ def _means_table(claim: Claim, tested: list[Tested], found: dict[str, Any]) -> s
 def paper_tables(studies: dict[str, Any]) -> str:
     """Return the tables of our numbers and those of the papers, on MQ2008."""
     parts = []
-    for name, model, study, ours in PAPERS:
+    for name, model, study, our_model, renamed in PAPERS:
         source = published.load_published(name)
         digits = 2 if source.scale == 100 else 3
-        rows = {
-            row["loss"]: row
-            for row in studies.get(study, {}).get("rows", ())
-            if (row["data"], row["model"]) == ("MQ2008", model)
-        }
-        printed = [row for row in source.rows if (row.data, row.model) == ("MQ2008", model)]
         lines: dict[str, dict[str, str]] = {}
         gaps = []
-        for row in printed:
-            found = rows.get(ours.get(row.loss, row.loss))
-            if found is not None and row.value is not None and row.metric in found["means"]:
-                mean = source.scale * found["means"][row.metric]
-                gaps.append(mean - row.value)
-                text = f"{mean:.{digits}f} / {row.value:.{digits}f} ({mean - row.value:+.{digits}f})"
+        for row in source.rows:
+            mean = _our_mean(studies, study, our_model, renamed.get(row.loss, row.loss), row.metric)
+            if (row.data, row.model) == ("MQ2008", model) and row.value is not None and mean is not None:
+                ours = source.scale * mean
+                gaps.append(ours - row.value)
+                text = f"{ours:.{digits}f} / {row.value:.{digits}f} ({ours - row.value:+.{digits}f})"
                 lines.setdefault(row.loss, {})[row.metric] = text
         metrics = list(dict.fromkeys(metric for cells in lines.values() for metric in cells))
         if lines:
@@ -267,6 +262,7 @@ def paper_tables(studies: dict[str, Any]) -> str:
                     paper=source.paper.partition(":")[0],
                     paper_table=source.table,
                     ranker=model,
+                    ours=f"{our_model} of `{study}`",
                     count=str(len(gaps)),
                     above=str(above),
                     below=str(len(gaps) - above),
@@ -276,9 +272,30 @@ def paper_tables(studies: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _not_run(studies: list[str]) -> str:
-    recipes = [f"The recipe [{study}](../src/rankgrad/recipes/{study}.yaml)." for study in studies]
-    return "\n".join(f"- {line}" for line in (*recipes, *OTHER_PARTS))
+def _our_mean(studies: dict[str, Any], study: str, model: str, loss: str, metric: str) -> float | None:
+    """Return our mean of a metric on MQ2008, or None.
+
+    The leaderboard counts 0 for a query without a relevant document; where a paper counts 1, their share is added.
+    """
+    if (study, loss) == ("leaderboard", NEURAL) and model == CONTEXT_AWARE:
+        model = TANH
+    for row in studies.get(study, {}).get("rows", ()):
+        if (row["data"], row["model"], row["loss"]) == ("MQ2008", model, loss):
+            if metric in row["means"]:
+                return float(row["means"][metric])
+            zero = metric.replace("(empty='one')", "")
+            return (
+                row["means"][zero] + EMPTY if metric.startswith("nDCG(empty='one')") and zero in row["means"] else None
+            )
+    return None
+
+
+def _not_run(untested: list[Claim], studies: dict[str, Any]) -> str:
+    """Return the list of claims and recipes without results, and of parts of the papers that no recipe has."""
+    claimed = [f"{claim.paper}, {claim.place}: *{claim.title}*" for claim in untested]
+    recipes = [name for name in shipped_recipes() if name.startswith("claims-") and name not in studies]
+    links = [f"The recipe [{name}](../src/rankgrad/recipes/{name}.yaml)." for name in recipes]
+    return "\n".join(f"- {line}" for line in (*claimed, *links, *OTHER_PARTS))
 
 
 def _studies(studies: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from paths import ROOT
 
 from rankgrad.experiments import load_recipe
+from rankgrad.experiments.recipes.shipped import shipped_recipes
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.seed_variance import RunValues, compare_runs
 from rankgrad.experiments.statistics import holm
@@ -110,7 +111,9 @@ def test_the_verdict_of_a_claim(page, claim, differences, verdict):
 
 def test_a_refutation_by_size_is_named_so(page, claim):
     by_size, by_sign = page.judge(claim(5.0, None), [found(0.001), found(-0.01)])
-    assert (by_size.shown, by_sign.shown) == ("refuted (smaller than the paper's)", "refuted")
+    assert (by_size.shown, by_sign.shown) == ("refuted in size", "refuted")
+    assert page.overall([by_size]) == "refuted in size"
+    assert page.overall([by_size, by_sign]) == "refuted"
 
 
 def test_p_has_three_digits(page):
@@ -133,9 +136,11 @@ def test_every_row_of_a_claim_is_a_row_of_its_recipe(listed):
                 assert each.metric in known[row.study].metrics
 
 
-def test_the_rule_is_in_the_notes_of_every_recipe(listed):
-    for study in {row.study for claim in listed.claims() for each in claim.comparisons for row in each.rows}:
-        assert "Rule, written before the results" in load_recipe(study).notes
+def test_the_rule_is_in_the_notes_of_every_recipe():
+    names = [name for name in shipped_recipes() if name.startswith("claims-")]
+    assert len(names) == 7
+    for name in names:
+        assert "Rule, written before the results" in load_recipe(name).notes
 
 
 def test_numbers_in_the_texts_are_printed_in_the_papers(listed):
@@ -187,7 +192,9 @@ def test_numbers_come_from_the_results(listed, tables, tmp_path, monkeypatch):
     sides = [values[model, "LearnDCG"].mean - values[model, "MSE"].mean for model in ("MLP", "Linear")]
     assert second["means"] == pytest.approx(sides, abs=1e-4)
     assert third is None
-    assert got["not run"] == ["absent"]
+    assert list(got["studies"]) == ["made"]
+    monkeypatch.setattr(tables, "SETS", (source.label,))
+    got = tables.numbers(tmp_path, [claim])
     (mlp,) = [row for row in got["studies"]["made"]["rows"] if (row["model"], row["loss"]) == ("MLP", "MSE")]
     assert mlp["means"][metric] == pytest.approx(values["MLP", "MSE"].mean, abs=1e-4)
     assert mlp["seeds"] == 3
@@ -197,17 +204,27 @@ def test_the_page_shows_what_the_table_has(page, listed, monkeypatch):
     """With results of one study only, its verdicts are shown, and all others are named as not run."""
     values = found(0.02)
     compared = {
-        claim.key: [values if each.better[0].study == "claims-learndcg" else None for each in claim.comparisons]
+        claim.key: [values if each.better[0].study == "leaderboard" else None for each in claim.comparisons]
         for claim in listed.claims()
     }
-    row = {"data": "MQ2008", "model": "MLP", "loss": "Fixed", "seeds": 5, "means": {"nDCG(empty='one')@10": 0.75}}
+    compared["learned"][0] = None
+    row = {"data": "MQ2008", "model": "MLP", "loss": "ApproxNDCG", "seeds": 5, "means": {"nDCG@10": 0.5}}
     facts = {"runs": 8, "missing": 1, "seconds": 60.0, "commits": {"abc": 8}, "machines": {"here": 8}, "rows": [row]}
-    known = {"claims": compared, "studies": {"claims-learndcg": facts}, "not run": ["claims-softmax"]}
-    monkeypatch.setattr(page, "read", lambda name: known)
+    monkeypatch.setattr(page, "read", lambda name: {"claims": compared, "studies": {"leaderboard": facts}})
     text = " ".join(page.page().split())
-    assert "**Supported.** Comparisons: 4 supported, 0 refuted, 0 undecided." in text
-    assert "4 of 8 comparisons have not run." in text
-    assert "| Fixed | 75.00 / 72.27 (+2.73) |" in text
+    assert "tests 4 claims" in text
+    assert "**Supported.** Comparisons: 3 supported, 0 refuted, 0 refuted in size, 0 undecided." in text
+    assert "1 of 4 comparisons have not run." in text
+    assert "| Fixed | 78.06 / 72.27 (+5.79) |" in text  # 28.06% of the queries have no relevant document
     assert "- The recipe [claims-softmax](../src/rankgrad/recipes/claims-softmax.yaml)." in text
+    assert "section 6.2, Table 2: *LambdaRank@K is worse than LambdaRank*" in text
     assert "Missing runs: 1." in text
-    assert text.count("**Not run.**") == len([claim for claim in listed.claims() if claim.kind != "question"]) - 1
+
+
+def test_the_numbers_of_the_page_follow_from_the_summaries(listed, tables, page):
+    """One claim is computed again from the file in the repository."""
+    (claim,) = [each for each in listed.claims() if each.key == "binary-labels"]
+    again, stored = tables.numbers(tables.STUDIES, [claim])["claims"][claim.key], page.read("claims")["claims"]
+    for new, old in zip(again, stored[claim.key], strict=True):
+        assert new["interval"] == pytest.approx(old["interval"], rel=1e-6)
+        assert new["p"] == pytest.approx(old["p"], rel=1e-6)
