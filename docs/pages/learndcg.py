@@ -49,9 +49,9 @@ def _verdict(rate: float, moved: list[float], seeds: int) -> str:
     return (
         f"At the paper's rate ({rate:g}) the random walk moved b_d by at most {slow} in {seeds} walks; in Figure 2 it "
         f"moves by up to {needed:.2f}. So at the paper's settings the random walk alone did not reach the range of "
-        f"Figure 2, but {seeds} walks cannot exclude it. At ten times the rate it moved by up to {fast}. The derivative "
-        "of the printed loss is 0, so the rest must have another cause, for example another rate, more steps, or code "
-        "that differs from the printed equations. We cannot tell which."
+        f"Figure 2, but {seeds} walks cannot exclude it. At ten times the rate it moved by up to {fast}. The "
+        "derivative of the printed loss is 0, so the rest must have another cause, for example another rate, more "
+        "steps, or code that differs from the printed equations. We cannot tell which."
     )
 
 
