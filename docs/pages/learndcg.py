@@ -8,27 +8,78 @@ from .templates import fill, table
 
 PICTURES = ("learndcg-noise", "learndcg-scalars")
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c")
+FIGURE_2 = (1.80, 2.15)  # b_d in the paper's Figure 2, over five folds
+PAPER_RATE = 0.001
 SYMBOLS = {"gain_base": "b_g", "discount_base": "b_d", "alpha": "alpha"}
 
 
 def page() -> str:
     """Return the page."""
-    noise, curves, cost = (read(f"learndcg-{name}") for name in ("noise", "curves", "cost"))
-    return fill("learndcg", **_noise(noise), **_curves(curves), **_spread(curves), **_cost(cost))
+    noise, frozen, curves, cost = (read(f"learndcg-{name}") for name in ("noise", "frozen", "curves", "cost"))
+    return fill("learndcg", **_noise(noise), **_frozen(frozen), **_curves(curves), **_spread(curves), **_cost(cost))
 
 
 def _noise(found: dict[str, Any]) -> dict[str, str]:
     """Return the values of the section about the printed discount."""
-    ends, run = [row["discount_base"][-1] for row in found["rows"]], found["run"]
+    rows, moved = [], []
+    for walk in found["walks"]:
+        last = [row["discount_base"][-1] for row in walk["rows"]]
+        moved.append(max(abs(value - 2) for row in walk["rows"] for value in row["discount_base"]))
+        span = f"{min(last):.2f} to {max(last):.2f}"
+        numbers = [f"{walk['loss_lr']:g}", f"{walk['steps']:,}", str(len(walk["rows"]))]
+        rows.append([*numbers, span, f"{moved[-1]:.2f}"])
+    slow = found["walks"][-1]
     return {
-        "noise_gradient": f"{found['gradient']:.0e}",
-        "noise_seeds": str(len(ends)),
-        "noise_lr": f"{run['loss_lr']:g}",
-        "noise_batch": str(run["batch_size"]),
-        "noise_epochs": str(run["epochs"]),
-        "noise_least": f"{min(ends):.2f}",
-        "noise_greatest": f"{max(ends):.2f}",
+        "noise_gradient": f"{max(walk['gradient'] for walk in found['walks']):.0e}",
+        "noise_batch": str(found["run"]["batch_size"]),
+        "noise_table": table(
+            ["rate of the scalars", "steps", "seeds", "b_d at the end", "largest distance from 2"], rows
+        ),
+        "noise_verdict": _verdict(slow["loss_lr"], moved, len(slow["rows"])),
         "noise_machine": where(found),
+    }
+
+
+def _verdict(rate: float, moved: list[float], seeds: int) -> str:
+    """Return whether the two walks of b_d explain the range of the paper's Figure 2."""
+    needed = max(abs(end - 2) for end in FIGURE_2)
+    fast, slow = (f"{each:.2f}" for each in moved)
+    if moved[1] >= needed:
+        return f"At the paper's rate the random walk moves b_d by up to {slow}, as far as in Figure 2."
+    return (
+        f"At the paper's rate ({rate:g}) the random walk moved b_d by at most {slow} in {seeds} walks; in Figure 2 it "
+        f"moves by up to {needed:.2f}. So at the paper's settings the random walk alone did not reach the range of "
+        f"Figure 2, but {seeds} walks cannot exclude it. At ten times the rate it moved by up to {fast}. The "
+        "derivative of the printed loss is 0, so the rest must have another cause, for example another rate, more "
+        "steps, or code that differs from the printed equations. We cannot tell which."
+    )
+
+
+def _frozen(found: dict[str, Any]) -> dict[str, str]:
+    """Return the values of the section about the loss with frozen scores."""
+    rows = []
+    for row in found["rows"]:
+        values = ", ".join(
+            f"{value:g}: {mean:.3f}" for value, mean in zip(row["values"], row["surrogate"], strict=True)
+        )
+        count = f"{row['higher at the end']} of {row['runs']}"
+        rows.append(
+            [row["data"], SYMBOLS[row["scalar"]], values, f"{row['surrogate'][-1] - row['surrogate'][0]:+.3f}", count]
+        )
+    every = all(row["higher at the end"] == row["runs"] for row in found["rows"])
+    gains = [row["surrogate"] for row in found["rows"] if row["scalar"] == "gain_base"]
+    sets = [row["data"] for row in found["rows"] if row["scalar"] == "gain_base"]
+    changes = ", ".join(f"{each[0]:.3f} to {each[-1]:.3f} on {name}" for name, each in zip(sets, gains, strict=True))
+    begin, end = (next(row["values"][i] for row in found["rows"] if row["scalar"] == "gain_base") for i in (0, -1))
+    how = "In all runs, each of the three changes raises" if every else "In most runs, these changes raise"
+    return {
+        "frozen_table": table(["data", "scalar", "value: smooth NDCG", "last - first", "runs in which it rises"], rows),
+        "frozen_verdict": (
+            f"{how} the smooth NDCG without a better order; as b_g falls from {begin:g} to {end:g}: {changes}. So "
+            "minimising the loss over its scalars favours an easier metric."
+        ),
+        "frozen_seeds": str(found["seeds"]),
+        "frozen_machine": where(found),
     }
 
 
@@ -48,6 +99,7 @@ def _curves(found: dict[str, Any]) -> dict[str, str]:
         "curves_model": run["model"],
         "curves_lr": f"{run['lr']:g}",
         "curves_loss_lr": f"{run['loss_lr']:g}",
+        "curves_ratio": f"{run['loss_lr'] / PAPER_RATE:g}",
         "curves_batch": str(run["batch_size"]),
         "curves_machine": where(found),
         "ends_table": table(["scalars", "loss", *SYMBOLS.values()], rows),
@@ -90,13 +142,20 @@ def _cost(found: dict[str, Any]) -> dict[str, str]:
 def pictures() -> dict[str, str]:
     """Return the pictures by their path below `docs`."""
     noise, curves = read("learndcg-noise"), read("learndcg-curves")
-    walk = [
-        {"epoch": epoch * noise["every"], "value": value, "way": "as printed, in float32", "run": row["seed"]}
-        for row in noise["rows"]
-        for epoch, value in enumerate(row["discount_base"])
-    ]
-    still = [{"epoch": epoch, "value": 2.0, "way": "rankgrad", "run": 0} for epoch in (0, noise["run"]["epochs"])]
-    drawn = {PICTURES[0]: _lines([*walk, *still], "b_d", 420, 200)}
+    walks = []
+    for walk in noise["walks"]:
+        step = walk["steps"] / (len(walk["rows"][0]["discount_base"]) - 1)
+        rows = [
+            {"step": place * step, "value": value, "way": f"rate {walk['loss_lr']:g}", "run": row["seed"]}
+            for row in walk["rows"]
+            for place, value in enumerate(row["discount_base"])
+        ]
+        still = [{"step": place, "value": 2.0, "way": "rankgrad", "run": 0} for place in (0, walk["steps"])]
+        walks.append(_lines([*rows, *still], "b_d", 260, 200, x="step"))
+    import altair as alt
+
+    # Both pictures have the same vertical axis.
+    drawn = {PICTURES[0]: alt.hconcat(*walks).resolve_scale(y="shared", color="independent")}
     panels = []
     for scalar, symbol in SYMBOLS.items():
         rows = [
@@ -111,13 +170,11 @@ def pictures() -> dict[str, str]:
             for epoch, value in enumerate(row.get(scalar, ()))
         ]
         panels.append(_lines(rows, symbol, 210, 200))
-    import altair as alt
-
     drawn[PICTURES[1]] = alt.hconcat(*panels).configure_legend(orient="bottom")
     return {f"figures/{name}.svg": svg(picture) for name, picture in drawn.items()}
 
 
-def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int) -> Any:
+def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int, x: str = "epoch") -> Any:
     import altair as alt
 
     ways = list(dict.fromkeys(row["way"] for row in rows))
@@ -126,7 +183,7 @@ def _lines(rows: list[dict[str, Any]], title: str, width: int, height: int) -> A
         alt.Chart(alt.Data(values=rows))
         .mark_line(strokeWidth=1.2, opacity=0.7, aria=False)
         .encode(
-            x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False)),
+            x=alt.X(f"{x}:Q", title=x, scale=alt.Scale(nice=False)),
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
             color=alt.Color("way:N", scale=colour, title=None),
             detail="run:N",
