@@ -60,10 +60,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # one core per cell
-
-import numpy as np  # noqa: E402
+import numpy as np
 
 KINDS = {"equal": 0.0, "unequal": 1.0}  # standard deviation of log sigma
 RANKERS = {"linear": {"lr": 0.1}, "mlp": {"lr": 0.03}}
