@@ -27,16 +27,16 @@ def test_one_seed_is_the_paired_t_test():
 
 def test_the_standard_error_is_the_deviation_of_the_difference():
     generator = np.random.default_rng(0)
-    pairs = [compare_runs(drawn(generator, query=0.03), drawn(generator, query=0.03)) for _ in range(1500)]
+    pairs = [compare_runs(drawn(generator, query=0.03), drawn(generator, query=0.03)) for _ in range(1000)]
     truth = np.std([pair.difference for pair in pairs])
     assert np.sqrt(np.mean([pair.error**2 for pair in pairs])) == pytest.approx(truth, rel=0.06)
     by_hand = 2 * (0.03**2 / 150 + 0.01**2 / 5 / 5 + 0.05**2 / 150 / 5)
     assert np.mean([pair.error**2 for pair in pairs]) == pytest.approx(by_hand, rel=0.06)
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("seeds", [3, 10])
 def test_equal_rows_differ_significantly_in_five_percent_of_the_cases(seeds):
-    generator, rounds = np.random.default_rng(seeds), 600
+    generator, rounds = np.random.default_rng(seeds), 400
     found = dict.fromkeys([*TESTS, "averaged"], 0)
     for place in range(rounds):
         a, b = drawn(generator, seeds), drawn(generator, seeds)
