@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from functools import partial
 
 import numpy as np
 import pytest
@@ -128,7 +129,8 @@ def test_a_spoiled_summary_is_named_in_one_message(tmp_path, name):
         read_summary(file)
 
 
-def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path):
+def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path, monkeypatch):
+    monkeypatch.setattr("rankgrad.experiments.aa_check.aa_checks", partial(aa_checks, splits=200))
     one = {"data": DATA[:1], "losses": {"Softmax": "softmax"}, "models": {"MLP": {"model": "mlp"}}}
     folder = make(tmp_path / "made", seeds=(0, 1, 2, 3), **one)
     recipe = tmp_path / "made.yaml"
@@ -136,7 +138,7 @@ def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path):
     printed = CliRunner().invoke(app, ["experiment", str(recipe), "--out", str(folder), "--aa", "--json"])
     (check,) = json.loads(printed.stdout)["checks"].values()
     assert check["real"]["t"]["cases"] == 3
-    assert check["drawn"]["bootstrap"]["cases"] == 2000
+    assert check["drawn"]["bootstrap"]["cases"] == 200
     only = tmp_path / "elsewhere"
     only.mkdir()
     (tmp_path / "made.summary.xz").rename(only / "made.summary.xz")
