@@ -128,7 +128,7 @@ class _BlendGraph:
         try:
             if isinstance(model, Model):
                 made, draw = network_export.as_onnx(model, self.networks)
-                self.missing = False
+                self.missing = self.missing and model.takes_missing
             else:
                 made, draw = tree_export.as_onnx(model)
         except ValueError as error:
