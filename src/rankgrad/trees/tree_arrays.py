@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 
+TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _ZERO = 1  # kind of missing values in LightGBM's files: zeros and NaN (0 means none, 2 means NaN)
-_ONNX = "for an export to ONNX (model.txt or model.json in the folder of the model has all"
+_OTHER = "(model.txt or model.json in the folder of the model has all"
 
 
 class Tree(NamedTuple):
@@ -33,28 +34,35 @@ class Forest(NamedTuple):
     base: float  # constant part of a score
 
 
-def read_splits(content: bytes, framework: str) -> Forest:
+def read_splits(content: bytes, framework: str, format: str = "ONNX") -> Forest:
     """Read all trees of a model file as arrays. It is an error if a split is categorical or a leaf is linear.
 
     Args:
         content: content of the model's file.
         framework: framework of the model.
+        format: format of the exported file, for the error.
     """
-    return _lightgbm(content.decode()) if framework == "lightgbm" else _xgboost(content)
+    return _lightgbm(content.decode(), format) if framework == "lightgbm" else _xgboost(content, format)
 
 
-def _lightgbm(text: str) -> Forest:
+def _lightgbm(text: str, format: str) -> Forest:
     # This is also correct for a random forest: `TreeModel.score` returns LightGBM's raw scores, which are sums.
     blocks = re.split(r"(?m)^Tree=\d+\n", text.partition("end of trees\n")[0])[1:]
-    return Forest([_lightgbm_tree(block) for block in blocks], inclusive=True, base=0.0)
+    return Forest([_lightgbm_tree(block, format) for block in blocks], inclusive=True, base=0.0)
 
 
-def _lightgbm_tree(block: str) -> Tree:
+def _lightgbm_tree(block: str, format: str) -> Tree:
     lines = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
     if int(lines["num_cat"]):
-        bad_value("model", f"have only numerical splits {_ONNX} splits)", "categorical splits")
+        bad_value(
+            "model", f"have only numerical splits for an export to {format} {_OTHER} splits)", "categorical splits"
+        )
     if int(lines.get("is_linear", "0")):
-        bad_value("model", f"have only constant leaves {_ONNX} leaves)", "linear leaves (linear_tree)")
+        bad_value(
+            "model",
+            f"have only constant leaves for an export to {format} {_OTHER} leaves)",
+            "linear leaves (linear_tree)",
+        )
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:
@@ -96,18 +104,20 @@ def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.where(found > values, np.nextafter(found, np.float32(-np.inf)), found)
 
 
-def _xgboost(content: bytes) -> Forest:
+def _xgboost(content: bytes, format: str) -> Forest:
     learner = json.loads(content)["learner"]
     booster = learner["gradient_booster"]
     weights = booster.get("weight_drop")  # weights of the trees, if the booster is dart
     if booster["name"] not in ("gbtree", "dart"):
-        bad_value("model", "have the booster gbtree or dart for an export to ONNX", repr(booster["name"]))
+        bad_value("model", f"have the booster gbtree or dart for an export to {format}", repr(booster["name"]))
     booster = booster.get("gbtree", booster)
     base = float(learner["learner_model_param"]["base_score"].strip("[]"))
     trees = []
     for place, tree in enumerate(booster["model"]["trees"]):
         if tree["categories"]:
-            bad_value("model", f"have only numerical splits {_ONNX} splits)", "categorical splits")
+            bad_value(
+                "model", f"have only numerical splits for an export to {format} {_OTHER} splits)", "categorical splits"
+            )
         left = np.array(tree["left_children"], dtype=np.int64)
         leaf, numbers = left == -1, np.array(tree["split_conditions"], dtype=np.float32)
         value = np.where(leaf, numbers, np.float32(0)) * np.float32(1 if weights is None else weights[place])
