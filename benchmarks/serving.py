@@ -14,13 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
 
 import numpy as np
 import torch
@@ -36,6 +33,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2000, help="number of timed calls per row (default 2000)")
     parser.add_argument("--write", action="store_true", help="store the rows in docs/tables/serving.json")
     options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the server inherits it
     torch.set_num_threads(1)
     rows = measure(options.calls)
     for row in rows:
@@ -58,13 +56,13 @@ def measure(calls: int) -> list[dict[str, Any]]:
     tested = rng.standard_normal((DOCUMENTS, FEATURES), dtype=np.float32)
     settings = {"trees": TREES, "num_leaves": LEAVES, "threads": 1, "patience": None}
     trees = rg.trees.TreeRanker("lightgbm", loss="lambdarank", holdout=0.0, **settings)
-    network = rg.Ranker(model="mlp:widths=[256,128]", loss="softmax", epochs=1, holdout=0.0)
+    network = rg.Ranker(model="mlp", loss="softmax", epochs=1, holdout=0.0)
     found = []
     for name, ranker in ((f"LightGBM, {TREES} trees", trees), ("network, widths 256 and 128", network)):
         model = ranker.fit(X, y, qid=qid).model_
         if name.startswith("LightGBM"):
-            booster = model.booster
-            found.append(_row(name, "LightGBM predict", lambda: booster.predict(tested, num_threads=1), calls))
+            predict = partial(model.booster.predict, tested, num_threads=1)
+            found.append(_row(name, "LightGBM predict", predict, calls))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             model.export(path)
