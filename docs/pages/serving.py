@@ -3,7 +3,7 @@
 from typing import Any
 
 from .measurements import read, where
-from .templates import fill, table
+from .templates import fill, paragraph, table
 
 
 def page() -> str:
@@ -15,9 +15,10 @@ def page() -> str:
 
 def _finding(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return (
+    return paragraph(
         f"Time to score one list of {found['documents']} documents with {found['features']} features on one core, over "
         f"{found['calls']:,} calls in one run of `python benchmarks/serving.py --write` ({where(found)}, {versions}). "
         f"The trees have at most {found['leaves']} leaves. The time of an HTTP request includes JSON: the client writes "
-        "its text once, and the server parses it in every request."
+        "its text once, and the server parses it in each request. Other programs used the machine at the same time, "
+        "which makes p99 larger."
     )
