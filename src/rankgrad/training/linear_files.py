@@ -42,6 +42,8 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
     weight = ranker.head.weight.detach().numpy()[0].astype(np.float64)
     constant = float(ranker.head.bias.detach())
     mean, inverse = np.zeros_like(weight), np.ones_like(weight)
+    if steps.categorical:
+        bad_value("model", f"have no categorical features for the format {format}", f"{len(steps.categorical)}")
     for step in steps.steps:
         if not isinstance(step, Standardise):
             bad_value(
