@@ -41,7 +41,7 @@ def train(name: str, documents: int, share: float, dense: bool) -> None:
 
     options = dict(RANKERS[name])
     make = rg.trees.TreeRanker if "framework" in options else rg.Ranker
-    small = yahoo_shaped(400, share)
+    small = yahoo_shaped(2_000, 0.5)
     make(**options).fit(small[0], small[1], qid=small[2])  # compiles kernels and loads packages
     X, y, qid = yahoo_shaped(documents, share)
     given = X.toarray() if dense else X
