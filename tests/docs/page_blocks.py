@@ -2,7 +2,8 @@
 
 Blocks marked `python` without `>>>` are executed and share their names; blocks with `>>>` are doctests of pytest. Lines of
 blocks marked `bash` are commands: `rankgrad ...`, `python FILE` or `head -N FILE`. A block marked `text` after commands is a part of what
-they print, with `...` for the rest. Blocks marked `py` are code of another library, which is not executed.
+they print, with `...` for the rest. Blocks marked `py` are code of another library, and blocks marked `sh`
+are scripts for a cluster: neither is executed.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ import io
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from paths import ROOT
 from programs import run_here
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-KINDS = {"python", "bash", "text", "py", "yaml", "toml", "json"}
+KINDS = {"python", "bash", "text", "py", "sh", "yaml", "toml", "json"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -27,12 +30,12 @@ def blocks(page):
     return FENCE.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
 
 
-def run_page(page, folder, names=None, skip=()):
+def run_page(page, folder, shorter=None):
     """Run the blocks of a page in a folder; the names that its Python defines, and the output of each command.
 
-    `skip` contains beginnings of commands that another test runs.
+    `shorter` replaces parts of commands, so that they take less time.
     """
-    names, told, latest = {} if names is None else names, {}, ""
+    names, told, latest = {}, {}, ""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "200")
@@ -44,7 +47,9 @@ def run_page(page, folder, names=None, skip=()):
                 latest = out.getvalue()
             elif kind == "bash":
                 lines = content.replace("\\\n", " ").splitlines()
-                ran = {line: run_line(line) for line in lines if line.strip() and not line.startswith((*skip, "#"))}
+                for part, replacement in (shorter or {}).items():
+                    lines = [line.replace(part, replacement) for line in lines]
+                ran = {line: run_line(line) for line in lines if line.strip()}
                 told.update(ran)
                 latest = "".join(ran.values())
             elif kind == "text":
@@ -59,6 +64,9 @@ def run_line(line):
         return run_here(*words)
     if program == "head":
         return "".join(Path(words[1]).open().readlines()[: -int(words[0])])
+    if program == "torchrun":
+        launched = [sys.executable, "-m", "torch.distributed.run", *words]
+        return subprocess.run(launched, check=True, timeout=300, capture_output=True, text=True).stdout
     assert program == "python", line
     with contextlib.redirect_stdout(io.StringIO()) as out:
         runpy.run_path(words[0], run_name="__main__")
