@@ -36,7 +36,9 @@ features = ["text_match", "price", "sold", "noise"]
 # %%
 # The ranker
 # ----------
-ranker = rg.Ranker(model="mlp:widths=16", loss="softmax", epochs=30, lr=0.01, preprocess="log1p,standardise", device="cpu")
+ranker = rg.Ranker(
+    model="mlp:widths=16", loss="softmax", epochs=30, lr=0.01, preprocess="log1p,standardise", device="cpu"
+)
 ranker.fit(train[features], train["grade"], qid=train["search"])
 
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
@@ -51,7 +53,9 @@ axis.set_ylabel("nDCG@10 on held-out lists")
 # A fair comparison: the same lists, sorted by one feature.
 test["score"] = ranker.predict(test[features])
 for column in ("score", "text_match"):
-    print(rg.metrics.evaluate(test[column].to_numpy(), test["grade"].to_numpy(), "nDCG@10", qid=test["search"].to_numpy()))
+    print(
+        rg.metrics.evaluate(test[column].to_numpy(), test["grade"].to_numpy(), "nDCG@10", qid=test["search"].to_numpy())
+    )
 
 # %%
 # Which features does it use?

@@ -44,7 +44,7 @@ bm25 = rg.text.BM25Index.build(collection.documents).search(collection.queries, 
 # %%
 # A second signal
 # ---------------
-# Here, the number of documents on the query's topic words; in practice, the score of an encoder.
+# Here, the number of words of the query's topic in a document; in practice, the score of an encoder.
 texts = dict(zip(collection.documents.ids, collection.documents.texts, strict=True))
 asks = dict(zip(collection.queries.ids, collection.queries.texts, strict=True))
 family = {word: group for group, members in enumerate(words) for word in members}

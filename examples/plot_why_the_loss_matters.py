@@ -31,12 +31,12 @@ figure.supxlabel("rank of the document (bright: high label)")
 figure.supylabel("push, relative to the largest")
 
 # %%
-# ``mse`` pulls each score to its label, whatever the order is. ``ranknet`` counts all pairs alike. The others care about
-# the top of the list: they push the perfect document most.
+# ``mse`` pulls each score to its label, whatever the order is. ``ranknet`` counts all pairs alike. ``lambdaloss`` and the
+# losses that are metrics of soft ranks give more weight to high labels and to the top of the list.
 #
 # The same ranker with each loss
 # ------------------------------
-# Generated lists, a linear ranker, one seed. The best achievable order of these lists is known.
+# Generated lists, a small network, one seed. The best achievable order of these lists is known.
 data = rg.data.synthetic(lists=150, features=10, mean_length=15, seed=0)
 train, test = data.train, data.test
 results = {}

@@ -30,7 +30,9 @@ def rows(page):
 
 def ours(text, scores, labels):
     """Our value for one list."""
-    return float(parse_loss(text)(torch.tensor([scores], dtype=torch.float64), torch.tensor([labels]), reduction="none"))
+    return float(
+        parse_loss(text)(torch.tensor([scores], dtype=torch.float64), torch.tensor([labels]), reduction="none")
+    )
 
 
 def said(third, text, scores, labels):
@@ -57,9 +59,7 @@ def gains(labels):
 
 def pair_sum(scores, labels, weight):
     every = range(len(labels))
-    return sum(
-        weight(i, j) * softplus(scores[i] - scores[j]) for i in every for j in every if labels[i] > labels[j]
-    )
+    return sum(weight(i, j) * softplus(scores[i] - scores[j]) for i in every for j in every if labels[i] > labels[j])
 
 
 def discount(rank):
