@@ -39,8 +39,8 @@ blend = rg.blend([trees, network]).fit(data.validation.features, data.validation
 # %%
 # Compare honestly
 # ----------------
-# The same test lists, an interval for each mean, and LightGBM's convention next to ours: LightGBM counts a list without a
-# relevant document as 1.
+# The same test lists, an interval for each mean, and LightGBM's convention next to ours: LightGBM counts a list
+# without a relevant document as 1.
 scores = {
     "LightGBM, lambdarank": yours.predict(test.features),
     "LightGBM, our softmax": softmax.predict(test.features),

@@ -26,7 +26,7 @@ words = [topic.split() for topic in topics]
 about = rng.integers(0, 3, 90)
 with (folder / "documents.jsonl").open("w") as file:
     for number, topic in enumerate(about):
-        text = [*rng.choice(words[topic], 3), *rng.choice(sum(words, []), 6)]
+        text = [*rng.choice(words[topic], 3), *rng.choice(np.concatenate(words), 6)]
         file.write(json.dumps({"id": f"d{number}", "text": " ".join(text)}) + "\n")
 asked = rng.integers(0, 3, 40)
 queries = [" ".join(rng.choice(words[topic], 2, replace=False)) for topic in asked]

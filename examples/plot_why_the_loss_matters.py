@@ -31,8 +31,8 @@ figure.supxlabel("rank of the document (bright: high label)")
 figure.supylabel("push, relative to the largest")
 
 # %%
-# ``mse`` pulls each score to its label, whatever the order is. ``ranknet`` counts all pairs alike. ``lambdaloss`` and the
-# losses that are metrics of soft ranks give more weight to high labels and to the top of the list.
+# ``mse`` pulls each score to its label, whatever the order is. ``ranknet`` counts all pairs alike. ``lambdaloss`` and
+# the losses that are metrics of soft ranks give more weight to high labels and to the top of the list.
 #
 # The same ranker with each loss
 # ------------------------------

@@ -1,6 +1,6 @@
-"""The pages docs/coming-from: for each row of their tables of losses, the value of the other library is what the row says.
+"""The pages docs/coming-from: for each row of a table of losses, the other library has the value that the row says.
 
-Rax and TF-Ranking: recorded values. sentence-transformers and LightGBM: the packages themselves. allRank and PT-Ranking:
+Rax and TF-Ranking: recorded values. sentence-transformers: the package itself. allRank and PT-Ranking:
 their formulas in plain loops, in `allrank` and `ptranking` below.
 """
 
@@ -226,7 +226,7 @@ def test_tf_ranking(row):
         temperature = params.pop("temperature", params.pop("params", {}).get("temperature", usual))
         ragged = params.pop("ragged", False)
         unreduced = case["method"] == "compute_unreduced_loss"
-        if case["fn"].replace("_", "").lower() != name or case["method"] not in ("compute", "call") and not unreduced:
+        if case["fn"].replace("_", "").lower() != name or (case["method"] not in ("compute", "call") and not unreduced):
             continue
         if params or "weights" in case or "mask" in case or case["id"] in TIES_AT_RANDOM:
             continue
