@@ -2,7 +2,7 @@
 
 Blocks marked `python` without `>>>` are executed and share their names; blocks with `>>>` are doctests of pytest. Lines
 of blocks marked `bash` are commands: `rankgrad ...`, `torchrun ...`, `python FILE` or `head -N FILE`. A block marked
-`text` is a part of what the commands or the Python before it print, with `...` for the rest. Blocks marked `py` are code
+`text` is a part of what the commands or Python before it print, with `...` for the rest. Blocks marked `py` are code
 of another library, and blocks marked `sh` are scripts for a cluster: neither is executed.
 """
 
