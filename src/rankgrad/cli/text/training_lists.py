@@ -131,7 +131,7 @@ class TextLists:
         return self._pseudo(collection, parts) if self.pseudo else parts
 
     def named_parts(self) -> tuple[str, dict[str, "Dataset"], list[str]]:
-        """Return the name of the collection, the lists by name, and no warnings, for `rankgrad report`."""
+        """Return the name of the collection, the lists by name, and an empty list of notes, for `rankgrad report`."""
         parts = self.read()
         known = {"train": parts.train, "validation": parts.validation, "test": parts.test}
         name = parts.collection.name + ("" if self.fold is None else f", fold {self.fold}")
@@ -218,7 +218,7 @@ def read_order(path: Path) -> dict[str, list[str]]:
 
 
 def _judged(data: "Dataset | None") -> "Dataset | None":
-    """Return the lists of queries with labels, because other lists say nothing about a ranker."""
+    """Return the lists of queries with labels, because a ranker cannot be measured on other lists."""
     import numpy as np
 
     if data is None or data.texts is None:
