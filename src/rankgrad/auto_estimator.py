@@ -140,7 +140,7 @@ class AutoRanker(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "AutoRanker":
-        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. Nothing in it is run or unpickled.
+        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. No file in it is run or unpickled.
 
         Args:
             folder: folder of the model.

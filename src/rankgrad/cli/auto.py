@@ -183,7 +183,7 @@ def _run(
 
 
 def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
-    """Yield a sentence about the part of the gain of the ensemble that a student keeps, on the test lists."""
+    """Yield a sentence that says which part of the ensemble's gain a student keeps on the test lists."""
     if not result.compared:
         return
     models = {"student": result.model, **result.compared}

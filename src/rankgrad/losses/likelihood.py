@@ -88,7 +88,7 @@ def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
 
 
 def partitioned(lists: Lists) -> Tensor:
-    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`; 0 without order.
+    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`; 0 if all labels are equal.
 
     `rankgrad.kernels.quadrature` describes the integral. The nodes have no gradient.
     """

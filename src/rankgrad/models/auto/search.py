@@ -2,8 +2,8 @@
 
 Each candidate is trained with one fold held out. Candidates that are not clearly worse than the best one on the lists
 of this fold are then trained on the other folds. So a candidate has one model per fold, and a score of each list from a
-model that was not trained on it. First come the candidates of the portfolio, then rounds of random draws, of which the
-best third is trained on all folds.
+model that was not trained on it. The candidates of the portfolio are first. Rounds of random draws follow. The
+best third of each round is trained on all folds.
 """
 
 import time
@@ -293,7 +293,7 @@ class Search:
         return Fit(entry.candidate.name, fold, settings, folder, self.lists, stop_at=self.deadline, seconds=longest)
 
     def _known(self, fit: Fit) -> FitResult | None:
-        """Return the result of a fit that need not be repeated: it is finished, or it could not be longer now."""
+        """Return the result of a fit that is finished, or that would not get more time if it were repeated."""
         done = read_result(fit)
         if done is None or not done.stopped or self.left() <= 0:
             return done
