@@ -71,7 +71,7 @@ def main() -> None:
         for share, form in ((0.02, "sparse"), (0.04, "sparse"), (0.02, "dense")):
             command = [sys.executable, __file__, "--documents", str(given.documents), "--one", name, str(share), form]
             found = json.loads(
-                subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+                subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
             )
             rows.append({"ranker": name, "share": share, "form": form, **found})
             print(

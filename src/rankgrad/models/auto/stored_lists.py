@@ -104,7 +104,8 @@ def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
 
     The fold depends on seed and query id, and not on the order of the lists. So lists with the same query id, for
     example a query that is in the training and in the validation part, are in the same fold. Each fold has the same
-    number of queries with a list in which labels differ; the numbers may differ by one. Other lists do not depend on the order.
+    number of queries with a list in which labels differ; the numbers may differ by one. In all other lists, every order
+    has the same metric.
 
     Args:
         data: labelled lists.
