@@ -48,11 +48,7 @@ def train(name: str, documents: int, share: float, dense: bool) -> None:
     forget_peak("cpu")
     before = memory("cpu")
     make(**options).fit(given, y, qid=qid)
-    print(
-        json.dumps(
-            {"megabytes": (peak("cpu") - before) / 1e6, "nnz": int(X.nnz)}
-        )
-    )
+    print(json.dumps({"megabytes": (peak("cpu") - before) / 1e6, "nnz": int(X.nnz)}))
 
 
 def main() -> None:
