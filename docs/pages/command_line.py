@@ -4,7 +4,6 @@ import inspect
 import re
 from typing import Any
 
-import click
 import typer
 
 from .templates import table
@@ -41,7 +40,7 @@ def index_page(group: Any, found: dict[str, Any]) -> str:
         table(["command", ""], rows),
         "## Options of every command",
         "These options are given before or after the name of the command.",
-        options_table([each for each in group.params if isinstance(each, click.Option) or each.opts]),
+        options_table(group.params),
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```",
     ]
     return "\n\n".join(parts) + "\n"
@@ -56,12 +55,12 @@ def command_page(name: str, command: Any) -> str:
     # Options of all commands are hidden in the help of a command, and are on the page of the command line.
     shared = {"quiet", "verbose", "debug", "custom_modules"}
     options = [each for each in command.params if each.param_type_name == "option" and each.name not in shared]
-    usage = " ".join([name, "[OPTIONS]", *(each.human_readable_name.strip("{}").upper() for each in given)])
+    usage = " ".join([name, "[OPTIONS]", *(each.name.upper() for each in given)])
     parts = [f"# {name}", _escaped(text), f"```text\n{usage}\n```"]
     if examples:
         parts += ["## Example" + "s" * (len(examples) > 1), "```text\n" + "\n".join(examples) + "\n```"]
     if given:
-        rows = [[f"`{each.human_readable_name.strip('{}').upper()}`", _type(each), _help(each)] for each in given]
+        rows = [[f"`{each.name.upper()}`", _type(each), _help(each)] for each in given]
         parts += ["## Arguments", table(["argument", "type", ""], rows)]
     if options:
         parts += ["## Options", options_table(options)]
@@ -90,8 +89,12 @@ def _help(parameter: Any) -> str:
 def _type(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return "switch"
-    name = parameter.metavar or parameter.type.name
-    return name.strip("<>[]{}").replace("|", r"\|").lower() or "text"
+    if parameter.metavar:
+        return parameter.metavar.strip("<>[]{}").replace("|", r"\|").lower()
+    # Typer 0.29 keeps the annotation; older versions, the type of click.
+    described = getattr(parameter, "type_descriptor", None)
+    kind = described.annotation if described else parameter.type
+    return getattr(kind, "__name__", None) or getattr(kind, "name", None) or str(kind)
 
 
 def _first(command: Any) -> str:
