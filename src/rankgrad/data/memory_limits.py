@@ -54,5 +54,5 @@ def too_sparse(documents: int, features: int, text: int) -> bool:
 def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -> LetorError:
     """Return the error about a feature matrix that is too large for its file; `line` has the largest feature id."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
-    expected = f"smaller ids, or features={features} if this is intended (rankgrad convert --features {features})"
+    expected = f"smaller ids, or sparse=True (--sparse) for a sparse matrix, or features={features} for a dense matrix"
     return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

@@ -37,6 +37,7 @@ class TreeKind(RankerKind):
     length = "trees"
     usual_length = 300
     saved_as = "trees"
+    takes_missing = True
     elsewhere = MappingProxyType(
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
     )

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
-from rankgrad.data.preprocessing.pipeline import Quantile, SignedLog1p, Standardise
+from rankgrad.data.preprocessing.pipeline import FillMissing, Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 from rankgrad.rankers.custom import CustomFlat, CustomRanker
@@ -64,7 +64,7 @@ class Scoring(nn.Module):
             replace(step, **{name: getattr(self, f"step{number}_{name}") for name in step.fitted})
             for number, step in enumerate(self.steps.steps)
         ]
-        ready = Preprocessing(tuple(steps)).transform(features, mask=mask)
+        ready = replace(self.steps, steps=tuple(steps)).transform(features, mask=mask)
         scores: Tensor = self.ranker.padded(ready, mask)  # type: ignore[operator]
         return scores
 
@@ -77,6 +77,9 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
     document). The number of lists and n must be at least 1. The output is `scores (lists, n)`; the scores of padding
     are finite and have no meaning.
+
+    If the model takes missing values, they are NaN. A categorical feature is the position of its category in the list
+    `categories` of `config.json`.
 
     Args:
         model: model on any device. The exported model computes in float32 and runs on any device.
@@ -275,7 +278,12 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
 
 def _draw(model: Exportable) -> Draw:
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+        width = model.features + model.steps.added - len(model.steps.categorical)
+        rows = _plausible(model.steps, rng.standard_normal((*shape, width), dtype=np.float32), rng)
+        for column, count in model.steps.categorical:  # sorted by column
+            codes = rng.integers(-1, count + 1, size=shape).astype(np.float32)  # the first and the last are unknown
+            rows = np.insert(rows, column, np.where(codes < 0, np.float32(np.nan), codes), axis=-1)
+        return rows
 
     return draw
 
@@ -293,6 +301,9 @@ def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.G
             assert step.knots is not None
             places = rng.integers(len(step.knots), size=rows.shape)
             rows = np.take_along_axis(step.knots, places.reshape(-1, rows.shape[-1]), 0).reshape(rows.shape)
+        elif isinstance(step, FillMissing):
+            rows = rows[..., : rows.shape[-1] - step.added]
+            rows = np.where(rng.random(rows.shape) < 0.2, np.float32(np.nan), rows)
     return rows.astype(np.float32)
 
 

@@ -1,6 +1,7 @@
 """Export boosted trees as one file for other programs, in the format ONNX or in the format of the framework."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -47,7 +48,8 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         engine, run = "onnxruntime", run_onnx(content)
     else:
         engine, run = model.framework, _native(model, content)
-        draw = _draw([np.zeros(0, dtype=np.float32)] * model.features)
+        counts = {column: len(values) for column, values in (model.categories or {}).items()}
+        draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)
     difference = compare_outputs(run, model.score, draw)
     with writing_output(path) as file, naming(path):
         file.write(content)
@@ -60,8 +62,13 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
     Args:
         model: model to convert.
     """
-    forest = read_splits(model.content(), model.framework)
-    return _onnx(forest, model.features), _draw(_thresholds(forest, model.features))
+    forest = read_splits(model.content(), model.framework, model.features, model.categories)
+    if model.zero_missing:
+        forest = forest._replace(
+            trees=[tree._replace(zero_missing=np.ones_like(tree.zero_missing)) for tree in forest.trees]
+        )
+    counts = {column: len(values) for column, values in (model.categories or {}).items()}
+    return _onnx(forest, model.features), _draw(_thresholds(forest, model.features), counts)
 
 
 def _format(model: "TreeModel", path: Path, format: str | None) -> str:
@@ -95,7 +102,8 @@ def _onnx(forest: Forest, features: int) -> Any:
         "zero": np.zeros((), dtype=np.float32),
     }
     nodes, rows = [helper.make_node("Reshape", ["features", "flat"], ["rows"])], "rows"
-    zeros = _zeros(forest, features)
+    zeros = _zeros(forest, features + len(forest.categorical))
+    zeros = None if zeros is None else zeros[:features]
     if zeros is not None:
         constants |= {"tiny": np.asarray(_TINY), "zeros": zeros[None]}
         nodes += [
@@ -104,6 +112,10 @@ def _onnx(forest: Forest, features: int) -> Any:
             helper.make_node("Where", ["small", "zeros", "rows"], ["known"]),
         ]
         rows = "known"
+    if forest.categorical:
+        found, tables, columns = _category_columns(forest, helper)
+        nodes += [*found, helper.make_node("Concat", [rows, *columns], ["split"], axis=1)]
+        constants, rows = constants | tables, "split"
     trees = {"n_targets": 1, "aggregate_function": "SUM", "post_transform": "NONE", **_attributes(forest)}
     nodes += [
         helper.make_node("TreeEnsembleRegressor", [rows], ["sums"], domain="ai.onnx.ml", **trees),
@@ -122,6 +134,36 @@ def _onnx(forest: Forest, features: int) -> Any:
     made = helper.make_model(graph, producer_name="rankgrad", opset_imports=opsets, ir_version=_IR)
     import_module("onnx").checker.check_model(made)
     return made
+
+
+def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str, NDArray[Any]], list[str]]:
+    """Return ONNX nodes that compute the additional features of categorical splits; then their constants and outputs.
+
+    The output of each categorical feature is a row of a table, which the category selects.
+    """
+    nodes: list[Any] = []
+    constants: dict[str, NDArray[Any]] = {"nothing": np.zeros((), dtype=np.float32)}
+    outputs: list[str] = []
+    for place, split in enumerate(forest.categorical):
+        name = f"category{place}"
+        # A code that is NaN, negative, too large or not whole is a missing category, which has the last row.
+        last = np.asarray(len(split.right) - 1, dtype=np.float32)
+        constants |= {f"{name}/column": np.array([split.feature]), f"{name}/last": last, f"{name}/table": split.right}
+        steps = [
+            ("Gather", ["rows", f"{name}/column"], "code", {"axis": 1}),
+            ("Floor", [f"{name}/code"], "floor", {}),
+            ("Equal", [f"{name}/code", f"{name}/floor"], "whole", {}),
+            ("GreaterOrEqual", [f"{name}/code", "nothing"], "positive", {}),
+            ("Less", [f"{name}/code", f"{name}/last"], "small", {}),
+            ("And", [f"{name}/whole", f"{name}/positive"], "some", {}),
+            ("And", [f"{name}/some", f"{name}/small"], "known", {}),
+            ("Where", [f"{name}/known", f"{name}/code", f"{name}/last"], "number", {}),
+            ("Cast", [f"{name}/number"], "index", {"to": 7}),  # INT64
+            ("Gather", [f"{name}/table", f"{name}/index"], "value", {"axis": 0}),
+        ]
+        nodes += [helper.make_node(kind, given, [f"{name}/{out}"], **more) for kind, given, out, more in steps]
+        outputs.append(f"{name}/value")
+    return nodes, constants, outputs
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
@@ -176,8 +218,15 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
     return [values[places == feature] for feature in range(features)]
 
 
-def _draw(thresholds: list[NDArray[np.float32]]) -> Draw:
-    return lambda shape, rng: _rows(thresholds, shape, rng)
+def _draw(thresholds: list[NDArray[np.float32]], counts: Mapping[int, int]) -> Draw:
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        rows = _rows(thresholds, shape, rng)
+        for column, count in counts.items():
+            codes = rng.integers(-1, count, size=shape).astype(np.float32)
+            rows[..., column] = np.where(codes < 0, np.float32(np.nan), codes)
+        return rows
+
+    return draw
 
 
 def _rows(

@@ -107,6 +107,9 @@ class TableFile(ABC):
         self.ids: set[str] = set()  # columns of ids, which are read as they are written
         self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
         self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
+        # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
+        self.typed: list[str] = [field.name for field in schema if _is_dictionary(field.type)]
+        self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
 
     @property
     def bytes(self) -> int:
@@ -393,6 +396,12 @@ def _delimiter(path: Path, format: str) -> str:
     with pa.input_stream(str(path), compression="detect") as stream:
         header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8", "replace")
     return max(",;\t|", key=header.count)  # the first of equals
+
+
+def _is_dictionary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(kind))
 
 
 def _is_numeric(kind: Any) -> bool:
