@@ -30,7 +30,15 @@ ALSO = {
     "src/rankgrad/recipes/README.md": "recipes.md",
 }
 # Pages that are also read on GitHub, where a table of contents of the site would be shown as code.
-CONTENTS = {"losses/README.md": ("*",)}
+CONTENTS = {
+    "losses/README.md": ("*",),
+    "guides/index.md": (
+        *("*", "Choosing a loss <../which-loss>", "Data <../data>", "The estimator <../ranker>", "Trees <../trees>"),
+        *("Auto <../auto>", "Text <../text>", "Explaining a model <../importance>", "Your own loop <../own-loop>"),
+        "Kinds of rankers <../models>",
+    ),
+    "coming-from/index.md": ("*",),
+}
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 
 
