@@ -181,7 +181,7 @@ class RowRanker(BaseEstimator):
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""
         if reset:
-            self.categories_ = fit_categories(X, getattr(self, "categorical", None))
+            self.categories_ = self._find_categories(X)
         X = encode_categories(X if reset else self._matched(X), self.categories_)
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
         self._check_numbers(X)
@@ -195,6 +195,10 @@ class RowRanker(BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         data = replace(data, categories=self.categories_)
         return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows
+
+    def _find_categories(self, X: Any) -> Categories | None:
+        """Return the categories of the training data."""
+        return fit_categories(X, getattr(self, "categorical", None))
 
     def _checked(self, X: Any) -> Any:
         """Return the rows that `predict` receives, after checks, as an array or a sparse matrix of float32."""

@@ -51,7 +51,7 @@ class DataSource:
     sparse: bool = False  # True to read LETOR text as sparse matrices
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists; no data is read. Errors name the folder `named_in` of the run, if given."""
+        """Check that the data exists; no data is read. If `named_in`, the folder of a run, is given, errors name it."""
         if named_in is not None:
             try:
                 self.check()
@@ -79,7 +79,7 @@ class DataSource:
         """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
         Args:
-            model: model that scores the data. A table must have its columns; LETOR text gets its number of features.
+            model: model that scores the data. A table must have the columns of the model. LETOR text gets columns of 0 at the end.
             labelled: True if a table must have labels.
         """
         from rankgrad.data.loading import load
@@ -204,7 +204,7 @@ class DataSource:
 
         if self.columns is not None and replace(self.columns, categorical=()) and not table:
             given = next(name for name, value in asdict(self.columns).items() if value)
-            bad_value(given, f"be given only for a table, and {self.data} is none", getattr(self.columns, given))
+            bad_value(given, f"be given only for a table, and {self.data} is not a table", getattr(self.columns, given))
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
         """Return the parts. If there is no validation part, some lists of `train` become the validation part."""
@@ -370,8 +370,8 @@ def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
 def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | None, given: bool) -> str:
     """Return the name of the part to evaluate: the chosen split, otherwise test, otherwise validation.
 
-    A single file has no splits. If it is given with `--data`, all its lists are evaluated, as the part `train`. Without
-    `--data`, it is the training file.
+    A single file has no splits. If `--data` names a single file, all its lists are evaluated, as the part `train`. This
+    does not apply without `--data`, because the file is then the training file.
     """
     from rankgrad.errors import bad_value
 

@@ -113,7 +113,7 @@ def predict(
 
 @contextmanager
 def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
-    """Copy standard input to a temporary file, if it is the source. So every format can be read from it."""
+    """If the source is standard input, copy it to a temporary file, so that every format can be read."""
     if source.data != "-":
         yield source
         return
@@ -134,7 +134,7 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:
     """Yield the lists to score, in blocks, and show a progress bar on a terminal.
 
-    If rows were moved to group them by query, the only block contains all lists.
+    If rows were moved to group them by query, there is one block with all lists.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -124,7 +124,7 @@ def train(
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep the best epoch on validation, evaluate it on test.
+    """Train a ranker, keep the epoch that is best on validation, and evaluate it on test.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """

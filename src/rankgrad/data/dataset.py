@@ -100,7 +100,7 @@ class Dataset:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. For a process that starts now, files that are mapped are given by path."""
+        """Return the state for pickle. A process that is being started gets the paths of mapped files."""
         state = dict(self.__dict__)
         if get_spawning_popen() is not None:
             state = {name: _MappedFile.of(value) or value for name, value in state.items()}

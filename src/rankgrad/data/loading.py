@@ -268,7 +268,7 @@ def _load_folder(
     tables = {path: format_of(path) is not None for part in SPLITS for path in getattr(files, part)}
     if not any(tables.values()):
         if replace(form.columns, categorical=()):
-            bad_value("columns", f"be given only for tables, and {folder} contains none", form.columns)
+            bad_value("columns", f"be given only for tables, and {folder} contains no table", form.columns)
         return _read(files, title, cache, fill, None, regroup, sparse)
     if not all(tables.values()):
         must = "contain tables only, or LETOR text only"

@@ -26,9 +26,9 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
 
 
 def free_memory() -> int:
-    """Return the number of bytes of memory that this process can still use: of the machine, and of its control group.
+    """Return the bytes of memory that are free for this process, by the limits of the machine and its control group.
 
-    If the system does not tell, return the memory of the machine.
+    If the system does not report the free memory, return the memory of the machine.
     """
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 40
     found = [pages]

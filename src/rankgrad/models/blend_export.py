@@ -16,6 +16,7 @@ from rankgrad.training import export as network_export
 from rankgrad.training.export import CHECKED, PACKAGES, Draw, compare_outputs, need_packages, run_onnx
 from rankgrad.training.model import Model
 from rankgrad.trees import export as tree_export
+from rankgrad.trees.engine_files import FORMATS
 from rankgrad.trees.model import TreeModel
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
         format: `"onnx"`; None if the path ends in `.onnx`.
     """
     path = Path(path)
+    if format in FORMATS:
+        bad_value("format", "be 'onnx' for a blend, which normalises the scores of each list", repr(format))
     if format is not None:
         one_of("format", format, ("onnx",))
     elif path.suffix.lower() != ".onnx":
@@ -128,7 +131,7 @@ class _BlendGraph:
         try:
             if isinstance(model, Model):
                 made, draw = network_export.as_onnx(model, self.networks)
-                self.missing = False
+                self.missing = self.missing and model.takes_missing
             else:
                 made, draw = tree_export.as_onnx(model)
         except ValueError as error:

@@ -172,7 +172,7 @@ def permutation_importance(
     Args:
         model: any trained model.
         data: labelled lists with the features of the model.
-        metric: spec or object of the metric; for a metric of which lower values are better, the rise is the loss.
+        metric: spec or object of the metric; if lower values of the metric are better, its increase is the loss.
         repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
         within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.

@@ -107,7 +107,7 @@ class TreeKind(RankerKind):
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and an empty note; an option that trees lack is an error.
+        """Return settings from options of the command line, and a note. Other options are an error.
 
         Args:
             given: given options, by name.

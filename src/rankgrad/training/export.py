@@ -1,4 +1,7 @@
-"""Export a neural model as one file that computes scores from raw features. The format is ONNX or PyTorch's `.pt2`."""
+"""Export a neural model as one file that computes scores from raw features.
+
+The format is ONNX or PyTorch's `.pt2`; linear rankers also have the formats of search engines.
+"""
 
 import copy
 import io
@@ -26,6 +29,7 @@ from rankgrad.data.preprocessing.pipeline import FillMissing, Quantile, SignedLo
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 from rankgrad.rankers.custom import CustomFlat, CustomRanker
+from rankgrad.training import linear_files
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -39,6 +43,7 @@ class Exportable(Protocol):
     ranker: nn.Module
     steps: Preprocessing
     features: int
+    feature_names: tuple[str, ...] | None
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
 
@@ -84,7 +89,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     Args:
         model: model on any device. The exported model computes in float32 and runs on any device.
         path: path of the file, which is written atomically.
-        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: chosen by the extension, `.onnx` or `.pt2`.
+        format: `"onnx"` or `"torch"` (for `torch.export.load`); for a linear ranker also `"elasticsearch"` or
+            `"solr"`. None: chosen by the extension, `.onnx` or `.pt2`.
 
     Example:
         >>> from rankgrad import rankers
@@ -99,6 +105,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     if format == "onnx":
         need_packages(*PACKAGES)
     model = on_cpu(model)
+    if format in linear_files.FORMATS:
+        return _engine(model, path, format)
     with _exporting(model):
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     difference = compare_outputs(run, model.score, _draw(model))
@@ -107,9 +115,34 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     return Exported(path, format, engine, CHECKED, difference)
 
 
+def _engine(model: Exportable, path: Path, format: str) -> Exported:
+    names = engine_names(model)
+    content = linear_files.write_linear(
+        linear_files.read_linear(model.ranker, model.steps, format), format, names, path.stem
+    )
+    scores = linear_files.linear_scores(content, format, names)
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
+
+    difference = compare_outputs(run, model.score, _draw(model))
+    with writing_output(path) as file, naming(path):
+        file.write(content)
+    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
+
+
+def engine_names(model: Any) -> list[str]:
+    """Return the names of the features in a search engine; they are `feature_1`, ... if the model has no names.
+
+    Args:
+        model: model to export.
+    """
+    return list(model.feature_names or (f"feature_{place + 1}" for place in range(model.features)))
+
+
 def _format(path: Path, format: str | None) -> str:
     if format is not None:
-        one_of("format", format, FORMATS)
+        one_of("format", format, [*FORMATS, *linear_files.FORMATS])
         return format
     found = {ending: name for name, ending in FORMATS.items()}.get(path.suffix.lower())
     if found is None:

@@ -181,7 +181,8 @@ class Model(TrainedModel):
 
         Args:
             path: path of the file.
-            format: `"onnx"` or `"torch"`; None: chosen by the extension.
+            format: `"onnx"`, `"torch"`, or for a linear ranker `"elasticsearch"` or `"solr"`; None: chosen by the
+                extension.
         """
         from rankgrad.training.export import export
 

@@ -1,4 +1,4 @@
-"""Export boosted trees as one file for other programs, in the format ONNX or in the format of the framework."""
+"""Export boosted trees as one file: ONNX, the format of the framework, or a format of a search engine."""
 
 import os
 from collections.abc import Mapping
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Draw, Run, compare_outputs, need_packages, run_onnx
-from rankgrad.trees.tree_arrays import Forest, read_splits
+from rankgrad.training.export import CHECKED, Draw, Run, compare_outputs, engine_names, need_packages, run_onnx
+from rankgrad.trees import engine_files
+from rankgrad.trees.engine_scores import engine_scores
+from rankgrad.trees.tree_arrays import TINY, Forest, read_splits
 
 if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
@@ -35,11 +36,13 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     Args:
         model: model to export.
         path: path of the file, which is written atomically.
-        format: `"onnx"`, or the name of the model's framework. None: chosen by the extension, `.onnx`, `.txt` or
-            `.json`.
+        format: `"onnx"`, the name of the model's framework, or a search engine: `"elasticsearch"`, `"ranklib"`,
+            `"solr"` or `"vespa"`. None: chosen by the extension, `.onnx`, `.txt` or `.json`.
     """
     path = Path(path)
     format = _format(model, path, format)
+    if format in engine_files.FORMATS:
+        return _engine(model, path, format)
     content = model.content()
     if format == "onnx":
         need_packages("onnx", "onnxruntime")
@@ -54,6 +57,32 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference)
+
+
+def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
+    if model.zero_missing:
+        bad_value("model", f"not treat 0 as a missing value for the format {format}", "a model that does")
+    names = engine_names(model)
+    try:
+        forest = read_splits(model.content(), model.framework)
+    except ValueError as error:
+        raise ValueError(str(error).replace("export to ONNX", f"export to {format}")) from error
+    content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
+    scores = engine_scores(content, format, model.framework, names)
+    thresholds, nan = _thresholds(forest, model.features), format not in ("ranklib", "solr")
+    nan |= format == "solr" and engine_files.has_missing_branch(forest)
+
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        rows = _draw(thresholds, {})(shape, rng)
+        return rows if nan else np.nan_to_num(rows)
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
+
+    difference = compare_outputs(run, model.score, draw)
+    with writing_output(path) as file, naming(path):
+        file.write(content)
+    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
 
 
 def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
@@ -74,7 +103,7 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
 def _format(model: "TreeModel", path: Path, format: str | None) -> str:
     known = {name: ending for name, ending in FORMATS.items() if name in ("onnx", model.framework)}
     if format is not None:
-        one_of("format", format, known)
+        one_of("format", format, [*known, *engine_files.FORMATS])
         return format
     found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
     if found is None:
@@ -105,7 +134,7 @@ def _onnx(forest: Forest, features: int) -> Any:
     zeros = _zeros(forest, features + len(forest.categorical))
     zeros = None if zeros is None else zeros[:features]
     if zeros is not None:
-        constants |= {"tiny": np.asarray(_TINY), "zeros": zeros[None]}
+        constants |= {"tiny": np.asarray(TINY), "zeros": zeros[None]}
         nodes += [
             helper.make_node("Abs", ["rows"], ["size"]),
             helper.make_node("LessOrEqual", ["size", "tiny"], ["small"]),
@@ -198,7 +227,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
-        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= _TINY).any())
+        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= TINY).any())
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():

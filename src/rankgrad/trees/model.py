@@ -108,11 +108,12 @@ class TreeModel(TrainedModel):
         return text.encode() if isinstance(text, str) else bytes(text)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file, as ONNX or in the format of the framework; see `rankgrad.trees.export`.
+        """Write the model as one file: ONNX, the framework's format or a search engine's; see `rankgrad.trees.export`.
 
         Args:
             path: path of the file.
-            format: `"onnx"`, or the name of the framework; None: chosen by the extension.
+            format: `"onnx"`, the name of the framework, `"elasticsearch"`, `"ranklib"`, `"solr"` or `"vespa"`; None:
+                chosen by the extension.
         """
         from rankgrad.trees.export import export
 

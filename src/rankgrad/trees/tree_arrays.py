@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_value
 
+TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _ZERO = 1  # kind of missing values in LightGBM's files: zeros and NaN (0 means none, 2 means NaN)
 _ONNX = "for an export to ONNX (model.txt or model.json in the folder of the model has all"
 

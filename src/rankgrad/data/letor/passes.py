@@ -178,7 +178,7 @@ class _Reading:
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
-        """Divide the rows of the files into lists; return the arrays, and the number of runs that were moved."""
+        """Divide the rows of the files into lists; return the arrays, and the number of moved runs of documents."""
         starts, qids = self.runs.joined()
         lengths, moved, rows = np.diff(starts, append=self.row), 0, None
         if self.options.regroup:

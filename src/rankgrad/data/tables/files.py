@@ -54,7 +54,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def open_table(path: str | os.PathLike[str], format: str | None = None) -> "TableFile":
-    """Open a table. The columns are known then; rows are read by `batches`.
+    """Open a table and read the names of its columns; `batches` reads the rows.
 
     Args:
         path: path of a file, or of a folder with Parquet files.
@@ -133,12 +133,12 @@ class TableFile(ABC):
             raise self._explain(error, list(columns)) from error
 
     def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
-        """Call a function with blocks of the table, which together contain these columns of all rows; return the rows.
+        """Call a function with blocks that together contain these columns of all rows; return the number of rows.
 
         Args:
             columns: names of columns.
-            use: function of a record batch, the indices of its first row and of its first column in `columns`. It is
-                called in other threads, also at the same time.
+            use: function of a record batch, the index of its first row, and the index of its first column in `columns`.
+                Several threads may call the function at the same time.
         """
         row, waiting = 0, None
         with ThreadPoolExecutor(1) as pool:

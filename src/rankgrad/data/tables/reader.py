@@ -230,7 +230,7 @@ def _read(
     """Read a table into arrays that `new` allocates.
 
     Text is read once, because parsing takes long: the features wait in blocks until the number of rows is known. For a
-    cache, text is also read twice, so that it needs little memory.
+    cache, text is read twice, like other formats, so that little memory is needed.
     """
     begun = time.perf_counter()
     runs = QueryRuns(TableError)
