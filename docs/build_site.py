@@ -1,9 +1,9 @@
 """Build the documentation site: `python docs/build_site.py`, then open `build/site/html/index.html`.
 
-The site needs no network, neither to be built nor to be read. The pages of `docs` are copied to `build/site/source`, where
-links to other files of the repository become links to the repository, and the pages of the API reference and of the
-command line are generated there. Sphinx reads that folder; each of its warnings is an error. A second build is fast,
-because only changed pages are read again.
+The site needs no network, neither to be built nor to be read. The pages of `docs` are copied to `build/site/source`,
+where links to other files of the repository become links to the repository, and the pages of the API reference and of
+the command line are generated there. Sphinx reads that folder; each of its warnings is an error. A second build is
+fast, because only changed pages are read again.
 """
 
 import argparse
@@ -35,7 +35,12 @@ CONTENTS = {
     "guides/index.md": (
         *("*", "Choosing a loss <../which-loss>", "Data <../data>", "The estimator <../ranker>", "Trees <../trees>"),
         *("Auto <../auto>", "Text <../text>", "Explaining a model <../importance>", "Your own loop <../own-loop>"),
-        "Kinds of rankers <../models>",
+        *(
+            "Kinds of rankers <../models>",
+            "Serving <../serving>",
+            "Columns <../columns>",
+            "Calibration <../calibration>",
+        ),
     ),
     "coming-from/index.md": ("*",),
 }
@@ -45,24 +50,27 @@ LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for the site (default: build/site)")
-    out = parser.parse_args().out.resolve()
+    parser.add_argument("--no-plots", action="store_true", help="show the code of the examples, but do not run them")
+    options = parser.parse_args()
+    out = options.out.resolve()
     start = time.monotonic()
-    if code := build(out):
+    if code := build(out, plots=not options.no_plots):
         sys.exit(code)
     print(f"The site is in {out / 'html' / 'index.html'} ({time.monotonic() - start:.0f} s).")
 
 
-def build(out: Path) -> int:
-    """Build the site in `out/html`, and return the exit code of Sphinx."""
+def build(out: Path, plots: bool = True) -> int:
+    """Build the site in `out/html`, and return the exit code of Sphinx. With `plots`, run the examples."""
     stage(out / "source")
     # A crash of autodoc, such as a package that cannot be imported, is a warning of Sphinx, and so an error.
     options = ["-b", "html", "-c", DOCS, "-d", out / "doctrees", "-j", "2", "-W", "--keep-going", "-n", "-q"]
+    options += ["-D", f"plot_gallery={plots:d}"]
     return build_main([*map(str, options), str(out / "source"), str(out / "html")])
 
 
 def stage(folder: Path) -> None:
     """Write the sources of the site to a folder: files that did not change keep their times, others are deleted."""
-    texts = {path: page for path, page in pages().items()}
+    texts = pages()
     texts |= {f"api/{path}": text for path, text in api.pages().items()}
     texts |= {f"cli/{path}": text for path, text in command_line.pages().items()}
     pictures = [path for path in DOCS.rglob("*") if path.suffix in PICTURES and "_static" not in path.parts]
@@ -86,14 +94,21 @@ def pages() -> dict[str, str]:
     """Return the hand-written and measured pages, by their paths in the sources of the site."""
     sources = {path: path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "templates" not in path.parts}
     sources |= {ROOT / path: place for path, place in ALSO.items()}
-    places = {source: place for source, place in sources.items()}
     texts = {}
     for source, place in sources.items():
-        text = relinked(source.read_text(encoding="utf-8"), source, place, places)
+        text = relinked(source.read_text(encoding="utf-8"), source, place, sources)
         if place in CONTENTS:
-            text += "\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(CONTENTS[place]) + "\n```\n"
+            text += "\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(contents(place, sources)) + "\n```\n"
         texts[place] = text
     return texts
+
+
+def contents(place: str, places: dict[Path, str]) -> list[str]:
+    """Return the entries of a table of contents whose pages exist."""
+    known = places.values()
+    entries = {entry: re.sub(r".*<(.*)>", r"\1", entry) for entry in CONTENTS[place]}
+    there = {entry for entry, page in entries.items() if os.path.normpath(f"{Path(place).parent}/{page}.md") in known}
+    return [entry for entry in CONTENTS[place] if entry == "*" or entry in there]
 
 
 def relinked(text: str, source: Path, place: str, places: dict[Path, str]) -> str:

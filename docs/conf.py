@@ -17,11 +17,28 @@ project = "rankgrad"
 author = copyright = "The rankgrad developers"
 version = release = rankgrad.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
-# A section of pages that are not written yet is empty.
-suppress_warnings = ["toc.empty_glob"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
 # Links to classes of PyTorch and NumPy have no target without a network; all other links are checked.
 nitpick_ignore_regex = [(r"py:.*", r".*")]
+
+# The examples run when the site is built; `-D plot_gallery=0` only prints their code.
+sphinx_gallery_conf = {
+    "examples_dirs": str(DOCS.parent / "examples"),
+    "gallery_dirs": "gallery",
+    "ignore_pattern": r"serve_",
+    "within_subsection_order": "FileNameSortKey",
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "abort_on_example_error": True,
+    "min_reported_time": 1e9,
+}
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6

@@ -1,22 +1,22 @@
 """Pages of the API reference: one page per public package, with every public name from its docstring.
 
-No name is listed by hand: a page has the names in `__all__` of its package and the functions and classes that the package
-exports next to them.
+No name is listed by hand: a page has the names in `__all__` of its package and the functions and classes that the
+package exports next to them.
 """
 
-import ast
 import dataclasses
 import importlib
 import inspect
 import re
-import textwrap
+import sys
 from types import ModuleType
 from typing import Any
 
 import rankgrad
 
+from .docstrings import arguments, field_comments
+
 NESTED = ("text.losses",)  # public modules that are not in `rankgrad.__all__`
-ENTRY = re.compile(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*):(.*)")
 STOP = "Module, BaseEstimator, Exception, tuple, object"  # members of these base classes are not ours
 
 
@@ -67,7 +67,7 @@ def package_page(name: str, names: list[str]) -> str:
     """Return the page of one package: its docstring, a table of its names, and each name."""
     full = _full(name)
     module = importlib.import_module(full)
-    rows = [f"   * - :py:obj:`{each} <{full}.{each}>`\n     - {_summary(getattr(module, each))}" for each in names]
+    rows = [f"   * - :py:obj:`{each} <{full}.{each}>`\n     - {_about(full, each)}" for each in names]
     table = ".. list-table::\n   :class: api-names\n   :widths: 30 70\n\n" + "\n".join(rows)
     entries = "\n\n".join(_entry(full, each, getattr(module, each)) for each in names)
     text = inspect.getdoc(module) or ""
@@ -87,14 +87,29 @@ def _entry(module: str, name: str, thing: Any) -> str:
         return "\n".join(lines)
     if inspect.isfunction(thing):
         return f".. autofunction:: {module}.{name}"
+    if isinstance(thing, dict):  # which has the docstring of `dict`
+        return f".. py:data:: {module}.{name}\n\n   {_comment(module, name)}"
     return f".. autodata:: {module}.{name}\n   :no-value:"
 
 
+def _comment(package: str, name: str) -> str:
+    """Return the comment above a constant, in the module of the package that defines it."""
+    above = re.compile(rf"((?:^# .*\n)+){name}\b[^\n]* = ", re.MULTILINE)
+    for other, module in list(sys.modules.items()):
+        if other.startswith(package) and (found := above.search(inspect.getsource(module))):
+            return " ".join(line.lstrip("# ") for line in found[1].splitlines())
+    raise ValueError(f"{package}.{name} must have a comment above its definition")
+
+
+def _about(module: str, name: str) -> str:
+    """Return the summary of a name, or the comment of a constant."""
+    thing = getattr(sys.modules[module], name)
+    return _comment(module, name) if isinstance(thing, dict) else _summary(thing)
+
+
 def _summary(thing: Any) -> str:
-    """Return the first sentence of the docstring, or of the comment of a constant."""
-    plain = isinstance(thing, dict | list | tuple | str | int | float)
-    text = "" if plain else inspect.getdoc(thing) or ""
-    return " ".join(text.partition("\n\n")[0].split())
+    """Return the first paragraph of the docstring."""
+    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
 
 
 def complete(what: str, thing: Any, lines: list[str]) -> None:
@@ -138,37 +153,3 @@ def _append(lines: list[str], described: dict[str, str], names: list[str]) -> No
         place = sections[0] if sections else len(lines)
         new = ["", "Args:", *new, ""]
     lines[place:place] = new
-
-
-def arguments(docstring: str | None) -> dict[str, str]:
-    """Return the descriptions in the `Args:` section of a docstring, by parameter."""
-    found: dict[str, str] = {}
-    names: list[str] = []
-    lines = iter(inspect.cleandoc(docstring or "").splitlines())
-    for line in lines:
-        if line == "Args:":
-            break
-    for line in lines:
-        if line and not line.startswith("    "):
-            break
-        if entry := ENTRY.fullmatch(line):
-            names = [name.lstrip("*") for name in entry[1].split(", ")]
-            found |= dict.fromkeys(names, entry[2].strip())
-        else:
-            found |= {name: f"{found[name]} {line.strip()}".strip() for name in names}
-    return found
-
-
-def field_comments(cls: type) -> dict[str, str]:
-    """Return the comments on the lines of the fields of a class, by field."""
-    source = textwrap.dedent(inspect.getsource(cls))
-    lines = source.splitlines()
-    body = ast.parse(source).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for node in body.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
-            comment = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode().strip().lstrip("# ")
-            if comment:
-                found[node.target.id] = comment
-    return found
