@@ -59,6 +59,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # it needs a server: browsers do not fetch pages from a folder
+html_context = {"default_mode": "auto"}
 html_theme_options: dict[str, Any] = {
     "logo": {"text": "rankgrad"},
     "icon_links": [
