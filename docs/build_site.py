@@ -121,6 +121,8 @@ def relinked(text: str, source: Path, place: str, places: dict[Path, str]) -> st
         file = Path(os.path.normpath(source.parent / target))
         if file in places:
             target = os.path.relpath(places[file], Path(place).parent)
+        elif file.parent == DOCS and (DOCS / "templates" / file.name).exists():  # a page that waits for a measurement
+            return f"{match[1]}{REPOSITORY}/docs/templates/{file.name}{match[4]}"
         elif not file.is_relative_to(DOCS) and file.exists():
             target = f"{REPOSITORY}/{file.relative_to(ROOT).as_posix()}"
         return f"{match[1]}{target}{match[3] or ''}{match[4]}"
