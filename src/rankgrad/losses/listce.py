@@ -34,7 +34,7 @@ def listce(
 
     Example:
         >>> listce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
-        tensor(1.0634)
+        tensor(1.0687)
 
     References:
         Bai et al., "Regression Compatible Listwise Objectives for Calibrated Ranking with Binary Relevance", CIKM 2023.

@@ -16,6 +16,7 @@ from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Dataset, Preprocessing
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.rankers.custom import CustomRanker, as_ranker
@@ -155,6 +156,7 @@ class Model(TrainedModel):
         """Write a folder with `config.json`, `model.safetensors`, `preprocessing.safetensors` and `metrics.json`."""
         self.save_config(Path(folder))
         self.save_weights(Path(folder))
+        write_calibration(folder, self.calibration)
 
     def save_config(self, folder: Path) -> None:
         """Write the configuration and the preprocessing, which do not change during training.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.trees.frameworks import import_framework
@@ -144,6 +145,7 @@ class TreeModel(TrainedModel):
         # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
         write_config(folder, KIND, about, self.feature_names)
+        write_calibration(folder, self.calibration)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":
