@@ -77,8 +77,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
 
     The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
     document). The number of lists and n must be at least 1. The output is `scores (lists, n)`; the scores of padding
-    are finite and have no meaning. If the model is calibrated, an ONNX file also has the output `calibrated (lists, n)`;
-    a `.pt2` file has only scores.
+    are finite and have no meaning. If the model is calibrated, an ONNX file also has the output
+    `calibrated (lists, n)`; a `.pt2` file has only scores.
 
     Args:
         model: model on any device. The exported model computes in float32 and runs on any device.

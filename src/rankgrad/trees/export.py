@@ -30,8 +30,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
 
     An ONNX file has two inputs: `features (lists, n, f)` (float32, raw, NaN for a missing value) and `mask (lists, n)`
     (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0. If the
-    model is calibrated, an ONNX file also has the output `calibrated (lists, n)`; the formats of the frameworks have only
-    scores.
+    model is calibrated, an ONNX file also has the output `calibrated (lists, n)`; the other formats have only scores.
 
     Args:
         model: model to export.
